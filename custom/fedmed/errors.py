@@ -1,0 +1,60 @@
+"""The exceptions a user of FedMed meets.
+
+Every message says what is wrong, where (path, key, site or tensor) and what to do about it. A path may name a
+patient, so the text of an error stays at the site where it was raised: only a return code travels.
+"""
+
+
+class FedMedError(Exception):
+    """Base of all errors raised on purpose by FedMed."""
+
+
+class SiteConfigError(FedMedError):
+    """A site's YAML file is missing, malformed, or has a wrong key or value."""
+
+
+class DataError(FedMedError):
+    """A site's data cannot be used: a missing, unreadable, empty or inconsistent image, mask or datalist."""
+
+
+class BundleError(FedMedError):
+    """A bundle cannot be found or built, or it differs from the one the server uses."""
+
+
+class OverrideError(BundleError):
+    """A job asks for a bundle setting that may not come from a job."""
+
+
+class JobError(FedMedError):
+    """A job folder is incomplete or its arguments contradict each other."""
+
+
+class SharingError(FedMedError):
+    """Tensors do not fit the sharing policy: an unknown, missing, private or wrongly shaped name."""
+
+
+class UpdateRefused(FedMedError):
+    """The server refuses a site's update.
+
+    Args:
+        site: the site that sent it.
+        reason: what is wrong, in plain words.
+        tensor: the tensor concerned, if there is one.
+    """
+
+    def __init__(self, site: str, reason: str, tensor: str | None = None) -> None:
+        self.site, self.reason, self.tensor = site, reason, tensor
+        where = f"tensor '{tensor}': " if tensor else ""
+        super().__init__(f"update of site '{site}' refused: {where}{reason}")
+
+
+class RoundFailed(FedMedError):
+    """Too few updates were accepted in a round; the global model is unchanged."""
+
+
+class StateError(FedMedError):
+    """A site's state from an earlier round is missing or damaged."""
+
+
+class Aborted(FedMedError):
+    """The job was aborted while a site was working."""
