@@ -1,8 +1,47 @@
-"""What a site sends after a round."""
+"""What the server asks of a site, and what the site answers."""
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 
 from torch import Tensor
+
+
+@dataclass
+class Task:
+    """One request of the server to one site.
+
+    Attributes:
+        name: ``train`` (validate the received model if asked, then train), ``validate`` or ``evaluate``.
+        round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
+        total_rounds: rounds of the job.
+        tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
+            private tensors, when the job starts from a checkpoint.
+        steps: optimizer steps to train.
+        bundle_digest: hash of the server's bundle; the site refuses to work with another one.
+        private_round: the round whose private state continues: the site's last update that entered the model; None
+            for a site that never took part.
+        keep_rounds: further rounds whose private state must stay on disk (the selected model's).
+        validate: whether to score the received model on the site's validation list.
+    """
+
+    name: str
+    round: int
+    total_rounds: int
+    tensors: dict[str, Tensor]
+    steps: int = 0
+    bundle_digest: str = ""
+    private_round: int | None = None
+    keep_rounds: list[int] = field(default_factory=list)
+    validate: bool = False
+
+    def config(self) -> dict:
+        """Everything but the tensors, as plain JSON values."""
+        return asdict(self, dict_factory=lambda items: {k: v for k, v in items if k != "tensors"})
+
+    @classmethod
+    def from_config(cls, config: dict, tensors: dict[str, Tensor]) -> "Task":
+        """Inverse of :meth:`config`; unknown keys of a newer server are ignored."""
+        known = {f.name for f in fields(cls)} - {"tensors"}
+        return cls(tensors=tensors, **{key: value for key, value in config.items() if key in known})
 
 
 @dataclass

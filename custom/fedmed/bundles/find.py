@@ -1,0 +1,58 @@
+"""Find an installed bundle by name, and tell whether two installations are the same."""
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+from fedmed.errors import BundleError
+
+CHECKOUT_BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
+_NAME = re.compile(r"[A-Za-z0-9_]+")
+
+
+def check_name(name: str, what: str) -> str:
+    """Return ``name`` if it is a plain name; a job must not reach other folders through it.
+
+    Raises:
+        BundleError: anything but letters, digits and underscores.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise BundleError(f"{what} {name!r} is not a plain name (letters, digits, underscore)")
+    return name
+
+
+def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
+    """Return a bundle's root: the site's folder, each of ``$FEDMED_BUNDLES``, then the checkout.
+
+    Args:
+        name: the bundle's folder name.
+        site_bundles: the site's own folder of bundles, from its YAML.
+
+    Raises:
+        BundleError: no such bundle; names every folder looked at.
+    """
+    check_name(name, "bundle")
+    folders = [site_bundles] if site_bundles else []
+    folders += [Path(p).expanduser() for p in os.environ.get("FEDMED_BUNDLES", "").split(os.pathsep) if p]
+    folders.append(CHECKOUT_BUNDLES)
+    for folder in folders:
+        if (folder / name / "configs" / "metadata.json").is_file():
+            return (folder / name).resolve()
+    looked = ", ".join(str(folder) for folder in folders)
+    raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there or set FEDMED_BUNDLES")
+
+
+def bundle_digest(root: Path) -> str:
+    """SHA-256 over a bundle's configs and Python files: what it does, without weights and documents."""
+    files = [p for p in sorted(root.rglob("*")) if p.is_file() and _defines_behaviour(p.relative_to(root))]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _defines_behaviour(path: Path) -> bool:
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+    return not hidden and (path.parts[0] == "configs" or path.suffix == ".py")

@@ -1,0 +1,96 @@
+"""Open a bundle with overlays, safe overrides from a job and the site's facts."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from monai.bundle import ConfigParser
+from torch import nn
+
+from fedmed.bundles.find import bundle_digest, check_name, find_bundle
+from fedmed.bundles.overrides import check_overrides
+from fedmed.errors import BundleError
+
+
+class Bundle:
+    """An installed bundle with the overlays and overrides that a job names.
+
+    Args:
+        name: folder name of the bundle.
+        overlays: names of files in ``configs/`` merged over ``train``, in order.
+        overrides: plain values from the job, checked against the bundle's own allow-list.
+        site_bundles: the site's folder of bundles, if it has one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        overlays: Sequence[str] = (),
+        overrides: Mapping[str, Any] | None = None,
+        site_bundles: Path | None = None,
+    ) -> None:
+        self.name = name
+        self.root = find_bundle(name, site_bundles)
+        self.overlays = list(overlays)
+        self.files = [self._config_file(overlay) for overlay in ["train", *overlays]]
+        self.overrides = check_overrides(overrides or {}, self.federation.get("overridable", []))
+        # The bundle's own package must be importable by the class paths in its configs.
+        if str(self.root) not in sys.path:
+            sys.path.insert(0, str(self.root))
+
+    def _config_file(self, overlay: str) -> Path:
+        check_name(overlay, "overlay")
+        for suffix in (".yaml", ".json"):
+            path = self.root / "configs" / f"{overlay}{suffix}"
+            if path.is_file():
+                return path
+        known = sorted(p.stem for p in (self.root / "configs").iterdir() if p.suffix in (".yaml", ".json"))
+        raise BundleError(f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(known)}")
+
+    @cached_property
+    def federation(self) -> dict[str, Any]:
+        """``configs/federation.yaml``: what jobs may override, and the sharing groups of each network."""
+        path = self.root / "configs" / "federation.yaml"
+        if not path.is_file():
+            raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    def groups(self, network: nn.Module) -> dict[str, list[str]]:
+        """Sharing groups of a network: group -> patterns of the names that are not shared."""
+        groups = self.federation.get("sharing", {})
+        if type(network).__name__ not in groups:
+            raise BundleError(
+                f"bundle '{self.name}': federation.yaml has no sharing groups for {type(network).__name__}"
+            )
+        return groups[type(network).__name__]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the bundle's configs and code; equal at server and sites."""
+        return bundle_digest(self.root)
+
+    @cached_property
+    def version(self) -> str:
+        """Version from the bundle's metadata."""
+        return json.loads((self.root / "configs" / "metadata.json").read_text(encoding="utf-8"))["version"]
+
+    def parser(self, **facts: Any) -> ConfigParser:
+        """Return a fresh parser; ``facts`` come from this machine and win over everything.
+
+        Raises:
+            BundleError: the merged configuration cannot be read.
+        """
+        parser = ConfigParser()
+        try:
+            parser.read_config([str(path) for path in self.files])
+            parser.read_meta(str(self.root / "configs" / "metadata.json"))
+        except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
+            raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
+        parser.update({"bundle_root": str(self.root), **self.overrides})
+        # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
+        parser.update({key: value for key, value in facts.items() if key in parser.config})
+        return parser

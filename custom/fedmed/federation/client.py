@@ -1,0 +1,212 @@
+"""What happens in one round at a site."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from monai.bundle import ConfigParser
+
+from fedmed.aggregation.sharing import SharingPolicy
+from fedmed.bundles.load import Bundle
+from fedmed.engines.evaluation import CaseRecorder
+from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
+from fedmed.errors import BundleError, DataError, JobError
+from fedmed.federation.messages import Task, Update
+from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
+from fedmed.federation.progress import Progress, Stream
+from fedmed.federation.sharing import policy_of_round
+from fedmed.federation.site import SiteConfig
+from fedmed.federation.state import SiteState
+from fedmed.seeds import derive_seed
+
+log = logging.getLogger("fedmed.site")
+ROLES = ("supervised", "unsupervised", "evaluate")
+PROGRESS_LINES = 20  # per round; more would cost more than they tell
+
+
+class Client:
+    """One site's side of a federation.
+
+    Args:
+        site: the site's own facts.
+        folder: the job's folder at this site; private state, progress and evaluation lie there.
+        bundle: name of the bundle.
+        role: ``supervised`` (has labels), ``unsupervised`` or ``evaluate`` (never trains).
+        overlays: overlays of the bundle, the method's last.
+        overrides: plain values for settings that the bundle lists as overridable.
+        sharing: sharing group, ``full`` or one of the bundle's partial ones.
+        buffers: policy for BatchNorm buffers; ``local`` keeps them at the site.
+        warm_start_rounds: first rounds of the job, in which ``warm_start_sharing`` applies.
+        warm_start_sharing: sharing group in those rounds; None = ``sharing``.
+        seed: the job's seed.
+        optimizer_state: ``persist`` across rounds or ``reset`` each round.
+        should_abort: asked before every iteration.
+        stream: receives scalars for TensorBoard.
+    """
+
+    def __init__(
+        self,
+        site: SiteConfig,
+        folder: Path,
+        *,
+        bundle: str,
+        role: str,
+        overlays: list[str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        sharing: str = "full",
+        buffers: str = "average",
+        warm_start_rounds: int = 0,
+        warm_start_sharing: str | None = None,
+        seed: int = 0,
+        optimizer_state: str = "persist",
+        should_abort: Callable[[], bool] | None = None,
+        stream: Stream | None = None,
+    ) -> None:
+        if role not in ROLES:
+            raise JobError(f"site '{site.site}': role '{role}' is unknown; use one of {', '.join(ROLES)}")
+        if optimizer_state not in ("persist", "reset"):
+            raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use persist or reset")
+        self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
+        self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
+        self.sharing = {
+            "sharing": sharing,
+            "buffers": buffers,
+            "warm_start_rounds": warm_start_rounds,
+            "warm_start_sharing": warm_start_sharing,
+        }
+        self.keep_optimizer = optimizer_state == "persist"
+        self.should_abort = should_abort or (lambda: False)
+        self.state = SiteState(self.folder)
+        self.progress = Progress(site.site, self.folder, stream)
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, Any], site: SiteConfig, folder: Path, **hooks: Any) -> "Client":
+        """Build a client from the plain arguments of a job's executor.
+
+        Raises:
+            JobError: an argument that no client knows.
+        """
+        try:
+            return cls(site, folder, **args, **hooks)
+        except TypeError as error:
+            raise JobError(f"site '{site.site}': the executor's arguments in the job are wrong: {error}") from error
+
+    def train(self, task: Task) -> Update:
+        """Score the received model if asked, train it for ``task.steps`` steps and return the difference.
+
+        The private state is on disk before this returns: the process may end right after.
+        """
+        started = time.monotonic()
+        parser, network, policy, before, state = self._open(task, epoch_length=task.steps, max_epochs=1)
+        optimizer = parsed(parser, "optimizer")
+        if self.keep_optimizer and "optimizer" in state:
+            optimizer.load_state_dict(state["optimizer"])
+        metrics = {"val_dice": self._score(task, parser)} if task.validate else {}
+        seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
+        trainer = parsed(parser, "train#trainer")
+        trainer.load_state_dict(state.get("engine", {}))
+        metrics |= self._run(trainer, task)
+        after = named_tensors(network)
+        self.state.prune({task.private_round, *task.keep_rounds} - {None})
+        private = {name: after[name] for name in policy.private(after)}
+        self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=trainer.state_dict())
+        metrics["seconds"] = time.monotonic() - started
+        difference = {name: after[name] - before[name] for name in policy.sent(after)}
+        self.progress.event("end", task, **metrics)
+        n_samples = len(parsed(parser, "train#dataset"))
+        return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics)
+
+    def validate(self, task: Task) -> dict[str, float]:
+        """Score the received model on the site's validation list."""
+        parser, *_ = self._open(task)
+        dice = self._score(task, parser)
+        self.progress.event("end", task, dice=dice)
+        return {"val_dice": dice}
+
+    def evaluate(self, task: Task) -> dict[str, float]:
+        """Score the received model on the site's testing list.
+
+        Returns only mean, standard deviation and number of cases; per-case results and pictures stay in
+        ``evaluation/`` at the site.
+        """
+        parser, *_ = self._open(task)
+        evaluator = parsed(parser, "evaluate#evaluator")
+        recorder = CaseRecorder(self.folder / "evaluation", parsed(parser, "evaluate#case_names"))
+        recorder.attach(evaluator)
+        AbortHandler(self.should_abort).attach(evaluator)
+        evaluator.run()
+        metrics = recorder.finish()
+        self.progress.event("end", task, dice=metrics["dice_mean"])
+        return metrics
+
+    def _open(self, task: Task, **facts: Any) -> tuple[ConfigParser, torch.nn.Module, SharingPolicy, dict, dict]:
+        """Build a fresh model and fill it with what was received and with the site's private tensors."""
+        self.progress.event("start", task, steps=task.steps)
+        if task.bundle_digest and task.bundle_digest != self.bundle.digest:
+            raise BundleError(
+                f"bundle '{self.bundle.name}' at {self.bundle.root} differs from the server's (hash "
+                f"{self.bundle.digest[:12]} here, {task.bundle_digest[:12]} there); install the same version"
+            )
+        torch.set_num_threads(self.site.threads)
+        parser = self._parser(task, facts)
+        network = initial_network(parser, self.seed)
+        own = named_tensors(network)
+        policy = policy_of_round(own, self.bundle.groups(network), task.round, **self.sharing)
+        needs_state = task.name == "train" or policy.private(own)
+        state = self.state.load(task.private_round) if needs_state else {}
+        before = merge({**own, **state.get("private", {})}, task.tensors, policy.received(own))
+        network.load_state_dict(before, strict=True)
+        return parser, network, policy, before, state
+
+    def _parser(self, task: Task, facts: Mapping[str, Any]) -> ConfigParser:
+        site = self.site
+        parser = self.bundle.parser(
+            dataset_dir=str(site.data_root),
+            datalist=str(site.datalist),
+            device=site.device,
+            amp=site.amp,
+            num_workers=site.workers,
+            cache_dir=str(site.cache_dir),
+            output_dir=str(self.folder / "bundle"),
+            seed=derive_seed(self.seed, site.site, task.round, "sampling"),
+            augment_seed=derive_seed(self.seed, site.site, task.round, "augmentation"),
+            **facts,
+        )
+        # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here.
+        parser.update({"train#handlers": [], "validate#handlers": [], "evaluate#handlers": []})
+        if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
+            log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
+            parser["batch_size"] = site.max_batch_size
+        return parser
+
+    def _score(self, task: Task, parser: ConfigParser) -> float:
+        evaluator = parsed(parser, "validate#evaluator")
+        AbortHandler(self.should_abort).attach(evaluator)
+        evaluator.run()
+        dice = float(evaluator.state.metrics["val_dice"])
+        if not math.isfinite(dice):
+            raise DataError(
+                f"site '{self.site.site}': validation Dice is {dice}; is 'validation' in {self.site.datalist} empty?"
+            )
+        self.progress.score(task, dice)
+        return dice
+
+    def _run(self, trainer: Any, task: Task) -> dict[str, float]:
+        """Train and return the round's mean of every scalar that the engine reports."""
+        sums: dict[str, list[float]] = {}
+
+        def note(step: int, steps: int, scalars: dict[str, float]) -> None:
+            for name, value in scalars.items():
+                sums.setdefault(name, []).append(value)
+            self.progress.step(task, step, steps, scalars)
+
+        AbortHandler(self.should_abort).attach(trainer)
+        NonFiniteLossHandler().attach(trainer)
+        ProgressHandler(note, max(1, task.steps // PROGRESS_LINES)).attach(trainer)
+        if task.steps:
+            trainer.run()
+        return {f"train_{name}": sum(values) / len(values) for name, values in sums.items()}

@@ -1,0 +1,35 @@
+"""The order of a federation's work, the same on FLARE and in one process."""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from fedmed.errors import RoundFailed
+from fedmed.federation.messages import Task
+from fedmed.federation.server import Server
+
+log = logging.getLogger("fedmed.server")
+Ask = Callable[[Mapping[str, Task]], dict[str, dict[str, float]]]
+
+
+def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
+    """Train all rounds, score the last aggregate, evaluate the selected model.
+
+    Args:
+        server: the server's side.
+        ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the metrics of
+            validation and evaluation tasks by site.
+        finish_round: ends a round; ``server.finish_round`` by default.
+
+    Raises:
+        RoundFailed: too many failed rounds in a row. The models saved so far stay.
+    """
+    for round in range(server.plan.rounds):
+        ask(server.train_tasks(round))
+        try:
+            (finish_round or server.finish_round)()
+        except RoundFailed as error:
+            log.error("%s", error)
+            if server.failed_in_a_row >= server.plan.max_failed_rounds:
+                raise
+    server.finish_validation(ask(server.validation_tasks()))
+    server.finish(ask(server.evaluation_tasks()))

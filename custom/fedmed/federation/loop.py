@@ -1,0 +1,64 @@
+"""A whole federation in one process, from the same job folder: for experiments and tests.
+
+It reads the plain arguments that FLARE would pass to controller, aggregator, persistor and executors, and imports no
+class that the job names by path. Real federations run on FLARE.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedmed.errors import FedMedError, UpdateRefused
+from fedmed.federation.client import Client
+from fedmed.federation.flow import run_federation
+from fedmed.federation.job import read_job
+from fedmed.federation.messages import Task
+from fedmed.federation.server import Server
+from fedmed.federation.site import SiteConfig, load_site
+from fedmed.federation.store import ModelStore
+
+log = logging.getLogger("fedmed.loop")
+
+
+def run_job(folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | None = None) -> Server:
+    """Run a job in this process.
+
+    Args:
+        folder: job folder.
+        workspace: receives the same tree as a simulator's workspace.
+        sites: settings of sites; those not given are looked up as a site would.
+
+    Returns:
+        The server, with the selected model in ``tensors``.
+
+    Raises:
+        FedMedError: a malformed job, or too many failed rounds in a row.
+    """
+    job, run = read_job(folder), "simulate_job"
+    server_dir = Path(workspace) / "server" / run
+    store = ModelStore.from_args(job.persistor, server_dir / "app_server")
+    server = Server.from_args({"job": job.name, **job.controller}, job.aggregator, store, server_dir / "fedmed")
+    settings = {site: (sites or {}).get(site) or load_site(site) for site in job.clients}
+    clients = {
+        site: Client.from_args(args, settings[site], Path(workspace) / site / run / "fedmed")
+        for site, args in job.clients.items()
+    }
+    run_federation(server, lambda tasks: _ask(server, clients, tasks))
+    return server
+
+
+def _ask(server: Server, clients: Mapping[str, Client], tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
+    results = {}
+    for site, task in sorted(tasks.items()):
+        try:
+            if task.name == "train":
+                server.accept(clients[site].train(task))
+            else:
+                results[site] = getattr(clients[site], task.name)(task)
+        except UpdateRefused as error:
+            log.warning("%s", error)
+        except FedMedError as error:
+            log.error("site '%s': %s", site, error)
+            clients[site].progress.event("error", task, message=str(error))
+            server.fail(site, type(error).__name__)
+    return results

@@ -1,0 +1,75 @@
+"""Who takes part in which round."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fedmed.errors import JobError
+
+TRAINING_ROLES = ("supervised", "unsupervised")
+
+
+@dataclass
+class Plan:
+    """The controller's plain arguments, checked.
+
+    Attributes:
+        sites: site -> role, ``supervised``, ``unsupervised`` or ``evaluate``.
+        rounds: number of federated rounds.
+        steps: optimizer steps of each site in a round (Yang 2021: 400).
+        warm_start_rounds: first rounds that unsupervised sites sit out.
+        min_clients: accepted updates that a round needs; None = all its participants.
+        validate_every: labelled sites score the received model every so many rounds.
+        max_failed_rounds: the job stops after so many failed rounds in a row.
+        task_timeout: seconds that a site may take for one task; 0 = no limit.
+        job: the job's name, for the report.
+    """
+
+    sites: Mapping[str, str]
+    rounds: int
+    steps: int
+    warm_start_rounds: int = 0
+    min_clients: int | None = None
+    validate_every: int = 1
+    max_failed_rounds: int = 2
+    task_timeout: int = 0
+    job: str = ""
+
+    def __post_init__(self) -> None:
+        self.sites = dict(sorted(self.sites.items()))
+        for site, role in self.sites.items():
+            if role not in (*TRAINING_ROLES, "evaluate"):
+                raise JobError(f"site '{site}': role '{role}' is unknown; use supervised, unsupervised or evaluate")
+        if not self.of_role("supervised"):
+            raise JobError("no site is 'supervised'; without labels at one site at least, nothing can be learnt")
+        for name in ("rounds", "steps", "validate_every", "max_failed_rounds"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise JobError(f"'{name}' is {value!r}; it must be a whole number of at least 1")
+        if not 0 <= self.warm_start_rounds <= self.rounds:
+            raise JobError(f"'warm_start_rounds' is {self.warm_start_rounds}; it must lie in 0…{self.rounds}")
+        n_training = len(self.of_role(*TRAINING_ROLES))
+        if self.min_clients is not None and not 1 <= self.min_clients <= n_training:
+            raise JobError(f"'min_clients' is {self.min_clients}; the job has {n_training} training sites")
+
+    def of_role(self, *roles: str) -> list[str]:
+        """Sites with one of these roles, sorted."""
+        return [site for site, role in self.sites.items() if role in roles]
+
+    def participants(self, round: int) -> list[str]:
+        """Sites that train in a round."""
+        return self.of_role("supervised") if round < self.warm_start_rounds else self.of_role(*TRAINING_ROLES)
+
+    def needed(self, round: int) -> int:
+        """Accepted updates without which the round fails."""
+        present = len(self.participants(round))
+        return present if self.min_clients is None else min(self.min_clients, present)
+
+    def validates(self, round: int) -> bool:
+        """Whether labelled sites score the model they receive in this round."""
+        return round % self.validate_every == 0
+
+    def check_weights(self, weights: Mapping[str, float]) -> None:
+        """Refuse user weights for sites that are not in the job."""
+        for site in weights:
+            if site not in self.sites:
+                raise JobError(f"user_weights names site '{site}', which is not in the job: {', '.join(self.sites)}")

@@ -1,0 +1,56 @@
+"""The server's run folder: what a report needs, and nothing that names a case."""
+
+import os
+import platform
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedmed.federation.state import append_json, save_json
+
+PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of the packages that a result depends on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), **found}
+
+
+def hardware() -> dict[str, Any]:
+    """The server's machine, in words that name nobody."""
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {"cpu_cores": os.cpu_count(), "machine": platform.machine(), "gpus": gpus}
+
+
+class RunRecord:
+    """Writes ``run.json``, ``rounds.jsonl`` and ``result.json``.
+
+    Args:
+        folder: the server's folder of the job.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def start(self, **content: Any) -> None:
+        """Describe the run before its first round."""
+        facts = {"versions": package_versions(), "hardware": hardware()}
+        save_json(self.folder / "run.json", {**content, **facts, "started": datetime.now(UTC).isoformat()})
+
+    def round(self, content: Mapping[str, Any]) -> None:
+        """Add one finished round."""
+        append_json(self.folder / "rounds.jsonl", content)
+
+    def result(self, content: Mapping[str, Any]) -> None:
+        """Say how the run ended; a run without this file did not finish."""
+        save_json(self.folder / "result.json", content)

@@ -1,0 +1,247 @@
+"""What happens in one round at the server. The controller of FLARE and the in-process loop both call this."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.aggregation.acceptance import check_update
+from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.errors import JobError, RoundFailed, UpdateRefused
+from fedmed.federation.messages import Task, Update
+from fedmed.federation.model import tensor_bytes
+from fedmed.federation.plan import Plan
+from fedmed.federation.record import RunRecord
+from fedmed.federation.selection import ModelSelection
+from fedmed.federation.sharing import RolePolicies
+from fedmed.federation.store import ModelStore
+
+log = logging.getLogger("fedmed.server")
+Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
+
+
+class Server:
+    """The server's side of a federation.
+
+    Args:
+        plan: sites, roles, rounds.
+        store: builds the starting model.
+        rule: turns a round's updates into new global tensors.
+        policies: what each role receives and sends.
+        folder: the job's folder at the server.
+        max_norm: largest accepted L2 norm of an update, or None.
+        save: called with (tensors, meta, is_best) when a model is to be kept.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: ModelStore,
+        rule: IterationWeighted,
+        policies: RolePolicies,
+        folder: Path,
+        max_norm: float | None = None,
+        save: Save | None = None,
+    ) -> None:
+        self.plan, self.store, self.rule, self.policies, self.max_norm = plan, store, rule, policies, max_norm
+        self.tensors = store.initial
+        self.save = save or store.save
+        self.record = RunRecord(folder)
+        self.selection = ModelSelection(plan.of_role("supervised"))
+        self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
+        self.lock = threading.Lock()  # FLARE delivers results from several threads
+        self.failed_in_a_row = 0
+        self.started = time.monotonic()
+
+    @classmethod
+    def from_args(
+        cls,
+        controller: Mapping[str, Any],
+        aggregator: Mapping[str, Any],
+        store: ModelStore,
+        folder: Path,
+        save: Save | None = None,
+    ) -> "Server":
+        """Build a server from the plain arguments of a job's controller and aggregator.
+
+        Raises:
+            JobError: arguments that are unknown or contradict each other.
+        """
+        rule_args = dict(aggregator)
+        sharing = rule_args.pop("sharing", "full")
+        warm_sharing = rule_args.pop("warm_start_sharing", None)
+        max_norm = rule_args.pop("max_norm", None)
+        try:
+            plan = Plan(**controller)
+            rule = IterationWeighted(**rule_args)
+        except TypeError as error:
+            raise JobError(f"the job's server arguments are wrong: {error}") from error
+        plan.check_weights(rule_args.get("user_weights") or {})
+        buffers = rule_args.get("buffers", "average")
+        policies = RolePolicies(store.initial, store.groups, plan, sharing, warm_sharing, buffers)
+        server = cls(plan, store, rule, policies, folder, max_norm, save)
+        server._describe(controller, aggregator)
+        return server
+
+    def _describe(self, controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> None:
+        weights = self.rule.user_weights or {}
+        sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
+        config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
+        facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
+        self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
+
+    # ---- training rounds
+
+    def train_tasks(self, round: int) -> dict[str, Task]:
+        """Start a round: site -> its task."""
+        self.round, self.round_started = round, time.monotonic()
+        self.updates: dict[str, Update] = {}
+        self.refused: dict[str, str] = {}
+        tasks = {site: self._task("train", site, round) for site in self.plan.participants(round)}
+        self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
+        return tasks
+
+    def _task(self, name: str, site: str, round: int) -> Task:
+        role = self.plan.sites[site]
+        last = self.last_round.get(site)
+        received = self.policies.of(role, round).received(self.tensors)
+        if name == "train" and self._needs_start(last, round):
+            received = list(self.tensors)
+        best = self.selection.best_round
+        return Task(
+            name=name,
+            round=round,
+            total_rounds=self.plan.rounds,
+            tensors={n: self.tensors[n] for n in received},
+            steps=self.plan.steps if name == "train" else 0,
+            bundle_digest=self.store.bundle.digest,
+            private_round=last,
+            keep_rounds=[best] if best is not None and best >= 0 else [],
+            validate=name == "validate" or (role == "supervised" and self.plan.validates(round)),
+        )
+
+    def _needs_start(self, last: int | None, round: int) -> bool:
+        """A site's first round under the job's sharing: private layers start from the warm-start model, if any."""
+        warm = self.plan.warm_start_rounds
+        first = round >= warm and (last is None or last < warm)
+        return first and (warm > 0 or self.store.checkpoint is not None)
+
+    def accept(self, update: Update) -> None:
+        """Check an update and keep it for the end of the round.
+
+        Raises:
+            UpdateRefused: names the site, the tensor and the reason; the round goes on without it.
+        """
+        with self.lock:
+            try:
+                if update.site not in self.plan.participants(self.round):
+                    raise UpdateRefused(update.site, f"the site does not train in round {self.round}")
+                role = self.plan.sites[update.site]
+                expected = {n: self.tensors[n] for n in self.policies.of(role, self.round).sent(self.tensors)}
+                check_update(update, expected, self.round, set(self.updates), self.max_norm)
+            except UpdateRefused as error:
+                log.warning("round %d: %s", self.round, error)
+                if update.site not in self.updates:
+                    self.refused[update.site] = error.reason if not error.tensor else f"{error.tensor}: {error.reason}"
+                raise
+            self.updates[update.site] = update
+
+    def fail(self, site: str, reason: str) -> None:
+        """Note that a site answered with an error, or not at all."""
+        with self.lock:
+            self.refused.setdefault(site, reason)
+        log.warning("round %d: site '%s': %s", self.round, site, reason)
+
+    def finish_round(self) -> None:
+        """Score the model that this round started from, then aggregate.
+
+        Raises:
+            RoundFailed: fewer updates than required; the model is unchanged.
+        """
+        updates = [self.updates[site] for site in sorted(self.updates)]
+        for site in self.plan.participants(self.round):
+            if site not in self.updates and site not in self.refused:
+                self.fail(site, "no answer")
+        score = self._select(
+            self.round - 1, {u.site: u.metrics["val_dice"] for u in updates if "val_dice" in u.metrics}
+        )
+        enough = len(updates) >= self.plan.needed(self.round)
+        if enough:
+            self.tensors = self.rule.aggregate(self.tensors, updates)
+            self.last_round |= {u.site: self.round for u in updates}
+            self.save(self.tensors, {"round": self.round}, False)
+        self.record.round(self._round_record(updates, score, enough))
+        self.failed_in_a_row = 0 if enough else self.failed_in_a_row + 1
+        if not enough:
+            raise RoundFailed(
+                f"round {self.round}: {len(updates)} of {len(self.plan.participants(self.round))} updates accepted, "
+                f"{self.plan.needed(self.round)} needed; the model is unchanged. Refused: {self.refused}"
+            )
+
+    def _select(self, round: int, scores: Mapping[str, float]) -> float | None:
+        score = self.selection.score(scores)
+        if self.selection.offer(round, score, self.tensors):
+            log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
+            self.save(self.tensors, {"round": round, "score": score}, True)
+        return score
+
+    def _round_record(self, updates: list[Update], score: float | None, aggregated: bool) -> dict[str, Any]:
+        sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
+        return {
+            "round": self.round,
+            "seconds": time.monotonic() - self.round_started,
+            "aggregated": aggregated,
+            "accepted": [u.site for u in updates],
+            "refused": [{"site": s, "reason": r} for s, r in sorted(self.refused.items())],
+            "coefficients": self.rule.coefficients(updates) if aggregated else {},
+            "sites": sites,
+            "score": score,
+            "bytes_down": self.bytes_down,
+            "bytes_up": sum(tensor_bytes(u.tensors) for u in updates),
+        }
+
+    # ---- closing tasks
+
+    def validation_tasks(self) -> dict[str, Task]:
+        """After the last round: labelled sites score its aggregate, which no training round does."""
+        last = self.plan.rounds - 1
+        return {site: self._task("validate", site, last) for site in self.plan.of_role("supervised")}
+
+    def finish_validation(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+        """Take the closing scores into the selection."""
+        scores = {site: m["val_dice"] for site, m in metrics.items() if "val_dice" in m}
+        self.last_score = self._select(self.plan.rounds - 1, scores)
+        if self.selection.best_tensors is not None:
+            self.tensors = dict(self.selection.best_tensors)
+
+    def evaluation_tasks(self) -> dict[str, Task]:
+        """The selected model to every site that can be scored with it.
+
+        With partial sharing only labelled sites have a trained private part; the others are left out, and that is said.
+        """
+        round = self.selection.best_round if self.selection.best_round is not None else self.plan.rounds - 1
+        tasks = {}
+        for site, role in self.plan.sites.items():
+            if not self.policies.scorable(role, round):
+                log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
+                continue
+            tasks[site] = self._task("evaluate", site, round)
+            tasks[site].private_round = round if site in self.last_round and round >= 0 else None
+        return tasks
+
+    def finish(self, test: Mapping[str, Mapping[str, float]]) -> None:
+        """Write the result of the run."""
+        chosen = self.selection
+        result = {
+            "best_round": chosen.best_round,
+            "best_score": chosen.best_score if chosen.best_round is not None else None,
+            "last_score": self.last_score,
+            "selected_by": chosen.sites,
+            "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
+            "seconds_total": time.monotonic() - self.started,
+        }
+        self.record.result(result)

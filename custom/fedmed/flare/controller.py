@@ -1,0 +1,88 @@
+"""The controller: sends each site its task and hands the answers to the server's side."""
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from nvflare.app_common.workflows.model_controller import ModelController
+from torch import Tensor
+
+from fedmed.errors import Aborted, JobError
+from fedmed.federation.flow import run_federation
+from fedmed.federation.messages import Task
+from fedmed.federation.model import as_float_metrics
+from fedmed.federation.server import Server
+from fedmed.flare.aggregators import BundleAggregator
+from fedmed.flare.convert import KEY, task_to_model, to_numpy
+from fedmed.flare.persistor import BundleModelPersistor
+
+POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
+
+
+class FederationController(ModelController):
+    """Runs a federation by roles.
+
+    Args:
+        plan: plain arguments of :class:`fedmed.federation.plan.Plan` (``sites``, ``rounds``, ``steps``, …).
+    """
+
+    def __init__(self, **plan: Any) -> None:
+        super().__init__(persistor_id="persistor", ignore_result_error=True, task_check_period=POLL)
+        self.plan_args = plan
+        self.server: Server | None = None
+
+    def run(self) -> None:
+        """Called by FLARE: the whole job."""
+        aggregator = self.get_component("aggregator")
+        if not isinstance(aggregator, BundleAggregator) or not isinstance(self.persistor, BundleModelPersistor):
+            raise JobError("the job needs FedMed's components with the ids 'aggregator' and 'persistor'")
+        workspace, job_id = self.engine.get_workspace(), self.fl_ctx.get_job_id()
+        folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
+        plan = {"job": self._job_name(job_id), **self.plan_args}
+        store = self.persistor.store(self.fl_ctx)
+        self.server = Server.from_args(plan, aggregator.args, store, folder, self._save)
+        aggregator.bind(self.server)
+        run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
+
+    def _job_name(self, job_id: str) -> str:
+        meta = self.fl_ctx.get_prop("__job_meta__") or {}
+        return meta.get("name", job_id)
+
+    def _save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
+        if best:
+            self.persistor.store(self.fl_ctx).save(tensors, meta, True)
+        else:
+            self.save_model(FLModel(params_type=ParamsType.FULL, params=to_numpy(tensors), meta=dict(meta)))
+
+    def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
+        metrics: dict[str, dict[str, float]] = {}
+        for site, task in tasks.items():
+            take = partial(self._take, aggregator, task.name, metrics)
+            timeout = self.server.plan.task_timeout
+            self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
+        while self.get_num_standing_tasks():
+            if self.abort_signal.triggered:
+                raise Aborted("the job was aborted; the models of finished rounds are kept")
+            time.sleep(POLL)
+        return metrics
+
+    def _take(self, aggregator: BundleAggregator, name: str, metrics: dict, model: FLModel) -> bool:
+        """Return False for a refused update: FLARE then records it as refused."""
+        if name == "train":
+            return aggregator.accept_model(model)
+        metrics[model.meta["client_name"]] = as_float_metrics(model.meta.get(KEY, {}).get("metrics", {}))
+        return True
+
+    def _accept_train_result(
+        self, client_name: str, result: Shareable, fl_ctx: FLContext, is_unknown_task: bool = False
+    ) -> bool:
+        code = result.get_return_code()
+        if code and code != ReturnCode.OK and not is_unknown_task and self.server:
+            self.server.fail(client_name, f"answered {code}; the cause is in that site's own log")
+        return super()._accept_train_result(client_name, result, fl_ctx, is_unknown_task)

@@ -1,0 +1,73 @@
+"""Between our messages and FLARE's ``FLModel``: numpy arrays on the wire, plain values in the meta."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
+from torch import Tensor
+
+from fedmed.errors import JobError, UpdateRefused
+from fedmed.federation.messages import Task, Update
+from fedmed.federation.model import as_float_metrics
+
+KEY = "fedmed"
+
+
+def to_numpy(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Tensors as arrays that share their memory; dtype and bits stay."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Arrays as tensors; a scalar array keeps its shape ()."""
+    return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def task_to_model(task: Task) -> FLModel:
+    """A task for one site."""
+    return FLModel(
+        params_type=ParamsType.FULL,
+        params=to_numpy(task.tensors),
+        current_round=task.round,
+        total_rounds=task.total_rounds,
+        meta={KEY: task.config()},
+    )
+
+
+def model_to_task(model: FLModel) -> Task:
+    """Inverse of :func:`task_to_model`, at the site."""
+    config = (model.meta or {}).get(KEY)
+    if not config or model.params is None:
+        raise JobError("the task carries no FedMed settings; was it sent by FedMed's controller?")
+    return Task.from_config(config, to_tensors(model.params))
+
+
+def update_to_model(update: Update) -> FLModel:
+    """A site's contribution."""
+    facts = {"round": update.round, "n_steps": update.n_steps, "n_samples": update.n_samples}
+    return FLModel(
+        params_type=ParamsType.DIFF,
+        params=to_numpy(update.tensors),
+        current_round=update.round,
+        meta={KEY: {**facts, "metrics": as_float_metrics(update.metrics), "extras": update.extras}},
+    )
+
+
+def model_to_update(model: FLModel) -> Update:
+    """Inverse of :func:`update_to_model`, at the server; the site's name is the one that FLARE authenticated.
+
+    Raises:
+        UpdateRefused: something other than a FedMed update arrived.
+    """
+    site = model.meta.get("client_name", "?")
+    facts = model.meta.get(KEY)
+    if not isinstance(facts, Mapping) or model.params_type != ParamsType.DIFF:
+        raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
+    try:
+        numbers = {key: int(facts[key]) for key in ("round", "n_steps", "n_samples")}
+        tensors, metrics = to_tensors(model.params), as_float_metrics(facts.get("metrics", {}))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UpdateRefused(site, f"malformed update: {error}") from error
+    return Update(site=site, tensors=tensors, metrics=metrics, extras=dict(facts.get("extras", {})), **numbers)

@@ -1,0 +1,93 @@
+"""Executors: FLARE's face of a site."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
+from nvflare.app_common.abstract.fl_model import FLModel
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.app_common.widgets.streaming import AnalyticsDataType, create_analytic_dxo, send_analytic_dxo
+
+from fedmed.errors import Aborted, FedMedError, JobError
+from fedmed.federation.client import Client
+from fedmed.federation.messages import Task
+from fedmed.federation.model import as_float_metrics
+from fedmed.federation.site import load_site
+from fedmed.flare.convert import KEY, model_to_task, update_to_model
+
+log = logging.getLogger("fedmed.site")
+
+
+class BundleExecutor(Executor):
+    """Runs a bundle's training, validation and evaluation at a site.
+
+    Args:
+        args: plain arguments, passed unchanged to :meth:`fedmed.federation.client.Client.from_args`.
+    """
+
+    ROLES: tuple[str, ...] = ("supervised", "unsupervised", "evaluate")
+
+    def __init__(self, **args: Any) -> None:
+        super().__init__()
+        if args.get("role") not in self.ROLES:
+            raise JobError(f"{type(self).__name__}: 'role' is {args.get('role')!r}; use {' or '.join(self.ROLES)}")
+        self.args = args
+        self._client: Client | None = None
+
+    def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+        """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels."""
+        task = None
+        try:
+            task = model_to_task(FLModelUtils.from_shareable(shareable))
+            return FLModelUtils.to_shareable(self._work(task_name, task, fl_ctx, abort_signal))
+        except Aborted:
+            log.warning("%s: task '%s' aborted", fl_ctx.get_identity_name(), task_name)
+            return make_reply(ReturnCode.TASK_ABORTED)
+        except FedMedError as error:
+            return self._failed(error, task, task_name, fl_ctx)
+        except Exception as error:  # noqa: BLE001 - an escaping exception would end the whole job, at every site
+            log.exception("%s: task '%s' failed unexpectedly", fl_ctx.get_identity_name(), task_name)
+            return self._failed(error, task, task_name, fl_ctx)
+
+    def _work(self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal) -> FLModel:
+        client = self._client or self._start(fl_ctx)
+        client.should_abort = lambda: abort_signal.triggered
+        client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
+        if name == "train":
+            return update_to_model(client.train(task))
+        metrics = as_float_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
+        return FLModel(metrics=metrics, current_round=task.round, meta={KEY: {"metrics": metrics}})
+
+    def _start(self, fl_ctx: FLContext) -> Client:
+        workspace = fl_ctx.get_engine().get_workspace()
+        site = load_site(fl_ctx.get_identity_name(), Path(workspace.get_root_dir()))
+        folder = Path(workspace.get_run_dir(fl_ctx.get_job_id())) / "fedmed"
+        self._client = Client.from_args(self.args, site, folder)
+        return self._client
+
+    def _send(self, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
+        dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
+        send_analytic_dxo(self, dxo, fl_ctx)
+
+    def _failed(self, error: Exception, task: Task | None, name: str, fl_ctx: FLContext) -> Shareable:
+        log.error("%s: task '%s': %s", fl_ctx.get_identity_name(), name, error)
+        if self._client and task:
+            self._client.progress.event("error", task, message=str(error) or type(error).__name__)
+        return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+
+
+class SupervisedExecutor(BundleExecutor):
+    """A site with labels (``supervised``), or one that is only scored (``evaluate``)."""
+
+    ROLES = ("supervised", "evaluate")
+
+
+class ConsistencyExecutor(BundleExecutor):
+    """A site without labels: consistency of pseudo-labels (Yang et al. 2021). With some labels it uses both."""
+
+    ROLES = ("unsupervised",)
