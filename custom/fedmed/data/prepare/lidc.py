@@ -1,0 +1,158 @@
+"""Make a federation of lung-nodule crops (LIDC-IDRI) whose sites differ in slice spacing.
+
+LIDC names no hospital, so the sites stand for four scanning protocols, not for four institutions. The crops are centred
+on a nodule: a Dice on them is higher than on whole scans.
+"""
+
+import os
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.check import LIMITS
+from fedmed.data.prepare.place import DATALIST, staging_for
+from fedmed.data.prepare.pool import Track, inspect_all
+from fedmed.data.prepare.report import slice_spacing
+from fedmed.data.prepare.scan import find_sources
+from fedmed.data.prepare.site import entry, fill_lists, require_usable, write_datalist, write_files, write_site_yaml
+from fedmed.errors import DataError
+
+LABELLED_DATALIST = "datalist_labelled.json"
+PATIENT = r"^(.+)_R_\d+$"
+CROP_LIMITS = replace(LIMITS, lowest_peak=-700.0)  # a crop inside a lung may hold nothing brighter than ground glass
+CHECKOUT = Path(__file__).resolve().parents[4]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One site: slice spacing in (above, up_to] mm, its role, and its split (training, validation, testing)."""
+
+    site: str
+    above: float
+    up_to: float
+    role: str
+    fractions: tuple[float, float, float]
+
+
+PROTOCOLS = (
+    Protocol("lidc_thin", 0.0, 1.05, "unlabelled", (0.6, 0.2, 0.2)),
+    Protocol("lidc_mid_a", 1.05, 1.55, "labelled", (0.0, 0.0, 1.0)),
+    Protocol("lidc_mid_b", 1.55, 2.15, "labelled", (0.0, 0.0, 1.0)),
+    Protocol("lidc_thick", 2.15, float("inf"), "labelled", (0.6, 0.2, 0.2)),
+)
+
+
+def default_data() -> Path:
+    """``$FEDMED_DATA`` or ``../shared/data`` beside the checkout, with ``ct_lidc_nodules`` appended."""
+    return Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser() / "ct_lidc_nodules"
+
+
+def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track | None = None) -> dict:
+    """Write the four sites below ``out``.
+
+    Each ``out/<site>`` is a prepared site. ``lidc_thin`` also gets ``datalist_labelled.json``, in which the patients of
+    its ``unlabeled`` list are labelled ``training`` and ``validation`` (``testing`` is the same). ``out/site_configs``
+    holds the four site YAMLs, ``out/site_configs_labelled`` the same with ``lidc_thin`` fully labelled.
+
+    Args:
+        data: folder with ``image`` and ``mask``.
+        out: folder of the sites; earlier sites there are replaced.
+        seed: of the splits.
+        workers: processes that read images.
+        track: see :func:`fedmed.data.prepare.pool.inspect_all`.
+
+    Returns:
+        Site → its cases, refused ones included.
+
+    Raises:
+        DataError: missing data, or a group without usable cases; nothing is written.
+    """
+    data, out = Path(data).expanduser().resolve(), Path(out).expanduser().resolve()
+    if not (data / "image").is_dir() or not (data / "mask").is_dir():
+        raise DataError(f"{data} has no folders 'image' and 'mask'; give the folder of the nodule crops or FEDMED_DATA")
+    sources, _ = find_sources(data / "image", data / "mask", patient_pattern=PATIENT)
+    with staging_for(out) as staging:
+        sites = group(inspect_all(sources, staging / "unused", workers, CROP_LIMITS, track))
+        for protocol in PROTOCOLS:
+            _write_site(staging, out, protocol, data, sites[protocol.site], seed)
+        _replace(staging, out)
+    return sites
+
+
+def group(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    """Give each case to the site of its slice spacing.
+
+    A patient whose crops fall into several groups stays with the one that holds most of them (the thicker at a tie);
+    the others are refused, so that no patient is at two sites. Unreadable cases appear at the first site.
+    """
+    votes: dict[str, Counter[str]] = defaultdict(Counter)
+    for case in cases:
+        if case.spacing:
+            votes[case.patient][_site_of(case)] += 1
+    order = [protocol.site for protocol in PROTOCOLS]
+    home = {who: max(count, key=lambda site: (count[site], order.index(site))) for who, count in votes.items()}
+    sites: dict[str, list[Case]] = {site: [] for site in order}
+    for case in cases:
+        site = home.get(case.patient, order[0])
+        if case.usable and _site_of(case) != site:
+            case.faults.append(f"slice spacing {slice_spacing(case):g} mm, but the patient's other crops are at {site}")
+        sites[site].append(case)
+    return sites
+
+
+def numbers(sites: Mapping[str, Sequence[Case]]) -> list[tuple[str, ...]]:
+    """Rows (site, list, cases, patients, slice spacing in mm, median nodule volume in ml), a heading first."""
+    rows = [("site", "list", "cases", "patients", "slice spacing (mm)", "nodule, median (ml)")]
+    for site, cases in sites.items():
+        for name in ("training", "validation", "testing", "unlabeled"):
+            if held := [case for case in cases if name in case.lists]:
+                spacings = [slice_spacing(case) for case in held]
+                volume = statistics.median(case.mask_ml for case in held)
+                patients = len({case.patient for case in held})
+                span = f"{min(spacings):g} … {max(spacings):g}"
+                rows.append((site, name, str(len(held)), str(patients), span, f"{volume:.3g}"))
+    return rows
+
+
+def _site_of(case: Case) -> str:
+    return next(p.site for p in PROTOCOLS if p.above < slice_spacing(case) <= p.up_to)
+
+
+def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases: list[Case], seed: int) -> None:
+    site, folder = protocol.site, staging / protocol.site
+    folder.mkdir()
+    final = out / site
+    variants = {"site_configs": DATALIST, "site_configs_labelled": DATALIST}
+    if protocol.role == "unlabelled":
+        fill_lists(cases, "labelled", protocol.fractions, seed)
+        files = {case.case: entry(case, data, final, folder) for case in cases if case.lists}
+        write_datalist(folder / LABELLED_DATALIST, cases, files)
+        variants["site_configs_labelled"] = LABELLED_DATALIST
+    fill_lists(cases, protocol.role, protocol.fractions, seed)
+    require_usable(cases, protocol.role, protocol.fractions, data)
+    spacing = f"{protocol.above:g} to {protocol.up_to:g} mm"
+    settings = {
+        "data": data,
+        "slice spacing": spacing,
+        "role": protocol.role,
+        "split": protocol.fractions,
+        "seed": seed,
+    }
+    write_files(folder, final, site, data, cases, settings)
+    for configs, datalist in variants.items():
+        (staging / configs).mkdir(exist_ok=True)
+        write_site_yaml(staging / configs / f"{site}.yaml", site, data, final / datalist)
+
+
+def _replace(staging: Path, out: Path) -> None:
+    """Rename ``staging`` to ``out``; in a folder that exists, only the folders of this federation are replaced."""
+    if not out.exists():
+        staging.rename(out)
+        return
+    for path in sorted(staging.iterdir()):
+        if (out / path.name).exists():
+            (out / path.name).rename(staging / f"{path.name}.old")
+        path.rename(out / path.name)

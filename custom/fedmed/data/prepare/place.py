@@ -1,0 +1,57 @@
+"""Write a site folder all or nothing: work beside it, then rename. Files of other origin are never touched."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedmed.errors import DataError
+
+DATALIST = "datalist.json"
+REPORT = "prepare_report"
+PREPARED = "prepared"  # images that were converted, linked or copied
+
+
+@contextmanager
+def staging_for(out: Path) -> Iterator[Path]:
+    """Give a new folder beside ``out`` that is removed at the end, whatever happens.
+
+    Raises:
+        DataError: ``out`` is a file, holds a datalist that no preparation wrote, or its parent cannot be written.
+    """
+    if out.exists() and not out.is_dir():
+        raise DataError(f"{out} is a file; --out names a folder")
+    if (out / DATALIST).exists() and not (out / f"{REPORT}.csv").exists():
+        raise DataError(f"{out / DATALIST} was not written by a preparation; choose another --out or move it away")
+    staging = out.parent / f".{out.name}.preparing-{os.getpid()}"
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(staging, ignore_errors=True)
+        staging.mkdir()
+    except OSError as error:
+        raise DataError(f"cannot write into {out.parent} ({error}); choose another --out") from error
+    try:
+        yield staging
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def publish(staging: Path, out: Path) -> None:
+    """Turn ``staging`` into ``out``. In a folder that exists, only what a preparation writes is replaced.
+
+    A site YAML that a person has changed is kept beside the new one, with ``.before`` after its name.
+    """
+    if not out.exists():
+        staging.rename(out)
+        return
+    old = staging.with_name(staging.name + "-old")
+    shutil.rmtree(old, ignore_errors=True)
+    if (out / PREPARED).exists() and (out / f"{REPORT}.csv").exists():
+        (out / PREPARED).rename(old)
+    for path in sorted(staging.iterdir()):
+        target = out / path.name
+        if path.suffix == ".yaml" and target.exists() and target.read_bytes() != path.read_bytes():
+            os.replace(target, target.with_name(target.name + ".before"))
+        os.replace(path, target)
+    shutil.rmtree(old, ignore_errors=True)

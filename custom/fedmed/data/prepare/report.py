@@ -1,0 +1,118 @@
+"""Say what a preparation found: a CSV line a case, a page to read, and a summary for the terminal."""
+
+import csv
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedmed.data.prepare.case import Case
+
+LISTS = ("training", "validation", "testing", "unlabeled")
+AXES = ("x", "y", "z")
+COLUMNS = (
+    *("case", "patient", "status", "list", "reason", "notes"),
+    *(f"voxels_{axis}" for axis in AXES),
+    *(f"spacing_{axis}_mm" for axis in AXES),
+    *("hu_min", "hu_mean", "hu_max", "mask_ml", "found", "image", "mask"),
+)
+
+
+def write_csv(path: Path, cases: Sequence[Case], files: dict[str, dict[str, str]]) -> None:
+    """Write one line a case.
+
+    Args:
+        path: the file to write.
+        cases: in the order of the lines.
+        files: case → ``image`` and ``label`` as they stand in the datalist.
+    """
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_row(case, files.get(case.case, {})) for case in cases)
+
+
+def _row(case: Case, files: dict[str, str]) -> dict[str, object]:
+    values = {
+        "case": case.case,
+        "patient": case.patient,
+        "status": "used" if case.lists else "left out" if case.usable else "refused",
+        "list": " ".join(case.lists),
+        "reason": "; ".join(case.faults),
+        "notes": "; ".join(case.notes),
+        **{f"voxels_{axis}": n for axis, n in zip(AXES, case.shape, strict=False)},
+        **{f"spacing_{axis}_mm": mm for axis, mm in zip(AXES, case.spacing, strict=False)},
+        **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max", "mask_ml", "found")},
+        **{"image": files.get("image", ""), "mask": files.get("label", "")},
+    }
+    return {name: "" if value is None else value for name, value in values.items()}
+
+
+def list_table(cases: Sequence[Case]) -> list[tuple[str, ...]]:
+    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
+    for name in LISTS:
+        if held := [case for case in cases if name in case.lists]:
+            volumes = [case.mask_ml for case in held if case.mask_ml is not None and name != "unlabeled"]
+            rows.append(
+                (
+                    name,
+                    str(len(held)),
+                    str(len({case.patient for case in held})),
+                    _range([slice_spacing(case) for case in held]),
+                    _range([case.hu_min for case in held] + [case.hu_max for case in held]),
+                    f"{statistics.median(volumes):.3g}" if volumes else "–",
+                )
+            )
+    return rows
+
+
+def slice_spacing(case: Case) -> float:
+    """Distance of the slices in mm: spacing along the axis that is stored last."""
+    return case.spacing[-1]
+
+
+def refusals(cases: Sequence[Case], most: int = 20) -> list[str]:
+    """One sentence for each case that was refused, at most ``most`` and the number of the others."""
+    refused = [f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable]
+    return refused[:most] + ([f"… and {len(refused) - most} more"] if len(refused) > most else [])
+
+
+def note_counts(cases: Sequence[Case]) -> list[str]:
+    """Each note with the number of usable cases that carry it (first case named)."""
+    counts: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for case in cases:
+        for note in case.notes if case.usable else ():
+            counts[note] += 1
+            first.setdefault(note, case.case)
+    return [f"{count} × {note} ({first[note]}{', …' if count > 1 else ''})" for note, count in sorted(counts.items())]
+
+
+def write_markdown(
+    path: Path, title: str, settings: dict[str, object], cases: Sequence[Case], stray: list[str]
+) -> None:
+    """Write the page a person reads: settings, lists, refusals with reasons, notes."""
+    used = sum(bool(case.lists) for case in cases)
+    refused = sum(not case.usable for case in cases)
+    lines = [f"# {title}", "", *(f"- {name}: `{value}`" for name, value in settings.items()), ""]
+    lines += [f"{len(cases)} volumes found, {used} used, {refused} refused.", ""]
+    head, *rows = list_table(cases)
+    lines += [_markdown_row(head), _markdown_row(("---",) * len(head)), *map(_markdown_row, rows), ""]
+    for name, entries in (
+        ("Refused", refusals(cases, most=1000)),
+        ("Worth a look", note_counts(cases)),
+        ("Masks without an image", stray),
+    ):
+        if entries:
+            lines += [f"## {name}", "", *(f"- {entry}" for entry in entries), ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} … {high}"
