@@ -37,7 +37,7 @@ def run_job(folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | Non
     job, run = read_job(folder), "simulate_job"
     server_dir = Path(workspace) / "server" / run
     store = ModelStore.from_args(job.persistor, server_dir / "app_server")
-    server = Server.from_args({"job": job.name, **job.controller}, job.aggregator, store, server_dir / "fedmed")
+    server = Server.from_args(job.controller, job.aggregator, store, server_dir / "fedmed")
     settings = {site: (sites or {}).get(site) or load_site(site) for site in job.clients}
     clients = {
         site: Client.from_args(args, settings[site], Path(workspace) / site / run / "fedmed")

@@ -44,15 +44,10 @@ class FederationController(ModelController):
             raise JobError("the job needs FedMed's components with the ids 'aggregator' and 'persistor'")
         workspace, job_id = self.engine.get_workspace(), self.fl_ctx.get_job_id()
         folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
-        plan = {"job": self._job_name(job_id), **self.plan_args}
         store = self.persistor.store(self.fl_ctx)
-        self.server = Server.from_args(plan, aggregator.args, store, folder, self._save)
+        self.server = Server.from_args(self.plan_args, aggregator.args, store, folder, self._save)
         aggregator.bind(self.server)
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
-
-    def _job_name(self, job_id: str) -> str:
-        meta = self.fl_ctx.get_prop("__job_meta__") or {}
-        return meta.get("name", job_id)
 
     def _save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
         if best:

@@ -4,14 +4,15 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
+from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
-from nvflare.app_common.widgets.streaming import AnalyticsDataType, create_analytic_dxo, send_analytic_dxo
 
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client

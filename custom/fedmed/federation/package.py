@@ -1,0 +1,167 @@
+"""Write an NVFlare job folder: the plain arguments of controller, aggregator, persistor and executors."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedmed.bundles.load import Bundle
+from fedmed.errors import JobError
+from fedmed.federation.plan import TRAINING_ROLES, Plan
+
+EXECUTORS = {
+    "supervised": "fedmed.flare.executors.SupervisedExecutor",
+    "unsupervised": "fedmed.flare.executors.ConsistencyExecutor",
+    "evaluate": "fedmed.flare.executors.SupervisedExecutor",
+}
+CUSTOM_README = """\
+This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
+built-in list only when an app has a `custom/` folder with something in it. For sites that forbid custom code, leave the
+folder out and list the classes in the site's `class_allow_list`.
+"""
+
+
+@dataclass
+class JobSpec:
+    """What a job says.
+
+    Attributes:
+        name: of the job and its folder.
+        sites: site -> ``supervised``, ``unsupervised`` or ``evaluate``.
+        rounds, steps: federated rounds; optimizer steps of a site in each.
+        bundle, overlays: what is trained, in which size.
+        methods: role -> overlays of its method, merged last.
+        overrides: role -> plain values for overridable settings of the bundle.
+        warm_start_rounds: first rounds that unsupervised sites sit out.
+        warm_start_sharing: sharing group of those rounds; None = ``sharing``.
+        sharing: ``full`` or one of the bundle's partial groups.
+        buffers: BatchNorm statistics: ``average``, ``pooled`` or ``local``.
+        normalise: divide by the sum of weighted steps (see ``iteration_weights``).
+        user_weights: site -> weight, 1 unless given.
+        min_clients: accepted updates that a round needs; None = all its participants.
+        checkpoint: server-side file of a model to start from.
+        seed: of weights, sampling and augmentation.
+    """
+
+    name: str
+    sites: Mapping[str, str]
+    rounds: int
+    steps: int
+    bundle: str = "covid_ct_segmentation"
+    overlays: Sequence[str] = ()
+    methods: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"unsupervised": ["consistency"]})
+    overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    warm_start_rounds: int = 0
+    warm_start_sharing: str | None = None
+    sharing: str = "full"
+    buffers: str = "average"
+    normalise: bool = True
+    user_weights: Mapping[str, float] = field(default_factory=dict)
+    min_clients: int | None = None
+    checkpoint: str | None = None
+    seed: int = 0
+
+    def files(self) -> dict[str, str]:
+        """Relative path -> text of every file of the job folder, checked against the installed bundle.
+
+        Raises:
+            JobError, BundleError, OverrideError: the job could not run as described.
+        """
+        plan = Plan(self.sites, self.rounds, self.steps, self.warm_start_rounds, self.min_clients)
+        plan.check_weights(self.user_weights)
+        roles = [role for role in EXECUTORS if plan.of_role(role)]
+        files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
+        for role in roles:
+            files[f"app_{role}/config/config_fed_client.json"] = self._client(role)
+        for app in ["server", *roles]:
+            files[f"app_{app}/custom/README.md"] = CUSTOM_README
+        return {path: c if isinstance(c, str) else json.dumps(c, indent=2) + "\n" for path, c in files.items()}
+
+    def _meta(self, plan: Plan, roles: Sequence[str]) -> dict[str, Any]:
+        deploy = {"app_server": ["server"], **{f"app_{role}": plan.of_role(role) for role in roles}}
+        needed = len(plan.of_role(*TRAINING_ROLES)) if self.min_clients is None else self.min_clients
+        return {"name": self.name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
+
+    def _model(self) -> dict[str, Any]:
+        return {"bundle": self.bundle, "seed": self.seed}
+
+    def _server(self, plan: Plan) -> dict[str, Any]:
+        overrides = dict(self.overrides.get("supervised", {}))
+        Bundle(self.bundle, self.overlays, overrides)
+        controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
+        controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
+        aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
+        aggregator |= {"warm_start_sharing": self.warm_start_sharing, "user_weights": dict(self.user_weights)}
+        persistor = {**self._model(), "overlays": list(self.overlays), "overrides": overrides}
+        persistor["checkpoint"] = self.checkpoint
+        kind = "IterationWeightedAggregator" if self.sharing == "full" else "PartialSharingAggregator"
+        return {
+            "format_version": 2,
+            # Sites ask for work this often (seconds); the default of 2 would be most of a small round.
+            "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
+            "task_data_filters": [],
+            "task_result_filters": [],
+            "components": [
+                {"id": "persistor", "path": "fedmed.flare.persistor.BundleModelPersistor", "args": persistor},
+                {"id": "aggregator", "path": f"fedmed.flare.aggregators.{kind}", "args": aggregator},
+                {
+                    "id": "tensorboard",
+                    "path": "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
+                    "args": {"events": ["fed.analytix_log_stats"]},
+                },
+            ],
+            "workflows": [
+                {"id": "controller", "path": "fedmed.flare.controller.FederationController", "args": controller}
+            ],
+        }
+
+    def _client(self, role: str) -> dict[str, Any]:
+        overlays = [*self.overlays, *self.methods.get(role, ())]
+        overrides = dict(self.overrides.get(role, {}))
+        Bundle(self.bundle, overlays, overrides)
+        args = {**self._model(), "role": role, "overlays": overlays, "overrides": overrides}
+        args |= {"sharing": self.sharing, "buffers": self.buffers}
+        args |= {"warm_start_rounds": self.warm_start_rounds, "warm_start_sharing": self.warm_start_sharing}
+        executor = {"path": EXECUTORS[role], "args": args}
+        to_server = {
+            "id": "to_server",
+            "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
+            "args": {"events_to_convert": ["analytix_log_stats"], "fed_event_prefix": "fed."},
+        }
+        return {
+            "format_version": 2,
+            "executors": [{"tasks": ["train", "validate", "evaluate"], "executor": executor}],
+            "task_data_filters": [],
+            "task_result_filters": [],
+            "components": [to_server],
+        }
+
+
+def write_job(spec: JobSpec, folder: Path, replace: bool = False) -> Path:
+    """Write a job folder, whole or not at all.
+
+    Args:
+        spec: the job.
+        folder: where to; must not exist unless ``replace``.
+        replace: replace an existing job folder.
+
+    Raises:
+        JobError: the folder exists, or is not a job folder and may not be replaced.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (replace and (folder / "meta.json").is_file()):
+        raise JobError(f"{folder} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
+    files = spec.files()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".job-") as temporary:
+        for path, text in files.items():
+            target = Path(temporary) / "job" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        if folder.exists():
+            shutil.rmtree(folder)
+        (Path(temporary) / "job").rename(folder)
+    return folder

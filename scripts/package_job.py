@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Write an NVFlare job for your own sites."""
+
+import argparse
+import sys
+from pathlib import Path
+
+import yaml
+
+from fedmed.errors import FedMedError, JobError
+from fedmed.federation.package import JobSpec, write_job
+
+EXAMPLE = """\
+example:
+  scripts/package_job.py jobs/my_study --sites hospital_a:supervised hospital_b:unsupervised hospital_c:evaluate \\
+      --rounds 50 --steps 400 --warm-start-rounds 25
+"""
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLE, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("folder", type=Path, help="job folder to write; its name becomes the job's name")
+    add("--sites", nargs="+", required=True, metavar="SITE:ROLE[:WEIGHT]", help="supervised, unsupervised or evaluate")
+    add("--bundle", default="covid_ct_segmentation")
+    add(
+        "--overlay", action="append", default=[], help="overlay of the bundle (repeatable); none = the paper's settings"
+    )
+    add("--rounds", type=int, default=50, help="federated rounds (paper: 50)")
+    add("--steps", type=int, default=400, help="optimizer steps a site and round (paper: 400)")
+    add("--warm-start-rounds", type=int, default=0, help="first rounds that unsupervised sites sit out (paper: 25)")
+    add("--warm-start-sharing", help="sharing group in those rounds, e.g. full before a partial one")
+    add("--sharing", default="full", help="full, or a partial sharing group of the bundle: final, block_10, block_6")
+    add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
+    add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
+    add("--min-clients", type=int, help="accepted updates that a round needs (default: all its sites)")
+    add("--checkpoint", help="file of a model to start from, at the server")
+    add("--seed", type=int, default=0)
+    add(
+        "--set",
+        nargs="*",
+        default=[],
+        metavar="[ROLE.]ID=VALUE",
+        help="plain values of the bundle's overridable settings",
+    )
+    add("--replace", action="store_true", help="replace an existing job folder")
+    return parser.parse_args(argv)
+
+
+def parse_sites(texts: list[str]) -> tuple[dict[str, str], dict[str, float]]:
+    sites, weights = {}, {}
+    for text in texts:
+        name, *rest = text.split(":")
+        if not name or not rest or len(rest) > 2 or name in sites:
+            raise JobError(f"--sites: '{text}' is not a new SITE:ROLE or SITE:ROLE:WEIGHT")
+        sites[name] = rest[0]
+        if len(rest) == 2:
+            try:
+                weights[name] = float(rest[1])
+            except ValueError as error:
+                raise JobError(f"--sites: the weight in '{text}' is not a number") from error
+    return sites, weights
+
+
+def parse_overrides(texts: list[str]) -> dict[str, dict]:
+    roles = ("supervised", "unsupervised", "evaluate")
+    overrides: dict[str, dict] = {role: {} for role in roles}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise JobError(f"--set: '{text}' is not ID=VALUE")
+        role, dot, id = key.partition(".")
+        for target in [role] if dot and role in roles else roles:
+            overrides[target][id if dot and role in roles else key] = yaml.safe_load(value)
+    return overrides
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = parse_arguments(argv)
+    try:
+        sites, weights = parse_sites(arguments.sites)
+        spec = JobSpec(
+            name=arguments.folder.name,
+            sites=sites,
+            rounds=arguments.rounds,
+            steps=arguments.steps,
+            bundle=arguments.bundle,
+            overlays=arguments.overlay,
+            overrides=parse_overrides(arguments.set),
+            warm_start_rounds=arguments.warm_start_rounds,
+            warm_start_sharing=arguments.warm_start_sharing,
+            sharing=arguments.sharing,
+            buffers=arguments.buffers,
+            normalise=not arguments.literal,
+            user_weights=weights,
+            min_clients=arguments.min_clients,
+            checkpoint=arguments.checkpoint,
+            seed=arguments.seed,
+        )
+        folder = write_job(spec, arguments.folder, arguments.replace)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"job written to {folder}; every site needs its YAML. Simulate it: scripts/simulate.py {folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Fixtures that every test may use: a private home for demo data and caches, tiny sites, tiny jobs."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+SITES = {
+    "ct_north": "supervised",
+    "ct_south": "supervised",
+    "ct_east": "unsupervised",
+    "ct_west": "evaluate",
+}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fedmed_home(tmp_path_factory):
+    """Demo data and caches of a test session lie in its own folder, never in the user's."""
+    home = tmp_path_factory.mktemp("fedmed_home")
+    os.environ["FEDMED_HOME"] = str(home)
+    torch.set_num_threads(1)
+    yield home
+    del os.environ["FEDMED_HOME"]
+
+
+@pytest.fixture(scope="session")
+def tiny_site_configs(fedmed_home):
+    """Folder of site YAMLs for the tiny demo federation, also for processes that a test starts."""
+    folder = fedmed_home / "site_configs"
+    folder.mkdir()
+    for site in SITES:
+        values = {"demo": "chest_ct_tiny", "device": "cpu", "threads": 1}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    os.environ["FEDMED_SITE_CONFIGS"] = str(folder)
+    yield folder
+    del os.environ["FEDMED_SITE_CONFIGS"]
+
+
+@pytest.fixture
+def tiny_job(tmp_path, tiny_site_configs):
+    """Return a function that writes a tiny job and gives its folder; keyword arguments change the job."""
+    from fedmed.federation.package import JobSpec, write_job
+
+    def make(name: str = "tiny", **changes) -> Path:
+        roles = ("supervised", "unsupervised", "evaluate")
+        small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16]}
+        settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
+        settings["overrides"] = {role: dict(small) for role in roles}
+        return write_job(JobSpec(name=name, **{**settings, **changes}), tmp_path / "jobs" / name)
+
+    return make

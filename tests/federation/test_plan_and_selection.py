@@ -1,0 +1,55 @@
+"""Roles by round, and the choice of the model that is kept."""
+
+import pytest
+import torch
+
+from fedmed.errors import JobError
+from fedmed.federation.plan import Plan
+from fedmed.federation.selection import ModelSelection
+
+SITES = {"b": "supervised", "a": "supervised", "u": "unsupervised", "e": "evaluate"}
+
+
+def test_unsupervised_sites_sit_out_the_warm_start():
+    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2)
+    assert plan.participants(1) == ["a", "b"]
+    assert plan.participants(2) == ["a", "b", "u"]
+    assert (plan.needed(1), plan.needed(2)) == (2, 3)
+
+
+def test_min_clients_never_asks_for_more_than_take_part():
+    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=1, min_clients=3)
+    assert (plan.needed(0), plan.needed(1)) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sites": {"u": "unsupervised"}}, "no site is 'supervised'"),
+        ({"sites": {"a": "teacher"}}, "site 'a': role 'teacher'"),
+        ({"rounds": 0}, "'rounds' is 0"),
+        ({"steps": 1.5}, "'steps' is 1.5"),
+        ({"warm_start_rounds": 4}, "'warm_start_rounds' is 4"),
+        ({"min_clients": 4}, "'min_clients' is 4"),
+    ],
+)
+def test_contradictions_are_refused(change, message):
+    with pytest.raises(JobError, match=message):
+        Plan(**{"sites": SITES, "rounds": 3, "steps": 1, **change})
+
+
+def test_user_weight_of_unknown_site():
+    with pytest.raises(JobError, match="'x'"):
+        Plan(SITES, 1, 1).check_weights({"x": 1.0})
+
+
+def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
+    selection = ModelSelection(["a", "b"])
+    assert selection.score({"a": 0.2, "b": 0.4, "u": 0.9}) == pytest.approx(0.3)
+    assert selection.score({"a": 0.9}) is None
+    first, second = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
+    assert (
+        selection.offer(-1, 0.3, first) and not selection.offer(0, 0.3, second) and not selection.offer(1, None, second)
+    )
+    assert selection.best_round == -1 and selection.best_tensors is first
+    assert selection.offer(2, 0.4, second)
