@@ -38,11 +38,6 @@ def test_contradictions_are_refused(change, message):
         Plan(**{"sites": SITES, "rounds": 3, "steps": 1, **change})
 
 
-def test_user_weight_of_unknown_site():
-    with pytest.raises(JobError, match="'x'"):
-        Plan(SITES, 1, 1).check_weights({"x": 1.0})
-
-
 def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
     selection = ModelSelection(["a", "b"])
     assert selection.score({"a": 0.2, "b": 0.4, "u": 0.9}) == pytest.approx(0.3)

@@ -76,11 +76,6 @@ def merge(own: Mapping[str, Tensor], received: Mapping[str, Tensor], required: C
     return {**own, **received}
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> int:
-    """Size of named tensors on the wire, in bytes."""
-    return sum(t.numel() * t.element_size() for t in tensors.values())
-
-
 def as_float_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Keep finite numbers only: nothing else may travel as a metric."""
     return {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float)) and math.isfinite(v)}

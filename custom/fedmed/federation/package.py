@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedmed.aggregation.weighting import check_user_weights
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.federation.plan import TRAINING_ROLES, Plan
@@ -71,7 +72,7 @@ class JobSpec:
             JobError, BundleError, OverrideError: the job could not run as described.
         """
         plan = Plan(self.sites, self.rounds, self.steps, self.warm_start_rounds, self.min_clients)
-        plan.check_weights(self.user_weights)
+        check_user_weights(self.user_weights, plan.sites)
         roles = [role for role in EXECUTORS if plan.of_role(role)]
         files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
         for role in roles:

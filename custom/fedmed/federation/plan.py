@@ -67,9 +67,3 @@ class Plan:
     def validates(self, round: int) -> bool:
         """Whether labelled sites score the model they receive in this round."""
         return round % self.validate_every == 0
-
-    def check_weights(self, weights: Mapping[str, float]) -> None:
-        """Refuse user weights for sites that are not in the job."""
-        for site in weights:
-            if site not in self.sites:
-                raise JobError(f"user_weights names site '{site}', which is not in the job: {', '.join(self.sites)}")

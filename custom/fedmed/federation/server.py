@@ -11,9 +11,10 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.sharing import tensor_bytes
+from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import JobError, RoundFailed, UpdateRefused
 from fedmed.federation.messages import Task, Update
-from fedmed.federation.model import tensor_bytes
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
 from fedmed.federation.selection import ModelSelection
@@ -80,7 +81,7 @@ class Server:
             rule = IterationWeighted(**rule_args)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
-        plan.check_weights(rule_args.get("user_weights") or {})
+        check_user_weights(rule.user_weights, plan.sites)
         buffers = rule_args.get("buffers", "average")
         policies = RolePolicies(store.initial, store.groups, plan, sharing, warm_sharing, buffers)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
@@ -88,7 +89,7 @@ class Server:
         return server
 
     def _describe(self, controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> None:
-        weights = self.rule.user_weights or {}
+        weights = self.rule.user_weights
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
@@ -169,18 +170,23 @@ class Server:
         score = self._select(
             self.round - 1, {u.site: u.metrics["val_dice"] for u in updates if "val_dice" in u.metrics}
         )
-        enough = len(updates) >= self.plan.needed(self.round)
-        if enough:
-            self.tensors = self.rule.aggregate(self.tensors, updates)
-            self.last_round |= {u.site: self.round for u in updates}
-            self.save(self.tensors, {"round": self.round}, False)
-        self.record.round(self._round_record(updates, score, enough))
-        self.failed_in_a_row = 0 if enough else self.failed_in_a_row + 1
-        if not enough:
+        self.failed_in_a_row += 1
+        try:
+            self._aggregate(updates)
+            self.failed_in_a_row = 0
+        finally:
+            self.record.round(self._round_record(updates, score, not self.failed_in_a_row))
+
+    def _aggregate(self, updates: list[Update]) -> None:
+        needed, asked = self.plan.needed(self.round), len(self.plan.participants(self.round))
+        if len(updates) < needed:
             raise RoundFailed(
-                f"round {self.round}: {len(updates)} of {len(self.plan.participants(self.round))} updates accepted, "
-                f"{self.plan.needed(self.round)} needed; the model is unchanged. Refused: {self.refused}"
+                f"round {self.round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
+                f"unchanged. Refused: {self.refused}"
             )
+        self.tensors = self.rule.aggregate(self.tensors, updates)
+        self.last_round |= {u.site: self.round for u in updates}
+        self.save(self.tensors, {"round": self.round}, False)
 
     def _select(self, round: int, scores: Mapping[str, float]) -> float | None:
         score = self.selection.score(scores)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from fedmed.aggregation.buffers import classify
+from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.errors import JobError
 from fedmed.federation.plan import TRAINING_ROLES, Plan
@@ -89,5 +89,5 @@ class RolePolicies:
         private tensors at all; private BatchNorm statistics alone are no obstacle for a site that trains.
         """
         private = self.of(role, round).private(self.names)
-        only_buffers = all(classify(name) != "parameter" for name in private)
+        only_buffers = all(is_batch_norm_buffer(name) for name in private)
         return not private or role == "supervised" or (role == "unsupervised" and only_buffers)
