@@ -1,0 +1,183 @@
+"""The server's side of a round: who is asked, what is taken, what comes out."""
+
+import itertools
+import json
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fedmed.errors import JobError, RoundFailed, UpdateRefused
+from fedmed.federation.messages import Task, Update
+from fedmed.federation.server import Server
+
+SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
+MODEL = {
+    "encoder.weight": torch.tensor([1.0, -2.0]),
+    "decoder.weight": torch.tensor([[0.5]]),
+    "norm.num_batches_tracked": torch.tensor(3),
+}
+
+
+class Store(SimpleNamespace):
+    """Stands for a bundle's model: three tensors and one partial group."""
+
+    def __init__(self, checkpoint=None):
+        bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
+        groups = {"full": [], "head": [r"^decoder\."]}
+        initial = {name: tensor.clone() for name, tensor in MODEL.items()}
+        super().__init__(bundle=bundle, groups=groups, initial=initial, seed=0, checkpoint=checkpoint, saved=[])
+
+    def describe(self):
+        return {}
+
+    def save(self, tensors, meta, best):
+        self.saved.append((dict(tensors), dict(meta), best))
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make(aggregator=None, store=None, **plan):
+        controller = {"sites": SITES, "rounds": 3, "steps": 4, **plan}
+        return Server.from_args(controller, aggregator or {}, store or Store(), tmp_path)
+
+    return make
+
+
+def update(site, round=0, value=0.1, n_steps=4, names=tuple(MODEL), dice=None, **replace):
+    tensors = {n: torch.full_like(MODEL[n], 1 if MODEL[n].dtype == torch.int64 else value) for n in names}
+    metrics = {} if dice is None else {"val_dice": dice}
+    return Update(site, round, {**tensors, **replace}, n_steps, 10, metrics)
+
+
+def play(server, round, updates):
+    server.train_tasks(round)
+    for each in updates:
+        server.accept(each)
+    server.finish_round()
+
+
+def test_roles_get_their_tasks(make):
+    server = make(warm_start_rounds=1)
+    tasks = server.train_tasks(0)
+    assert list(tasks) == ["a", "b"] and tasks["a"].validate and tasks["a"].private_round is None
+    assert set(tasks["a"].tensors) == set(MODEL) and tasks["a"].steps == 4 and tasks["a"].bundle_digest == "d1"
+    tasks = server.train_tasks(1)
+    assert list(tasks) == ["a", "b", "u"] and not tasks["u"].validate
+
+
+def test_task_survives_the_wire():
+    task = Task("train", 1, 2, {}, steps=3, keep_rounds=[0], private_round=0, validate=True)
+    assert Task.from_config(json.loads(json.dumps(task.config())), {}) == task
+
+
+def test_result_does_not_depend_on_arrival_order(make):
+    updates = [update("a", value=0.1), update("b", value=0.3), update("u", value=-0.7, n_steps=1)]
+    results = []
+    for order in itertools.permutations(updates):
+        server = make()
+        play(server, 0, order)
+        results.append(server.tensors)
+    for other in results[1:]:
+        assert all(torch.equal(results[0][name], other[name]) for name in MODEL)
+    assert results[0]["norm.num_batches_tracked"] == 4
+
+
+def test_user_weight_of_zero_equals_a_federation_without_the_site(make):
+    with_u = make({"user_weights": {"u": 0.0}})
+    play(with_u, 0, [update("a"), update("b", value=0.3), update("u", value=9.0)])
+    without = make(sites={"a": "supervised", "b": "supervised"})
+    play(without, 0, [update("a"), update("b", value=0.3)])
+    assert all(torch.equal(with_u.tensors[name], without.tensors[name]) for name in MODEL)
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        (update("b", **{"encoder.weight": torch.tensor([float("nan"), 0.0])}), "'b'.*'encoder.weight'.*NaN"),
+        (update("b", round=1), "'b'.*round 1"),
+        (update("b", names=["encoder.weight"]), "'b'.*missing"),
+        (update("b", **{"other": torch.zeros(1)}), "'b'.*'other'"),
+        (update("b", **{"decoder.weight": torch.zeros(3)}), "'b'.*'decoder.weight'.*shape"),
+        (update("b", **{"decoder.weight": torch.zeros(1, 1, dtype=torch.float64)}), "'decoder.weight'.*dtype"),
+        (update("a"), "'a'.*already"),
+        (update("e"), "'e'.*does not train"),
+        (update("stranger"), "'stranger'.*does not train"),
+    ],
+)
+def test_a_refused_update_is_named_and_changes_nothing(make, bad, message, caplog):
+    server = make(min_clients=1)
+    server.train_tasks(0)
+    server.accept(update("a"))
+    with pytest.raises(UpdateRefused, match=message):
+        server.accept(bad)
+    assert bad.site in caplog.text
+    assert all(torch.equal(server.tensors[name], MODEL[name]) for name in MODEL)
+    server.finish_round()
+    assert torch.allclose(server.tensors["encoder.weight"], MODEL["encoder.weight"] + 0.1)
+
+
+def test_too_few_updates_leave_the_model_and_the_next_round_starts_from_the_same_state(make, tmp_path):
+    server = make()
+    play(server, 0, [update("a"), update("b"), update("u")])
+    before = dict(server.tensors)
+    server.train_tasks(1)
+    server.accept(update("a", round=1))
+    server.fail("b", "answered EXECUTION_EXCEPTION")
+    with pytest.raises(RoundFailed, match="1 of 3 updates accepted, 3 needed"):
+        server.finish_round()
+    assert all(server.tensors[name] is before[name] for name in MODEL)
+    tasks = server.train_tasks(2)
+    assert {task.private_round for task in tasks.values()} == {0}
+    lines = [json.loads(line) for line in (tmp_path / "rounds.jsonl").read_text().splitlines()]
+    refused = {entry["site"]: entry["reason"] for entry in lines[1]["refused"]}
+    assert refused == {"b": "answered EXECUTION_EXCEPTION", "u": "no answer"} and not lines[1]["aggregated"]
+
+
+def test_selection_keeps_the_scored_model_and_tells_sites_to_keep_its_state(make):
+    server = make()
+    play(server, 0, [update("a", dice=0.1), update("b", dice=0.1), update("u")])
+    after_first = server.tensors
+    play(server, 1, [update("a", 1, dice=0.6), update("b", 1, dice=0.8), update("u", 1)])
+    assert server.train_tasks(2)["a"].keep_rounds == [0]
+    for each in [update("a", 2, dice=0.5), update("b", 2, dice=0.5), update("u", 2)]:
+        server.accept(each)
+    server.finish_round()
+    assert server.validation_tasks()["a"].private_round == 2
+    server.finish_validation({"a": {"val_dice": 0.2}, "b": {"val_dice": 0.3}})
+    assert server.selection.best_round == 0 and server.selection.best_score == pytest.approx(0.7)
+    assert all(server.tensors[name] is after_first[name] for name in MODEL)
+    assert set(server.evaluation_tasks()) == set(SITES)
+    server.finish({"e": {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1}})
+    best = [meta for _, meta, is_best in server.store.saved if is_best]
+    assert [meta["round"] for meta in best] == [-1, 0]
+
+
+def test_private_layers_never_travel(make):
+    server = make({"sharing": "head"})
+    shared = {"encoder.weight", "norm.num_batches_tracked"}
+    assert all(set(task.tensors) == shared for task in server.train_tasks(0).values())
+    with pytest.raises(UpdateRefused, match="decoder.weight"):
+        server.accept(update("a"))
+    play(server, 0, [update(site, names=sorted(shared)) for site in "abu"])
+    assert server.tensors["decoder.weight"] is server.store.initial["decoder.weight"]
+    server.finish_validation({})
+    assert set(server.evaluation_tasks()) == {"a", "b"}
+
+
+def test_warm_start_hands_trained_private_layers_to_each_site_once(make):
+    server = make({"sharing": "head", "warm_start_sharing": "full"}, warm_start_rounds=1)
+    assert set(server.train_tasks(0)["a"].tensors) == set(MODEL)
+    play(server, 0, [update("a"), update("b")])
+    warm = server.tensors["decoder.weight"]
+    tasks = server.train_tasks(1)
+    assert all(task.tensors["decoder.weight"] is warm for task in tasks.values())
+    shared = ["encoder.weight", "norm.num_batches_tracked"]
+    play(server, 1, [update(site, 1, names=shared) for site in "abu"])
+    assert all(set(task.tensors) == set(shared) for task in server.train_tasks(2).values())
+
+
+@pytest.mark.parametrize("aggregator", [{"weight": 1}, {"user_weights": {"x": 1.0}}, {"sharing": {"teacher": "full"}}])
+def test_wrong_arguments_are_refused(make, aggregator):
+    with pytest.raises(JobError):
+        make(aggregator)
