@@ -65,7 +65,7 @@ def _nifti(source: Source, case: Case, converted: Path) -> Path:
 
 def _inspect_files(case: Case, limits: Limits) -> None:
     image = _open(case.image, "image")
-    zooms = tuple(float(zoom) for zoom in image.header.get_zooms())
+    zooms = _stored_zooms(image)
     case.shape = tuple(int(length) for length in image.shape)
     case.faults += geometry_faults(case.shape, image.affine, zooms)
     if case.faults:
@@ -105,6 +105,13 @@ def _open(path: Path, what: str) -> nib.Nifti1Image:
         return nib.load(path)
     except UNREADABLE as error:
         raise DataError(f"{what} {path.name} is unreadable ({_first_line(error)})") from error
+
+
+def _stored_zooms(image: nib.Nifti1Image) -> tuple[float, ...]:
+    """Voxel sizes as they stand in the file; ``nib.load`` replaces a size of zero by 1 mm."""
+    with nib.openers.ImageOpener(image.get_filename()) as file:
+        header = type(image.header).from_fileobj(file, check=False)
+    return tuple(float(size) for size in header["pixdim"][1:4])
 
 
 def _voxels(image: nib.Nifti1Image, what: str) -> np.ndarray:

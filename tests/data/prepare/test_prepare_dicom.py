@@ -1,0 +1,74 @@
+"""DICOM series become NIfTI with the right affine and HU, or are refused with the reason."""
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fedmed.data.prepare.dicom import convert_series, read_series, series_in
+from fedmed.errors import DataError
+
+STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
+
+
+def read(folder):
+    (files,) = series_in(folder)
+    return read_series(files)
+
+
+def test_affine_and_hu_survive_the_conversion(tmp_path, write_dicom):
+    write_dicom(tmp_path / "in", STORED)
+    (files,) = series_in(tmp_path / "in")
+    convert_series(files, tmp_path / "out" / "a.nii.gz")
+    image = nib.load(tmp_path / "out" / "a.nii.gz")
+    # DICOM counts to the patient's left and back, NIfTI to the right and front.
+    expected = np.array([[-0.7, 0, 0, 10], [0, -0.8, 0, 20], [0, 0, 2.5, 30], [0, 0, 0, 1]])
+    assert np.allclose(image.affine, expected, atol=1e-5)
+    assert image.get_data_dtype() == np.int16
+    assert np.array_equal(np.asanyarray(image.dataobj), STORED.astype(int) - 1024)
+    assert int(image.header["sform_code"]) == int(image.header["qform_code"]) == 1
+
+
+def test_a_slope_that_is_no_integer_loses_nothing(tmp_path, write_dicom):
+    write_dicom(tmp_path, STORED, slope=0.5, intercept=-1000.5)
+    array, _, _ = read(tmp_path)
+    assert array.dtype == np.float32
+    assert np.allclose(array, STORED * 0.5 - 1000.5)
+
+
+def test_the_patient_is_a_stable_pseudonym(tmp_path, write_dicom):
+    for name, patient in (("a", "Meier 12"), ("b", "Meier 12"), ("c", "Other")):
+        write_dicom(tmp_path / name, STORED, patient=patient)
+    first, again, other = (read(tmp_path / name)[2] for name in "abc")
+    assert first == again != other
+    assert "Meier" not in first
+
+
+def test_two_series_of_one_folder_are_two_volumes(tmp_path, write_dicom):
+    write_dicom(tmp_path, STORED, series=1)
+    for path in tmp_path.iterdir():
+        path.rename(path.with_name("first_" + path.name))
+    write_dicom(tmp_path, STORED[:, :, :3], series=2)
+    assert sorted(len(files) for files in series_in(tmp_path)) == [3, 5]
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"modality": "MR"}, "modality is MR"),
+        ({"leave_out": (2,)}, "slices are missing"),
+        ({"spacing": (0.7, 0.8, 0.0)}, "same position"),
+        ({"tilt": 0.6}, "tilted gantry"),
+    ],
+)
+def test_what_is_no_regular_ct_volume_is_refused(tmp_path, write_dicom, change, reason):
+    write_dicom(tmp_path, STORED, **change)
+    with pytest.raises(DataError, match=reason):
+        read(tmp_path)
+
+
+def test_a_damaged_slice_is_refused(tmp_path, write_dicom):
+    write_dicom(tmp_path, STORED)
+    (files,) = series_in(tmp_path)
+    files[2].write_bytes(files[2].read_bytes()[:400])
+    with pytest.raises(DataError):
+        read_series(files)
