@@ -1,0 +1,115 @@
+"""What a person sees while a run goes on: follows the files of a run folder, knows nothing of processes."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from fedmed.reports.files import number
+from fedmed.reports.palette import DARK
+from fedmed.reports.progress import LiveState, SiteState
+from fedmed.reports.run import JOB_FOLDER, error_text
+from fedmed.reports.tail import Tail
+from fedmed.reports.words import NOTHING, duration, fixed
+
+WORDS = {"train": "training", "validate": "validating", "evaluate": "evaluating"}
+
+
+class Follower:
+    """Follows a run folder that another process fills.
+
+    Args:
+        folder: the simulator's workspace. Files of an earlier run there are ignored until they are replaced.
+        job: its name, for display.
+        sites: names of the sites.
+    """
+
+    def __init__(self, folder: Path, job: str, sites: Iterable[str]) -> None:
+        self.state = LiveState(job, {name: SiteState() for name in sites})
+        self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
+        self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
+
+    def poll(self, now: float | None = None) -> list[str]:
+        """Read what is new; return one plain line for each finished round and each site event but steps."""
+        lines = []
+        for name, tail in self._sites.items():
+            for line in tail.poll():
+                self.state.site_event(name, line)
+                lines.append((number(line.get("time")) or 0.0, site_line(name, line)))
+        told = [text for _, text in sorted(lines, key=lambda pair: pair[0]) if text]
+        for line in self._rounds.poll():
+            self.state.round_event(line, time.time() if now is None else now)
+            told.append(round_line(line, self.state))
+        return told
+
+
+def site_line(site: str, line: dict[str, Any]) -> str:
+    """One event as a plain line; empty for a step."""
+    event, task = line.get("event"), str(line.get("task") or "")
+    where = f"round {int(line.get('round') or 0) + 1}/{line.get('total_rounds', '?')} {site:<12}"
+    numbers = [
+        f"{word} {value:.4f}"
+        for key, word in (("train_loss", "loss"), ("loss", "loss"), ("val_dice", "Dice"), ("dice", "Dice"))
+        if (value := number(line.get(key))) is not None
+    ]
+    if event == "step":
+        return ""
+    if event == "error":
+        return f"{where} {task}: ERROR {error_text(line)}"
+    words = {"start": f"{task} starts", "validated": "received model", "end": f"{task} done"}
+    return " ".join([where, words.get(str(event), f"{task} {event}"), *numbers])
+
+
+def round_line(line: dict[str, Any], state: LiveState) -> str:
+    """A finished round as a plain line."""
+    score, refused = number(line.get("score")), line.get("refused") or ()
+    parts = [f"round {state.rounds_done}/{state.total_rounds or '?'} finished"]
+    parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
+    parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
+    return ", ".join(parts + ([] if score is None else [f"validation Dice of the model it began with {score:.4f}"]))
+
+
+def render(state: LiveState, now: float) -> RenderableType:
+    """The live display."""
+    total = state.total_rounds or 1
+    head = Table.grid(padding=(0, 2))
+    begun = min(state.rounds_done + 1, total)
+    phase = f"round {begun} of {state.total_rounds}" if state.total_rounds else "starting"
+    left = state.seconds_left(now)
+    head.add_row(
+        Text(state.job, style="bold"),
+        Text("final scores" if state.total_rounds and state.rounds_done >= total else phase),
+        ProgressBar(total=total, completed=state.rounds_done, width=28, complete_style=DARK[0]),
+        Text(f"{duration(now - state.started)} elapsed"),
+        Text("" if left is None else f"about {duration(left)} left"),
+        Text("" if state.best_score is None else f"best validation Dice {state.best_score:.3f}"),
+    )
+    notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
+    errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
+    return Group(head, Text(), _site_table(state), *notes, *errors)
+
+
+def _site_table(state: LiveState) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("site", "now", "round", "steps", ""):
+        table.add_column(name)
+    for name in ("loss", "Dice"):
+        table.add_column(name, justify="right")
+    for index, (name, site) in enumerate(state.sites.items()):
+        colour = DARK[index % len(DARK)]
+        now = "error" if site.error else WORDS.get(site.task, site.task) if site.busy else "waiting"
+        table.add_row(
+            Text(name, style=f"bold {colour}"),
+            Text(now, style="red" if site.error else "" if site.busy else "dim"),
+            NOTHING if site.round is None else str(site.round + 1),
+            ProgressBar(total=site.steps or 1, completed=site.step, width=20, complete_style=colour),
+            f"{site.step}/{site.steps}" if site.steps else "",
+            fixed(site.loss),
+            fixed(site.dice),
+        )
+    return table

@@ -1,0 +1,93 @@
+"""Axial slices with the contours of truth and prediction."""
+
+import base64
+from io import BytesIO
+
+import numpy as np
+from contourpy import contour_generator
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from PIL import Image
+
+from fedmed.reports.files import Picture
+from fedmed.reports.palette import INK, PREDICTION, TRUTH
+from fedmed.reports.run import Site
+
+SCALE_BAR = 50.0  # mm
+
+
+def contours(mask: np.ndarray, spacing: tuple[float, float]) -> list[np.ndarray]:
+    """Outlines of a mask.
+
+    Args:
+        mask: (H, W) bool.
+        spacing: (row, column) in mm.
+
+    Returns:
+        Closed lines of shape (N, 2), (x, y) in mm from the picture's upper left corner. The mask is padded, so that a
+        region at the border is closed too.
+    """
+    if not mask.any():
+        return []
+    lines = contour_generator(z=np.pad(mask.astype(np.float64), 1)).lines(0.5)
+    # Pixel (0, 0) covers 0..1, so its centre is at 0.5; padding moved it by one.
+    return [(np.asarray(line) - 0.5) * np.array([spacing[1], spacing[0]]) for line in lines]
+
+
+def extent(picture: Picture) -> tuple[float, float]:
+    """(width, height) in mm."""
+    rows, columns = picture.image.shape
+    return columns * picture.spacing[1], rows * picture.spacing[0]
+
+
+def svg(picture: Picture) -> str:
+    """One picture as inline SVG: an 8-bit PNG below, vector contours and a scale bar above."""
+    width, height = extent(picture)
+    paths = "".join(
+        f'<path class="{name}" d="{_path(contours(mask, picture.spacing))}"/>'
+        for name, mask in (("truth", picture.truth), ("prediction", picture.prediction))
+        if mask.any()
+    )
+    bar = min(SCALE_BAR, width / 2)
+    left, bottom = width * 0.04, height * 0.955
+    scale = f'<path class="scale" d="M{left:.1f} {bottom:.1f}h{bar:.1f}"/>'
+    return (
+        f'<svg class="slice" viewBox="0 0 {width:.1f} {height:.1f}" role="img" aria-label="{picture.kind} case">'
+        f'<image href="data:image/png;base64,{_encoded(picture.image)}" width="{width:.1f}" height="{height:.1f}" '
+        f'preserveAspectRatio="none"/><g class="marks">{paths}{scale}</g></svg>'
+    )
+
+
+def _path(lines: list[np.ndarray]) -> str:
+    return "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in line[:-1]) + "Z" for line in lines)
+
+
+def _encoded(image: np.ndarray) -> str:
+    buffer = BytesIO()
+    Image.fromarray((image * 255).round().astype(np.uint8), "L").save(buffer, "PNG", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def figure(site: Site) -> Figure | None:
+    """The pictures of a site side by side, for a PNG; None where there are none."""
+    pictures = list(site.pictures())
+    if not pictures:
+        return None
+    drawing = Figure(figsize=(3.4 * len(pictures), 3.9), layout="constrained")
+    drawing.suptitle(site.name, x=0.01, ha="left", fontweight="bold", color=INK)
+    for axes, picture in zip(np.atleast_1d(drawing.subplots(1, len(pictures))), pictures, strict=True):
+        _draw(axes, picture)
+    drawing.text(0.99, 0.975, "truth", color="#1587b8", ha="right", va="top", fontweight="bold")
+    drawing.text(0.93, 0.975, "prediction", color="#c96a00", ha="right", va="top", fontweight="bold")
+    return drawing
+
+
+def _draw(axes: Axes, picture: Picture) -> None:
+    width, height = extent(picture)
+    axes.imshow(picture.image, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0), interpolation="bilinear")
+    for mask, colour, dashes in ((picture.truth, TRUTH, "-"), (picture.prediction, PREDICTION, (0, (3, 1.2)))):
+        for line in contours(mask, picture.spacing):
+            axes.plot(line[:, 0], line[:, 1], color=colour, linestyle=dashes, linewidth=1.3)
+    dice = "" if picture.dice is None else f", Dice {picture.dice:.2f}"
+    axes.set_title(f"{picture.kind}{dice}", fontsize=9.5)
+    axes.set_axis_off()

@@ -1,0 +1,183 @@
+"""Charts of a run, each drawn once: to PNG for slides, to SVG with the page's colours for the report."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from fedmed.reports.palette import GRID, INK, MUTED, PAPER, VARIABLES, site_colours
+from fedmed.reports.run import Run
+from fedmed.reports.tables import site_rows
+from fedmed.reports.words import size
+
+WIDTH = 10.6  # inches; the page shows them at 100 px an inch
+FONTS = ["Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"]
+RC: dict[str, Any] = {
+    "font.family": "sans-serif",
+    "font.sans-serif": FONTS,
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "fedmed",
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Matplotlib settings of the charts, for the time of a block."""
+    with mpl.rc_context(RC):
+        yield
+
+
+def round_axis(axes: Axes, run: Run, start: int) -> None:
+    """Whole rounds from ``start`` to the last one planned."""
+    end = max(run.total_rounds, start + 1)
+    margin = (end - start) * 0.025
+    axes.set_xlim(start - margin, end + margin)
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+
+
+def participation(run: Run) -> Figure:
+    """Who was aggregated in which round: disc area is the coefficient, a cross is a refused update."""
+    sites = [site for site in run.sites if _took_part(run, site.name)] or run.sites
+    colours = site_colours([site.name for site in run.sites])
+    figure = Figure(figsize=(WIDTH, 0.95 + 0.36 * len(sites)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title("Aggregation coefficient of each update")
+    largest = max((c for line in run.rounds for c in line.coefficients.values()), default=0.0) or 1.0
+    unit = min(210.0, (560 / max(run.total_rounds, 1)) ** 2)
+    for row, site in enumerate(sites):
+        given = [(r.index + 1, max(r.coefficients[site.name], 0)) for r in run.rounds if site.name in r.coefficients]
+        refused = [r.index + 1 for r in run.rounds if site.name in dict(r.refused) and site.name not in r.coefficients]
+        areas = [unit * c / largest for _, c in given]
+        axes.scatter([x for x, _ in given], [row] * len(given), s=areas, color=colours[site.name], linewidths=0)
+        axes.scatter(refused, [row] * len(refused), s=min(unit / 2, 44), color=INK, marker="x", linewidths=1.4)
+        if given:
+            mean = sum(c for _, c in given) / len(given)
+            axes.annotate(f"{mean:.3f}", (1, row), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
+    axes.annotate("mean", (1, -0.82), (10, 0), xycoords=("axes fraction", "data"), **(_BESIDE | {"color": MUTED}))
+    axes.set_yticks(range(len(sites)), [site.name for site in sites], color=INK)
+    axes.set_ylim(len(sites) - 0.4, -0.6)
+    axes.set_xlabel("round")
+    round_axis(axes, run, start=1)
+    return figure
+
+
+_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "annotation_clip": False}
+
+
+def _took_part(run: Run, name: str) -> bool:
+    return any(name in r.coefficients or name in dict(r.refused) for r in run.rounds)
+
+
+def traffic(run: Run) -> Figure:
+    """Bytes that travelled and seconds that passed in each round."""
+    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    sent, took = figure.subplots(1, 2)
+    figure.get_layout_engine().set(wspace=0.06)
+    x = np.array([r.index + 1 for r in run.rounds], dtype=float)
+    down = np.array([r.bytes_down or 0 for r in run.rounds], dtype=float)
+    up = np.array([r.bytes_up or 0 for r in run.rounds], dtype=float)
+    sent.set_title("Bytes sent a round")
+    sent.bar(x, down, width=0.72, color=MUTED, linewidth=0, label="to the sites")
+    sent.bar(x, up, width=0.72, bottom=down, color=GRID, linewidth=0, label="to the server")
+    sent.yaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value) if value else "0"))
+    took.set_title("Seconds a round")
+    took.bar(x, [r.seconds or 0 for r in run.rounds], width=0.72, color=MUTED, linewidth=0)
+    if len(x):
+        sent.set_ylim(top=max(1.0, float((down + up).max())) * 1.3)
+        sent.legend(frameon=False, loc="upper right", ncols=2, handlelength=0.9, handleheight=0.9, borderaxespad=0)
+    for axes in (sent, took):
+        axes.set_xlabel("round")
+        axes.set_xlim(0.4, max(run.total_rounds, 1) + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
+    return figure
+
+
+def test_dice(run: Run) -> Figure:
+    """Final Dice of each site: mean, one standard deviation, and every case where cases are here."""
+    rows = site_rows(run)
+    colours = site_colours([row.name for row in rows])
+    figure = Figure(figsize=(WIDTH, 0.9 + 0.42 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title("Dice on the test lists")
+    for place, row in enumerate(rows):
+        _test_row(axes, place, row.mean, row.std, row.cases, colours[row.name])
+    axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.set_xlim(0, 1)
+    axes.grid(axis="x")
+    axes.grid(visible=False, axis="y")
+    return figure
+
+
+def _test_row(axes: Axes, place: int, mean: float | None, std: float | None, cases: Any, colour: str) -> None:
+    if mean is None:
+        axes.text(0.01, place, "not tested", color=MUTED, va="center")
+        return
+    axes.scatter(cases, [place] * len(cases), s=26, color=colour, alpha=0.35, linewidths=0)
+    axes.plot([mean - (std or 0), mean + (std or 0)], [place, place], color=colour, linewidth=1.6)
+    axes.plot([mean, mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
+    axes.annotate(f"{mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
+
+
+test_dice.__test__ = False  # a chart, whatever its name tells pytest
+
+
+def svg(figure: Figure, name: str) -> str:
+    """Return the figure as an inline SVG element whose colours are the page's variables.
+
+    Args:
+        name: prefix of its ids, which must differ within a page.
+    """
+    buffer = StringIO()
+    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = buffer.getvalue()
+    text = re.sub(r"<metadata>.*?</metadata>", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r"(href=\"|url\()#", rf"\1#{name}-", text)
+    for colour, variable in VARIABLES.items():
+        text = text.replace(colour, f"var({variable})")
+    text = re.sub(r"font: ([^;\"]*?) ?'Inter'[^;\"]*", r"font: \1 var(--font)", text)
+    return re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', rf'<svg \1role="img" class="{name}"', text, count=1)
+
+
+def png(figure: Figure, path: Path | None = None) -> bytes:
+    """Return the figure as a PNG of 200 dots an inch on paper white, and write it when a path is given."""
+    buffer = BytesIO()
+    FigureCanvasAgg(figure)
+    figure.savefig(buffer, format="png", dpi=200, facecolor=PAPER, metadata={"Software": None})
+    if path:
+        path.write_bytes(buffer.getvalue())
+    return buffer.getvalue()

@@ -1,0 +1,171 @@
+"""Read what a run left on disk.
+
+A run is a simulator workspace, the equal tree of the in-process loop, or the server's own folder of a real
+federation, where the sites' folders (pictures, cases) never arrive. Rounds are counted from 0 in the files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedmed.errors import JobError
+from fedmed.reports.files import Picture, number, read_cases, read_json, read_lines, read_picture
+
+JOB_FOLDER = Path("simulate_job") / "fedmed"
+SERVER_FOLDERS = (Path("server") / JOB_FOLDER, Path("workspace/fedmed"), Path("fedmed"), Path("."))
+KINDS = ("best", "median", "worst")
+
+
+@dataclass
+class Site:
+    """One site of the run; ``folder`` is None where the site's files are not here.
+
+    Attributes:
+        cases: (case, Dice in 0..1 or None) of the testing list; empty when private to the site.
+        closing_dice: validation Dice of the last aggregate, when the site was asked for it.
+        errors: messages of the site's ``error`` events.
+    """
+
+    name: str
+    role: str
+    weight: float = 1.0
+    folder: Path | None = None
+    cases: list[tuple[str, float | None]] = field(default_factory=list)
+    closing_dice: float | None = None
+    errors: list[str] = field(default_factory=list)
+
+    def pictures(self) -> Iterator[Picture]:
+        """Read the slices that are on disk, best first.
+
+        Raises:
+            DataError: a picture's file is damaged or incomplete.
+        """
+        for kind in KINDS if self.folder else ():
+            path = self.folder / "evaluation" / f"{kind}.npz"
+            if path.is_file():
+                yield read_picture(path, kind)
+
+
+@dataclass(frozen=True)
+class Round:
+    """One line of ``rounds.jsonl``; unknown numbers are None."""
+
+    index: int
+    seconds: float | None
+    accepted: tuple[str, ...]
+    refused: tuple[tuple[str, str], ...]
+    coefficients: dict[str, float]
+    sites: dict[str, dict[str, float | None]]
+    score: float | None
+    bytes_down: float | None
+    bytes_up: float | None
+    aggregated: bool = True  # False: too few updates, the model stayed as it was
+
+
+@dataclass
+class Run:
+    """Everything a report shows. ``result`` is None for a run that was interrupted or is still going."""
+
+    folder: Path
+    job: str
+    bundle: str
+    overlays: list[str]
+    seed: int | None
+    total_rounds: int
+    sites: list[Site]
+    rounds: list[Round]
+    result: dict[str, Any] | None
+    started: str
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+
+    @property
+    def has_site_folders(self) -> bool:
+        return any(site.folder for site in self.sites)
+
+    def by_role(self, role: str) -> list[Site]:
+        return [site for site in self.sites if site.role == role]
+
+
+def server_folder(folder: Path) -> Path:
+    """Return the folder that holds ``run.json``.
+
+    Raises:
+        JobError: the folder is missing, is no run, or the run stopped before it began.
+    """
+    if not folder.is_dir():
+        raise JobError(f"no run at {folder}: the folder does not exist; give the workspace of a simulator run")
+    for candidate in SERVER_FOLDERS:
+        if (folder / candidate / "run.json").is_file():
+            return folder / candidate
+    if (folder / "server").is_dir():
+        raise JobError(
+            f"the run at {folder} stopped before its first round: {SERVER_FOLDERS[0] / 'run.json'} is missing; "
+            f"the reason is in the log ({folder.name}.log beside it, or server/log.txt inside)"
+        )
+    raise JobError(
+        f"{folder} is not the folder of a run: neither {SERVER_FOLDERS[0] / 'run.json'} nor run.json is in it; "
+        "give the simulator's workspace (default: simulator_workspace) or the server's job folder"
+    )
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read a run, finished or not.
+
+    Raises:
+        JobError: the folder is missing, is no run, or the run stopped before it began.
+        FedMedError: a file of the run is damaged.
+    """
+    folder = Path(folder).expanduser().absolute()
+    server = server_folder(folder)
+    facts = read_json(server / "run.json")
+    result = read_json(server / "result.json") if (server / "result.json").is_file() else None
+    rounds = {line.index: line for line in map(_round, read_lines(server / "rounds.jsonl"))}
+    return Run(
+        folder=folder,
+        job=str(facts.get("job") or folder.name),
+        bundle=str(facts.get("bundle") or "unknown"),
+        overlays=[str(overlay) for overlay in facts.get("overlays") or []],
+        seed=facts.get("seed"),
+        total_rounds=int(facts.get("rounds") or len(rounds)),
+        sites=[_site(folder, name, entry) for name, entry in (facts.get("sites") or {}).items()],
+        rounds=[rounds[index] for index in sorted(rounds)],
+        result=result,
+        started=str(facts.get("started") or ""),
+        **{key: facts.get(key) or {} for key in ("config", "versions", "hardware")},
+    )
+
+
+def _site(root: Path, name: str, facts: dict[str, Any]) -> Site:
+    site = Site(name, str(facts.get("role") or "unknown"), number(facts.get("weight")) or 0.0)
+    if not (root / name / JOB_FOLDER).is_dir():
+        return site
+    site.folder = root / name / JOB_FOLDER
+    site.cases = read_cases(site.folder / "evaluation" / "cases.csv")
+    for line in read_lines(site.folder / "progress.jsonl"):
+        if line.get("event") == "validated" and line.get("task") == "validate":
+            site.closing_dice = number(line.get("dice"))
+        if line.get("event") == "error":
+            site.errors.append(error_text(line))
+    return site
+
+
+def error_text(line: dict[str, Any]) -> str:
+    """The message of an ``error`` event."""
+    return str(line.get("message") or line.get("error") or line.get("reason") or "no message was written")
+
+
+def _round(line: dict[str, Any]) -> Round:
+    sites = {site: {k: number(v) for k, v in values.items()} for site, values in (line.get("sites") or {}).items()}
+    coefficients = {site: number(c) or 0.0 for site, c in (line.get("coefficients") or {}).items()}
+    return Round(
+        index=int(line.get("round", 0)),
+        accepted=tuple(line.get("accepted") or ()),
+        refused=tuple((str(r.get("site")), str(r.get("reason"))) for r in line.get("refused") or ()),
+        coefficients=coefficients,
+        sites=sites,
+        aggregated=line.get("aggregated") is not False,
+        **{key: number(line.get(key)) for key in ("seconds", "score", "bytes_down", "bytes_up")},
+    )

@@ -1,0 +1,139 @@
+"""Numbers and sentences of a report: plain values, no layout."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from fedmed.reports.files import number
+from fedmed.reports.run import Run, Site
+from fedmed.reports.words import NOTHING, count, duration, fixed, join, size
+
+ROLES = {"supervised": "supervised", "unsupervised": "unsupervised", "evaluate": "evaluation only"}
+LABELS = {
+    "supervised": "labelled",
+    "unsupervised": "labels not used in training",
+    "evaluate": "took no part in training",
+}
+
+
+@dataclass(frozen=True)
+class SiteRow:
+    """One line of the final table: Dice in 0..1, None where the site was not tested."""
+
+    name: str
+    role: str
+    labels: str
+    n_cases: int | None
+    mean: float | None
+    std: float | None
+    cases: tuple[float, ...]
+
+
+def site_rows(run: Run) -> list[SiteRow]:
+    """One row a site, in the order of the job."""
+    tests = (run.result or {}).get("test") or {}
+    return [_row(site, tests.get(site.name) or {}) for site in run.sites]
+
+
+def _row(site: Site, test: dict[str, Any]) -> SiteRow:
+    n_cases = number(test.get("n_cases"))
+    return SiteRow(
+        name=site.name,
+        role=ROLES.get(site.role, site.role),
+        labels=LABELS.get(site.role, "unknown"),
+        n_cases=None if n_cases is None else int(n_cases),
+        mean=number(test.get("dice_mean")),
+        std=number(test.get("dice_std")),
+        cases=tuple(dice for _, dice in site.cases if dice is not None) if test else (),
+    )
+
+
+def terminal_table(run: Run) -> Table:
+    """The per-site table as a rich table."""
+    table = Table(title=f"{run.job}: Dice on each site's test list", title_justify="left", title_style="bold")
+    for name in ("site", "role", "labels"):
+        table.add_column(name)
+    for name in ("cases", "Dice mean", "± std"):
+        table.add_column(name, justify="right")
+    for row in site_rows(run):
+        numbers = (fixed(row.mean), fixed(row.std))
+        table.add_row(row.name, row.role, row.labels, str(row.n_cases or NOTHING), *numbers)
+    return table
+
+
+def summary(run: Run) -> str:
+    """One plain sentence made of the run's numbers."""
+    done = len(run.rounds)
+    if run.result is None:
+        state = f"This run stopped after {count(done, 'round')} of {run.total_rounds}; there is no final test."
+        best = max((r.score for r in run.rounds if r.score is not None), default=None)
+        return state if best is None else f"{state[:-1]}, and the best validation Dice so far is {best:.2f}."
+    means = {role: _mean_of(run, role) for role in ROLES}
+    parts = [
+        f"{means[role]:.2f} at the {group(run.by_role(role), word)}"
+        for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen"))
+        if means[role] is not None
+    ]
+    start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
+    return f"{start} reaches a mean test Dice of {join(parts)}." if parts else f"{start} was chosen; no site tested it."
+
+
+def selected_model(run: Run) -> str:
+    """Name the selected model, rounds counted from 1."""
+    best = (run.result or {}).get("best_round")
+    if best is None:
+        return "the last model"
+    return "the initial model" if best < 0 else f"the model of round {int(best) + 1}"
+
+
+def selection_note(run: Run) -> str:
+    """Which sites chose the model, and what the other sites' labels were used for. Never claims more than the files."""
+    selected_by = list((run.result or {}).get("selected_by") or [])
+    supervised = [site.name for site in run.by_role("supervised")]
+    others = [site.name for site in run.sites if site.role != "supervised"]
+    strangers = [name for name in selected_by if name not in supervised]
+    if run.result is None:
+        return "No model was selected, because the run did not finish."
+    if not selected_by or run.result.get("best_round") is None:
+        return "No model was selected by a score: the tested model is the last aggregate."
+    if strangers:
+        return (
+            f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
+            "so the Dice reported there is not independent of the selection."
+        )
+    note = f"The model was selected using labelled sites only: {join(selected_by)}."
+    return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
+
+
+def refusals(run: Run) -> list[tuple[int, str, str]]:
+    """(round counted from 1, site, reason) of every refused update."""
+    return [(r.index + 1, site, reason) for r in run.rounds for site, reason in r.refused]
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """The short figures at the top of the page."""
+    result = run.result or {}
+    sent = sum((r.bytes_down or 0) + (r.bytes_up or 0) for r in run.rounds)
+    seconds = number(result.get("seconds_total")) or sum(r.seconds or 0 for r in run.rounds)
+    best = number(result.get("best_round"))
+    chosen = NOTHING if best is None else ("initial model" if best < 0 else f"round {int(best) + 1}")
+    return [
+        ("rounds", f"{len(run.rounds)}" + ("" if len(run.rounds) == run.total_rounds else f" of {run.total_rounds}")),
+        ("sites", str(len(run.sites))),
+        ("selected", chosen),
+        ("validation Dice", fixed(number(result.get("best_score")))),
+        ("sent in all", size(sent or None)),
+        ("time", duration(seconds)),
+    ]
+
+
+def group(sites: list[Site], word: str) -> str:
+    """``unlabelled site ct_east`` or ``3 labelled sites``."""
+    return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"
+
+
+def _mean_of(run: Run, role: str) -> float | None:
+    names = {site.name for site in run.by_role(role)}
+    means = [row.mean for row in site_rows(run) if row.name in names and row.mean is not None]
+    return sum(means) / len(means) if means else None

@@ -1,0 +1,55 @@
+"""Values as a person reads them."""
+
+from typing import Any
+
+NOTHING = "–"
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Flatten nested settings to (dotted key, value), in their order."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            rows += flat(value, f"{prefix}{key}.")
+        else:
+            rows.append((f"{prefix}{key}", NOTHING if value in (None, {}, []) else _plain(value)))
+    return rows
+
+
+def fixed(value: float | None, digits: int = 3) -> str:
+    return NOTHING if value is None else f"{value:.{digits}f}"
+
+
+def size(n_bytes: float | None) -> str:
+    """Bytes in decimal units: 1 kB is 1000 bytes."""
+    if n_bytes is None:
+        return NOTHING
+    for unit in ("B", "kB", "MB", "GB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" or n_bytes >= 100 else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} TB"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as ``42 s``, ``3 min 05 s`` or ``2 h 07 min``."""
+    if seconds is None:
+        return NOTHING
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def count(n: int, word: str) -> str:
+    return f"{n} {word}" if n == 1 else f"{n} {word}s"
+
+
+def join(words: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "none"
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

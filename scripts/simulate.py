@@ -1,0 +1,200 @@
+"""Run a job in NVIDIA FLARE's simulator, with a display that a person can follow.
+
+    python scripts/simulate.py jobs/covid_fssl
+    python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
+
+NVFlare's own output goes to a file beside the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
+Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import NoReturn
+
+import psutil
+from rich.console import Console
+from rich.live import Live
+
+from fedmed.errors import FedMedError, JobError
+from fedmed.reports.failure import last_error
+from fedmed.reports.live import Follower, render
+from fedmed.reports.page import write_report
+from fedmed.reports.run import JOB_FOLDER, read_run
+from fedmed.reports.tables import terminal_table
+from fedmed.reports.tail import identity
+
+NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
+PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
+
+
+def job_sites(job: Path) -> list[str]:
+    """Return the sites named in the job's ``deploy_map``.
+
+    Raises:
+        JobError: no such job, a damaged ``meta.json``, or one that names no site.
+    """
+    path = job / "meta.json"
+    if not job.is_dir():
+        raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
+    if not path.is_file():
+        raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")
+    try:
+        deployed = json.loads(path.read_text(encoding="utf-8"))["deploy_map"]
+        named = [site for app in deployed.values() for site in app]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise JobError(f"{path} is damaged ({type(error).__name__}: {error}); 'deploy_map' must list sites") from error
+    sites = [site for site in dict.fromkeys(named) if site != "server"]
+    if not sites or any(site.startswith("@") for site in sites):
+        raise JobError(f"{path}: 'deploy_map' must name each site, because the simulator starts one client for each")
+    return sites
+
+
+def check_workspace(workspace: Path, job: Path) -> None:
+    """Refuse a workspace that NVFlare would destroy, for it deletes the folder at every start."""
+    if " " in str(workspace):
+        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
+    if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
+        raise JobError(
+            f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"
+        )
+    if not workspace.exists():
+        return
+    if not workspace.is_dir():
+        raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
+    entries = {entry.name for entry in workspace.iterdir()}
+    earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
+    if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
+        raise JobError(
+            f"the workspace {workspace} is not empty and is no earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
+            "NVFlare would delete it; choose another with --workspace"
+        )
+
+
+def command(job: Path, workspace: Path, threads: int, gpu: str | None) -> list[str]:
+    """The simulator's command line, in the environment that runs this script."""
+    program = Path(sys.executable).parent / "nvflare"
+    if not program.is_file():
+        raise FedMedError(f"NVFlare is missing: {program} does not exist; run scripts/setup.sh and use its .venv")
+    # NVFlare changes its directory: every path is absolute.
+    line = [str(program), "simulator", str(job), "-w", str(workspace), "-t", str(threads)]
+    return line + (["--gpu", gpu] if gpu else [])
+
+
+def stop(process: subprocess.Popen) -> None:
+    """End the simulator and every process below it.
+
+    NVFlare starts each site in a session of its own, out of reach of a signal to the simulator's group.
+    """
+    try:
+        simulator = psutil.Process(process.pid)
+        family = [simulator, *simulator.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        family = []
+    for member in family:
+        _send(member.terminate)
+    _, stubborn = psutil.wait_procs(family, timeout=PATIENCE)
+    for member in stubborn:
+        _send(member.kill)
+    _send(lambda: os.killpg(process.pid, signal.SIGKILL))  # whoever was born meanwhile
+    process.wait()
+
+
+def _send(action: Callable[[], object]) -> None:
+    try:
+        action()
+    except (psutil.Error, ProcessLookupError, PermissionError):
+        return
+
+
+def follow(process: subprocess.Popen, follower: Follower, console: Console, quiet: bool) -> None:
+    """Show progress until the simulator ends: a live display in a terminal, plain lines elsewhere."""
+    live = None if quiet or not console.is_terminal else Live(console=console, auto_refresh=False)
+    with live or nullcontext():
+        running = True
+        while running:
+            running = process.poll() is None
+            lines = follower.poll()
+            if live:
+                live.update(render(follower.state, time.time()), refresh=True)
+            elif not quiet:
+                for line in lines:
+                    print(line, flush=True)
+            if running:
+                time.sleep(0.25)
+
+
+def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, quiet: bool) -> int:
+    """Run a job and report it; return the exit code.
+
+    Raises:
+        FedMedError: the job cannot be started.
+    """
+    sites = job_sites(job)
+    check_workspace(workspace, job)
+    if threads is not None and not 1 <= threads <= len(sites):
+        raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
+    line = command(job, workspace, threads or len(sites), gpu)
+    log = workspace.with_name(f"{workspace.name}.log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    outcome = workspace / "server" / JOB_FOLDER / "result.json"
+    before, follower, console = identity(outcome), Follower(workspace, job.name, sites), Console()
+    if not quiet:
+        print(f"{job.name}: {len(sites)} sites, {threads or len(sites)} threads; NVFlare's output: {log}", flush=True)
+    with log.open("wb") as noise:
+        process = subprocess.Popen(
+            line, stdin=subprocess.DEVNULL, stdout=noise, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        follow(process, follower, console, quiet)
+    except KeyboardInterrupt:
+        stop(process)
+        print(f"\nstopped; what was done so far is in {workspace}, NVFlare's output in {log}", file=sys.stderr)
+        return 130
+    finally:
+        if process.poll() is None:
+            stop(process)
+    if process.returncode != 0 or identity(outcome) in (None, before):
+        print(f"error: {job.name} failed: {last_error(log, follower.state)}", file=sys.stderr)
+        print(f"the whole output is in {log}", file=sys.stderr)
+        return 1
+    try:
+        console.print(terminal_table(read_run(workspace)))
+        print(f"report: {write_report(workspace).html}")
+    except FedMedError as error:
+        print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, run, and turn errors into words and an exit code."""
+    parser = argparse.ArgumentParser(description="Run a job in NVFlare's simulator and show its progress.")
+    parser.add_argument("job", metavar="JOB", type=Path, help="job folder, such as jobs/covid_fssl")
+    parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
+    parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
+    parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
+    parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
+    try:
+        job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()
+        return simulate(job, workspace, options.threads, options.gpu, options.quiet)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())
