@@ -1,0 +1,101 @@
+"""Put weights into the network: a trained model, or an encoder from a 2D ResNet-50."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from covid_ct.errors import BundleInputError
+
+STAGES = ("layer1", "layer2", "layer3", "layer4")
+
+
+def load_model(network: nn.Module, path: str | Path) -> nn.Module:
+    """Load a trained model's state dict, strictly.
+
+    Raises:
+        BundleInputError: the file is missing, or a tensor is missing, superfluous or of another shape.
+    """
+    try:
+        network.load_state_dict(_read(path, "train the bundle first, or put a trained model there"), strict=True)
+    except RuntimeError as error:
+        kind = type(network).__name__
+        raise BundleInputError(
+            f"{path} does not fit the network ({kind}): {error}. Use the overlays that it was trained with"
+        ) from error
+    return network
+
+
+def prepare_network(network: nn.Module, checkpoint: str | Path | None = None, device: Any = "cpu") -> nn.Module:
+    """Move a network to its device, with the encoder from a 2D ResNet-50 if a checkpoint is given.
+
+    Args:
+        network: the bundle's network; only AHNet can take an encoder.
+        checkpoint: state dict of an ImageNet ResNet-50 as torchvision names it (``conv1``, ``bn1``,
+            ``layer1`` … ``layer4``, also with a ``module.`` prefix), or None.
+        device: where the network goes.
+
+    Raises:
+        BundleInputError: the file is missing or is no ResNet-50.
+    """
+    if checkpoint is not None:
+        load_encoder(network, checkpoint)
+    return network.to(torch.device(device))
+
+
+def load_encoder(network: nn.Module, checkpoint: str | Path) -> None:
+    """Fill AHNet's encoder from a 2D ResNet-50 (Liu et al. 2018: a 3×3 kernel becomes 3×3×1, BatchNorm is copied).
+
+    As in MONAI's ``AHNet.copy_from`` the three colour planes of the 7×7 stem become the three slices of the 7×7×3
+    stem. Running statistics are copied too; ``copy_from`` leaves them at 0 and 1.
+    """
+    if not all(hasattr(network, name) for name in ("conv1", "bn0", *STAGES)):
+        raise BundleInputError(
+            f"encoder_checkpoint is given, but {type(network).__name__} has no ResNet-50 encoder; use AHNet or null"
+        )
+    source = {name.removeprefix("module."): tensor for name, tensor in _read(checkpoint, "correct the path").items()}
+    target = network.state_dict()
+    filled = {name: _taken(source, name, target[name], checkpoint) for name in target if _in_encoder(name)}
+    network.load_state_dict({**target, **filled}, strict=True)
+
+
+def _in_encoder(name: str) -> bool:
+    return name.split(".")[0] in ("conv1", "bn0", *STAGES)
+
+
+def _taken(source: Mapping[str, Tensor], name: str, target: Tensor, checkpoint: str | Path) -> Tensor:
+    """One tensor of the encoder: the source's, given the target's number of axes."""
+    # AHNet's shortcut is convolution, pooling, norm; a ResNet's is convolution, norm.
+    origin = name.replace("bn0.", "bn1.").replace("downsample.2.", "downsample.1.")
+    if origin not in source:
+        raise BundleInputError(f"{checkpoint}: tensor '{origin}' is missing; a state dict of a 2D ResNet-50 is needed")
+    value = source[origin]
+    if name == "conv1.weight" and value.ndim == 4:
+        value = value.permute(0, 2, 3, 1).unsqueeze(1)  # (64, 3, 7, 7) -> (64, 1, 7, 7, 3)
+    elif value.ndim == 4:
+        value = value.unsqueeze(-1)
+    if value.shape != target.shape:
+        raise BundleInputError(
+            f"{checkpoint}: tensor '{origin}' has shape {tuple(source[origin].shape)}, which does not fit AHNet's "
+            f"'{name}' {tuple(target.shape)}; a state dict of a 2D ResNet-50 is needed"
+        )
+    return value.to(target.dtype)
+
+
+def _read(path: str | Path, remedy: str) -> dict[str, Tensor]:
+    if not Path(path).is_file():
+        raise BundleInputError(f"{path} does not exist; {remedy}")
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # noqa: BLE001 - torch's unpickler raises a dozen kinds for a file it cannot read
+        raise BundleInputError(
+            f"{path} is not a file of weights ({type(error).__name__}: {error}); {remedy}"
+        ) from error
+    for key in ("state_dict", "model"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise BundleInputError(f"{path} holds {type(content).__name__}, not named tensors; {remedy}")
+    return dict(content)

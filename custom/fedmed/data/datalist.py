@@ -1,0 +1,93 @@
+"""Read a site's datalist: which images it has, and which of them have masks."""
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedmed.errors import DataError
+
+log = logging.getLogger("fedmed.data")
+
+UNLABELED = "unlabeled"
+FILE_KEYS = ("image", "label")
+EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
+
+
+def load_datalist(data_root: Path | str, datalist: Path | str, key: str, required: bool = True) -> list[dict[str, Any]]:
+    """Return the cases of one list with absolute paths.
+
+    Args:
+        data_root: folder that holds every image of the site.
+        datalist: MSD-style JSON file; its paths are relative to ``data_root``.
+        key: ``training``, ``validation``, ``testing`` (with labels) or ``unlabeled`` (labels are ignored).
+        required: whether a missing or empty list is an error; otherwise it gives ``[]``.
+
+    Raises:
+        DataError: the folder, the file, the list or an image is missing, the JSON is malformed, or an entry points
+            outside ``data_root``.
+    """
+    root, path = Path(data_root), Path(datalist)
+    if not root.is_dir():
+        raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
+    entries = _read(path).get(key)
+    if entries is None and not required:
+        return []
+    if not isinstance(entries, list) or (required and not entries):
+        have = "is missing" if entries is None else "is empty" if entries == [] else "is not a list"
+        raise DataError(f"{path}: the list '{key}' {have}. Example: {EXAMPLE}")
+    cases = [_case(root, path, key, number, entry) for number, entry in enumerate(entries)]
+    if key == UNLABELED:
+        cases = [_without_label(case) for case in cases]
+        dropped = sum("label" in entry for entry in entries)
+        if dropped:
+            log.warning("%s: %d entries of '%s' carry a label; these labels are ignored", path, dropped, key)
+    return cases
+
+
+def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names of cases: the image's file name without its extension."""
+    return [Path(case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    if not path.is_file():
+        raise DataError(f"the datalist {path} does not exist; write one like {EXAMPLE}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: not a readable JSON file ({error}). Example: {EXAMPLE}") from error
+    if not isinstance(content, Mapping):
+        raise DataError(f"{path}: holds a {type(content).__name__} instead of named lists. Example: {EXAMPLE}")
+    return content
+
+
+def _case(root: Path, path: Path, key: str, number: int, entry: Any) -> dict[str, Any]:
+    where = f"{path}: entry {number} of '{key}'"
+    if not isinstance(entry, Mapping):
+        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
+    needed = ("image",) if key == UNLABELED else FILE_KEYS
+    for name in needed:
+        if name not in entry:
+            hint = "; cases without a mask belong into 'unlabeled'" if name == "label" else ""
+            raise DataError(f"{where} has no '{name}'{hint}")
+    return {**entry, **{name: _file(root, where, name, entry[name]) for name in needed}}
+
+
+def _file(root: Path, where: str, name: str, value: Any) -> str:
+    """Absolute path of a file of the site.
+
+    The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
+    """
+    relative = PurePosixPath(value) if isinstance(value, str) and value else None
+    if relative is None or relative.is_absolute() or ".." in relative.parts or "\\" in value:
+        raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
+    file = root / relative
+    if not file.is_file():
+        raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
+    return str(file)
+
+
+def _without_label(case: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in case.items() if name != "label"}

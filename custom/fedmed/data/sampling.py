@@ -1,0 +1,54 @@
+"""Make a training loader whose batches depend on the seed alone."""
+
+from pathlib import Path
+
+import torch
+from monai.data import DataLoader
+from torch.utils.data import RandomSampler
+
+from fedmed.data.cache import CaseCacheDataset
+from fedmed.errors import DataError
+from fedmed.seeds import derive_seed
+
+
+def training_loader(
+    dataset: CaseCacheDataset,
+    batch_size: int,
+    steps: int,
+    seed: int,
+    num_workers: int = 0,
+    foreground_in: Path | str | None = None,
+) -> DataLoader | None:
+    """Return a loader of exactly ``steps`` full batches.
+
+    Cases are drawn without replacement; when all have been seen, a new permutation begins. The order of cases and
+    the random transforms have generators of their own, so changing an augmentation leaves the order of cases, and
+    transforms before it (the crops), as they are. With ``num_workers=0`` equal seeds give equal batches in every
+    process; with workers, equal seeds and equal worker counts do.
+
+    Args:
+        dataset: the cases; they are prepared first, so that a bad image is found before training starts.
+        batch_size: cases in a batch.
+        steps: batches.
+        seed: of order, crops and augmentation.
+        num_workers: processes that load.
+        foreground_in: the site's datalist, when training on masks is pointless without any foreground.
+
+    Returns:
+        The loader, or None for a dataset without cases.
+
+    Raises:
+        DataError: a case cannot be prepared, or no mask has foreground.
+    """
+    if len(dataset) == 0:
+        return None
+    dataset.prefill(num_workers)
+    if foreground_in is not None and not dataset.has_foreground():
+        raise DataError(
+            f"{foreground_in}: none of the {len(dataset)} training masks has a foreground voxel, so there is nothing "
+            "to learn; correct the masks or list the images under 'unlabeled'"
+        )
+    order = torch.Generator().manual_seed(derive_seed(seed, "order of cases"))
+    transforms = torch.Generator().manual_seed(derive_seed(seed, "random transforms"))
+    sampler = RandomSampler(dataset, num_samples=batch_size * steps, generator=order)
+    return DataLoader(dataset, num_workers, batch_size=batch_size, sampler=sampler, generator=transforms)

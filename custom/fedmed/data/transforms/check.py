@@ -1,0 +1,83 @@
+"""Refuse images and masks that cannot be trained on."""
+
+from collections.abc import Hashable, Mapping
+from itertools import product
+from typing import Any
+
+import numpy as np
+import torch
+from monai.transforms import Transform
+from torch import Tensor
+
+from fedmed.errors import DataError
+
+
+class CheckCased(Transform):
+    """Check a freshly loaded case; it comes right after loading, while shape and affine are the file's own.
+
+    Args:
+        image: key of the image, a MetaTensor (1, X, Y, Z).
+        label: key of the mask; a case without it is checked as an image alone.
+        tolerance: largest distance in mm between a corner of the image and the same corner of the mask.
+
+    Raises:
+        DataError: an image that is not one volume, is empty, or holds NaN or infinity; a mask of another shape or
+            position, or with values other than 0 and 1. Names the file and what to do.
+    """
+
+    def __init__(self, image: str = "image", label: str = "label", tolerance: float = 0.1) -> None:
+        self.image, self.label, self.tolerance = image, label, tolerance
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        case = dict(data)
+        _check_image(case[self.image])
+        if self.label in case:
+            _check_mask(case[self.image], case[self.label], self.tolerance)
+        return case
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.meta.get("filename_or_obj", "an image without a file name"))
+
+
+def _check_image(image: Tensor) -> None:
+    name, size = _name(image), tuple(image.shape[1:])
+    if image.numel() == 0:
+        raise DataError(f"{name}: the image is empty (shape {size}); remove it from the datalist")
+    if len(size) != 3 or min(size) < 2:
+        raise DataError(f"{name}: the image has shape {size}; a volume of at least two slices is needed")
+    if image.shape[0] != 1:
+        raise DataError(f"{name}: the file holds {image.shape[0]} volumes; save the one to use in a file of its own")
+    if not bool(torch.isfinite(image).all()):
+        count = int((~torch.isfinite(image)).sum())
+        raise DataError(f"{name}: {count} voxels are NaN or infinite; export the image again, in Hounsfield units")
+    affine = np.asarray(image.affine, dtype=float)
+    if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
+        raise DataError(f"{name}: the affine has no usable voxel spacing; export the image again with its geometry")
+
+
+def _check_mask(image: Tensor, mask: Tensor, tolerance: float) -> None:
+    name = _name(mask)
+    if mask.shape != image.shape:
+        raise DataError(
+            f"{name}: the mask has shape {tuple(mask.shape)}, its image {_name(image)} has {tuple(image.shape)} "
+            "(channel, x, y, z); draw or resample the mask on the grid of the image"
+        )
+    distance = _corner_distance(image, mask)
+    if not distance <= tolerance:
+        raise DataError(
+            f"{name}: the mask lies up to {distance:.1f} mm away from its image {_name(image)} (their affines "
+            "differ); resample the mask on the grid of the image"
+        )
+    plain = mask.as_tensor() if hasattr(mask, "as_tensor") else mask
+    wrong = plain[(plain != 0) & (plain != 1)]
+    if wrong.numel():
+        values = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())
+        raise DataError(f"{name}: the mask holds {values} besides 0 and 1; save it with 0 outside and 1 inside")
+
+
+def _corner_distance(image: Tensor, mask: Tensor) -> float:
+    """Largest distance in mm between corresponding corners of two volumes of one shape."""
+    corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in image.shape[1:]))], dtype=float)
+    difference = np.asarray(image.affine, dtype=float) - np.asarray(mask.affine, dtype=float)
+    return float(np.linalg.norm((corners @ difference.T)[:, :3], axis=1).max())
