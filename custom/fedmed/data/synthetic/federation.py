@@ -1,0 +1,104 @@
+"""Make a demo site on disk: once, whole or not at all, even when two processes ask at the same time."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from filelock import FileLock
+
+from fedmed.data.synthetic import chest_ct
+from fedmed.data.synthetic.chest_ct import SiteProfile
+from fedmed.errors import DataError
+
+KINDS: Mapping[str, Mapping[str, SiteProfile]] = {
+    "chest_ct": chest_ct.SITES,
+    "chest_ct_tiny": {name: chest_ct.tiny(profile) for name, profile in chest_ct.SITES.items()},
+}
+THREADS = 2
+
+
+def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 0) -> Path:
+    """Return the data root of one demo site, made by the first call (seconds) and reused by later ones.
+
+    Args:
+        kind: "chest_ct", or "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list).
+        site: a name in :data:`fedmed.data.synthetic.chest_ct.SITES`.
+        root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
+        seed: another seed makes other patients.
+
+    Returns:
+        ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and ``labels``.
+
+    Raises:
+        DataError: for an unknown kind or site, or when the folder cannot be written.
+    """
+    profile = _profile(kind, site)
+    folder = demo_home(root) / f"{kind}-v{chest_ct.VERSION}-seed{seed}"
+    final = folder / site
+    if (final / "datalist.json").is_file():
+        return final
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f".{site}.lock"):
+            if not (final / "datalist.json").is_file():
+                _make(profile, final, seed)
+    except OSError as error:
+        raise DataError(
+            f"demo site '{site}' cannot be written to {folder}: {error}; free some space, or point FEDMED_HOME to a "
+            "folder that can be written"
+        ) from error
+    return final
+
+
+def demo_home(root: Path | str | None = None) -> Path:
+    """The folder of all demo data: ``<root>/demo`` with the defaults of :func:`demo_site`."""
+    home = root or os.environ.get("FEDMED_HOME") or Path.home() / ".cache" / "fedmed"
+    return Path(home).expanduser() / "demo"
+
+
+def _profile(kind: str, site: str) -> SiteProfile:
+    if kind not in KINDS:
+        raise DataError(f"demo kind '{kind}' is unknown; use one of {', '.join(KINDS)}")
+    if site not in KINDS[kind]:
+        raise DataError(f"demo kind '{kind}' has no site '{site}'; use one of {', '.join(KINDS[kind])}")
+    return KINDS[kind][site]
+
+
+def _make(profile: SiteProfile, final: Path, seed: int) -> None:
+    """Fill a temporary neighbour of ``final`` and rename it; the caller holds the site's lock."""
+    # A killed process cannot clean up after itself; nobody else is at work here now.
+    for remains in final.parent.glob(f".{profile.name}.making-*"):
+        shutil.rmtree(remains, ignore_errors=True)
+    if final.exists():
+        shutil.rmtree(final)
+    making = Path(tempfile.mkdtemp(prefix=f".{profile.name}.making-", dir=final.parent))
+    try:
+        _fill(profile, making, seed)
+        making.chmod(0o755)
+        making.rename(final)
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def _fill(profile: SiteProfile, folder: Path, seed: int) -> None:
+    """Write all patients and, last, the datalist."""
+    lists = [name for name, count in profile.counts.items() for _ in range(count)]
+    patients = [f"{profile.prefix}-{number:04d}" for number in range(1, len(lists) + 1)]
+    with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
+        jobs = [
+            pool.submit(chest_ct.write_patient, profile, name, patient, folder, seed)
+            for name, patient in zip(lists, patients, strict=True)
+        ]
+        try:
+            entries = [job.result() for job in jobs]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    datalist = {name: [] for name in profile.counts}
+    for name, entry in zip(lists, entries, strict=True):
+        datalist[name].append(entry)
+    (folder / "datalist.json").write_text(json.dumps(datalist, indent=2) + "\n")

@@ -1,0 +1,62 @@
+"""What a scanner makes of a chest: blur or edge enhancement, noise, streaks, an offset, rounding to int16."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import ndimage
+
+from fedmed.data.synthetic.grid import Grid, smooth_noise
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Settings of one site's scanner.
+
+    Args:
+        pixel: in-plane spacing in mm for a patient of average size.
+        slices: slice spacing in mm.
+        kernel: "soft" (smooth, blotchy noise) or "sharp" (enhanced edges, fine noise).
+        noise: standard deviation in HU in soft tissue.
+        offset: HU added everywhere inside the scanned circle by poor calibration.
+        signs: directions of the array axes in RAS+ (see :class:`~fedmed.data.synthetic.grid.Grid`).
+    """
+
+    pixel: float
+    slices: float
+    kernel: str
+    noise: float
+    offset: float = 0.0
+    signs: tuple[int, int, int] = (-1, -1, 1)
+
+
+def scan(image: np.ndarray, rng: np.random.Generator, grid: Grid, scanner: Scanner, apex: float) -> np.ndarray:
+    """Return the int16 scan (-1024 … 3071 HU) of a chest painted in HU; ``apex`` is its height in mm."""
+    thick = 0.42
+    if scanner.kernel == "soft":
+        blurred = ndimage.gaussian_filter(image, [0.62, 0.62, thick])
+    else:
+        blurred = ndimage.gaussian_filter(image, [0.35, 0.35, thick])
+        blurred += 0.55 * (blurred - ndimage.gaussian_filter(blurred, [1.1, 1.1, 0]))
+    blurred += scanner.noise * _noise(rng, grid, scanner.kernel, apex)
+    # Beam hardening: slow waves of a few HU.
+    blurred += 4 * smooth_noise(rng, grid, 90.0) + scanner.offset
+    return np.clip(np.rint(blurred), -1024, 3071).astype(np.int16)
+
+
+def _noise(rng: np.random.Generator, grid: Grid, kernel: str, apex: float) -> np.ndarray:
+    """Noise of about unit spread in the middle of the chest: grainy, and streaky between the shoulders."""
+    white = rng.standard_normal(grid.shape, dtype=np.float32)
+    if kernel == "soft":
+        grain = ndimage.gaussian_filter(white, [0.75, 0.75, 0.2])
+    else:
+        grain = white - 0.6 * ndimage.gaussian_filter(white, [1.0, 1.0, 0])
+    x, y, z = grid.axes
+    shoulders = np.clip((z / apex - 0.78) / 0.2, 0, 1).reshape(-1)
+    rows = np.flatnonzero(shoulders > 0)
+    if len(rows):
+        part = slice(rows.min(), rows.max() + 1)
+        streaks = ndimage.gaussian_filter1d(white[..., part], 9.0, axis=0)
+        grain[..., part] += 2.2 * shoulders[part] * streaks
+    # Fewer photons come through the middle.
+    middle = 0.62 + 0.55 * np.exp(-((x / 110) ** 2 + (y / 85) ** 2))
+    return grain * (middle / float(grain[::3, ::3].std()))
