@@ -23,7 +23,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--out", type=Path, required=True, metavar="SITE_DIR", help="folder to write")
     add("--site", "--name", dest="site", required=True, help="the site's name in the federation")
     add("--masks", type=Path, help="folder of NIfTI masks named as their images")
-    add("--mask-suffix", help="what a mask's name has after its image's name, for example _seg")
+    add("--mask-suffix", help="what a mask's name has after the case's name, for example _seg")
+    add("--image-suffix", help="what an image's name has after the case's name, for example _0000")
     add("--role", choices=("labelled", "unlabelled"), help="default: labelled if masks are asked for")
     add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
     add(
@@ -44,6 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
             options.site,
             masks=options.masks,
             mask_suffix=options.mask_suffix,
+            image_suffix=options.image_suffix,
             role=options.role,
             fractions=tuple(options.split),
             seed=options.seed,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedmed.data.prepare.check import geometry_faults, mask_faults, same_grid, value_faults, value_notes
+from fedmed.data.prepare.check import corner_distance, geometry_faults, mask_faults, value_faults, value_notes
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 ZOOMS = (0.7, 0.7, 2.0)
@@ -68,9 +68,17 @@ def test_masks_are_compared_with_their_image():
     assert "nan" in mask_faults(np.full(SHAPE, np.nan), AFFINE, SHAPE, AFFINE)[0]
 
 
-def test_affines_may_differ_by_a_thousandth_of_a_voxel():
+def test_the_distance_of_two_grids_is_that_of_their_farthest_corners():
+    stretched = AFFINE.copy()
+    stretched[1, 1] += 0.05
+    assert corner_distance(AFFINE, AFFINE, SHAPE) == 0
+    assert corner_distance(stretched, AFFINE, SHAPE) == pytest.approx(4 * 0.05)
+    assert mask_faults(np.zeros(SHAPE, np.uint8), AFFINE * np.nan, SHAPE, AFFINE)
+
+
+def test_tenths_of_a_millimetre_are_rounding_and_more_is_not():
+    mask = np.zeros(SHAPE, np.uint8)
     near, far = AFFINE.copy(), AFFINE.copy()
-    near[0, 3], far[0, 3] = 0.0019, 0.0021
-    assert same_grid(near, AFFINE)
-    assert not same_grid(far, AFFINE)
-    assert not same_grid(AFFINE * np.nan, AFFINE)
+    near[0, 3], far[0, 3] = 0.099, 0.101
+    assert mask_faults(mask, near, SHAPE, AFFINE) == []
+    assert mask_faults(mask, far, SHAPE, AFFINE)

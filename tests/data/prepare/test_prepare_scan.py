@@ -43,6 +43,18 @@ def test_a_mask_folder_with_a_suffix(tmp_path):
     assert not stray
 
 
+def test_names_in_the_manner_of_nnunet(tmp_path):
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/notes.nii.gz", "labelsTr/a.nii.gz")
+    (source,), stray = find_sources(tmp_path / "imagesTr", tmp_path / "labelsTr", image_suffix="_0000")
+    assert (source.case, source.mask.name, stray) == ("a", "a.nii.gz", [])
+
+
+def test_images_and_masks_with_a_suffix_each(tmp_path):
+    touch(tmp_path, "a_ct.nii.gz", "a_lung.nii.gz", "a_heart.nii.gz")
+    (source,), _ = find_sources(tmp_path, mask_suffix="_lung", image_suffix="_ct")
+    assert (source.case, source.images[0].name, source.mask.name) == ("a", "a_ct.nii.gz", "a_lung.nii.gz")
+
+
 def test_names_that_flatten_to_one_stay_two_cases(tmp_path):
     touch(tmp_path, "a.nii", "a.nii.gz", "x/b.nii", "x_b.nii")
     sources, _ = find_sources(tmp_path)

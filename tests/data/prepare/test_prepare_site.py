@@ -10,13 +10,16 @@ import nibabel as nib
 import numpy as np
 import pytest
 import yaml
+from monai.transforms import Compose
 
+from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.site import prepare_site
+from fedmed.data.transforms.check import CheckCased
+from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
 from fedmed.federation.site import parse_site
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
-COPY_SEED = 5
 
 
 @pytest.fixture
@@ -63,6 +66,14 @@ def test_the_site_yaml_is_one_the_federation_reads(folder, tmp_path):
     assert site.data_root == folder
     assert site.datalist == tmp_path / "site" / "datalist.json"
     assert (site.threads, site.workers, site.amp) == (2, 0, False)
+
+
+def test_training_accepts_what_the_preparation_accepts(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site")
+    check = Compose([LoadCased(["image", "label"]), CheckCased()])
+    for name in ("training", "validation", "testing"):
+        for case in load_datalist(prepared.data_root, prepared.out / "datalist.json", name):
+            assert check(case)["image"].shape == (1, 10, 9, 6)
 
 
 def test_the_report_measures_every_case(folder, tmp_path):
@@ -174,7 +185,7 @@ def test_every_bad_case_is_refused_with_its_reason_and_the_rest_is_used(folder, 
         "p2_s0": "NaN",
         "p2_s1": "implausible HU",
         "p3_s0": "mask has shape",
-        "p3_s1": "mask lies elsewhere",
+        "p3_s1": "mask lies up to 0.5 mm away",
         "p4_s0": "other than 0 and 1: 255",
         "p5_s0": "same voxels as case 'p5_copy_s0'",
         "p6_s0": "spacing of zero",

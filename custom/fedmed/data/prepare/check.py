@@ -1,6 +1,7 @@
 """What makes a CT volume or a mask unusable, and what is merely odd. Arrays in, sentences out; no files."""
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -12,12 +13,13 @@ class Limits:
     Attributes:
         lowest_peak: the brightest voxel of a scan with tissue in it is above this many HU.
         highest_peak: the brightest voxel is below this; extended CT scales end at about 30 000 HU.
-        grid: how far the affines of image and mask may differ, relative to the voxel size.
+        grid: how far in mm a corner of the mask may lie from that of its image, as in
+            :class:`fedmed.data.transforms.check.CheckCased`: what is accepted here is accepted in training.
     """
 
     lowest_peak: float = -500.0
     highest_peak: float = 40000.0
-    grid: float = 1e-3
+    grid: float = 0.1
 
 
 LIMITS = Limits()
@@ -76,8 +78,8 @@ def mask_faults(
     faults = []
     if mask.shape != shape:
         faults.append(f"mask has shape {_times(mask.shape)}, image {_times(shape)}")
-    elif not same_grid(affine, image_affine, limits.grid):
-        faults.append(f"mask lies elsewhere than the image: affines differ by {_worst(affine, image_affine)} mm")
+    elif not (distance := corner_distance(affine, image_affine, shape)) <= limits.grid:
+        faults.append(f"mask lies up to {distance:.3g} mm away from its image (their affines differ)")
     if not np.issubdtype(mask.dtype, np.number):
         return [*faults, f"mask voxels are of type {mask.dtype}, not 0 and 1"]
     other = np.unique(mask[(mask != 0) & (mask != 1)])
@@ -87,19 +89,15 @@ def mask_faults(
     return faults
 
 
-def same_grid(affine: np.ndarray, other: np.ndarray, tolerance: float = LIMITS.grid) -> bool:
-    """Whether two affines (4, 4) agree within ``tolerance`` times the largest voxel edge."""
-    size = voxel_sizes(other).max()
-    return bool(np.isfinite(affine).all() and np.abs(affine - other).max() <= tolerance * size)
+def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
+    """Largest distance in mm between corresponding corners of two volumes of one ``shape``; NaN if undefined."""
+    corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in shape))], dtype=float)
+    return float(np.linalg.norm((corners @ (affine - other).T)[:, :3], axis=1).max())
 
 
 def voxel_sizes(affine: np.ndarray) -> np.ndarray:
     """Edge lengths (3,) of a voxel in mm."""
     return np.linalg.norm(affine[:3, :3], axis=0)
-
-
-def _worst(affine: np.ndarray, other: np.ndarray) -> str:
-    return f"{np.abs(affine - other).max():.3g}"
 
 
 def _times(numbers: tuple) -> str:

@@ -17,7 +17,8 @@ from fedmed.data.prepare.place import DATALIST, staging_for
 from fedmed.data.prepare.pool import Track, inspect_all
 from fedmed.data.prepare.report import slice_spacing
 from fedmed.data.prepare.scan import find_sources
-from fedmed.data.prepare.site import entry, fill_lists, require_usable, write_datalist, write_files, write_site_yaml
+from fedmed.data.prepare.site import fill_lists, require_usable
+from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
 from fedmed.errors import DataError
 
 LABELLED_DATALIST = "datalist_labelled.json"
@@ -143,6 +144,7 @@ def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases:
     }
     write_files(folder, final, site, data, cases, settings)
     for configs, datalist in variants.items():
+        require_readable(folder / datalist, data)
         (staging / configs).mkdir(exist_ok=True)
         write_site_yaml(staging / configs / f"{site}.yaml", site, data, final / datalist)
 

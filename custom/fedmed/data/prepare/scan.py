@@ -16,6 +16,7 @@ def find_sources(
     masks: Path | None = None,
     mask_suffix: str | None = None,
     patient_pattern: str | None = None,
+    image_suffix: str | None = None,
     skip: Collection[Path] = (),
 ) -> tuple[list[Source], list[Path]]:
     """Find NIfTI files and DICOM series at any depth of ``folder``.
@@ -24,8 +25,10 @@ def find_sources(
         folder: where the volumes lie. Hidden files and folders are passed over.
         masks: folder of the masks; the mask of ``a/b.nii.gz`` is ``a/b.nii.gz`` or ``a/b.nii`` there, that of the DICOM
             series ``a/b`` is ``a/b.nii.gz`` or, named by its case, ``a_b.nii.gz``.
-        mask_suffix: what the name of a mask has after the name of its image (``_seg``). Without ``masks``, masks lie
+        mask_suffix: what the name of a mask has after the name of its case (``_seg``). Without ``masks``, masks lie
             beside their images.
+        image_suffix: what the name of a NIfTI image has after the name of its case (``_0000``, ``_ct``); files without
+            it are passed over.
         patient_pattern: regular expression searched in the path relative to ``folder``, without extension; its first
             group, or else the whole match, is the patient. Without it, each NIfTI file is a patient of its own
             and a DICOM series belongs to its PatientID.
@@ -48,8 +51,10 @@ def find_sources(
     for key, files, dicom in _volumes(folder, skip):
         if beside and not dicom and key.endswith(beside):
             mask_files.add(files[0])
-            continue
-        found.append((key, files, dicom))
+        elif dicom or not image_suffix:
+            found.append((key, files, dicom))
+        elif key.endswith(image_suffix):
+            found.append((key.removesuffix(image_suffix), files, dicom))
     sources = []
     for key, files, dicom in found:
         case = _unique(key.replace("/", "_"), taken)

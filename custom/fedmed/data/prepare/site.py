@@ -1,33 +1,19 @@
 """Make a site of a folder of CT volumes: datalist, site YAML, report; all or nothing."""
 
-import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.place import DATALIST, PREPARED, REPORT, publish, staging_for
+from fedmed.data.prepare.place import DATALIST, PREPARED, publish, staging_for
 from fedmed.data.prepare.pool import Track, inspect_all
-from fedmed.data.prepare.report import LISTS, refusals, write_csv, write_markdown
+from fedmed.data.prepare.report import refusals
 from fedmed.data.prepare.scan import find_sources
 from fedmed.data.prepare.split import assign
+from fedmed.data.prepare.write import require_readable, write_files
 from fedmed.errors import DataError
-
-YAML_HEAD = """\
-# Site '{site}'. Put this file where the federation looks for it (a provisioned site: local/fedmed_site.yaml in its
-# workspace; the simulator: the folder named by FEDMED_SITE_CONFIGS).
-"""
-YAML_TAIL = """\
-device: auto     # auto | cpu | cuda | cuda:1
-threads: 2       # CPU threads of one process
-workers: 0       # processes that load images
-amp: false       # mixed precision, GPU only
-# cache_dir: /fast/disk/fedmed-cache   # preprocessed cases, readable by the owner only
-"""
 
 
 @dataclass(frozen=True)
@@ -47,6 +33,7 @@ def prepare_site(
     *,
     masks: Path | None = None,
     mask_suffix: str | None = None,
+    image_suffix: str | None = None,
     role: str | None = None,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
@@ -61,7 +48,7 @@ def prepare_site(
     or with ``copy``, all images lie in ``out/prepared`` instead.
 
     Args:
-        folder, masks, mask_suffix, patient_pattern: see :func:`fedmed.data.prepare.scan.find_sources`.
+        folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.scan.find_sources`.
         out: site folder; what an earlier preparation left there is replaced, all else is left alone.
         site: the site's name in the federation.
         role: ``labelled`` or ``unlabelled``; None means labelled if masks are asked for.
@@ -76,7 +63,7 @@ def prepare_site(
     """
     out = Path(out).expanduser().resolve()
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
-    sources, stray = find_sources(folder, masks, mask_suffix, patient_pattern, skip=[out / PREPARED])
+    sources, stray = find_sources(folder, masks, mask_suffix, patient_pattern, image_suffix, [out / PREPARED])
     if not sources:
         raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
     with staging_for(out) as staging:
@@ -88,6 +75,7 @@ def prepare_site(
             _gather(cases, staging)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
         write_files(staging, out, site, data_root, cases, settings, stray)
+        require_readable(staging / DATALIST, staging if data_root == out else data_root)
         publish(staging, out)
         _settle(cases, staging, out)
     return Prepared(out, data_root, cases, stray)
@@ -113,54 +101,6 @@ def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float],
     training = [case for case in labelled if "training" in case.lists]
     if role == "labelled" and fractions[0] > 0 and not any(case.mask_ml for case in training):
         raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
-
-
-def write_files(
-    staging: Path,
-    out: Path,
-    site: str,
-    data_root: Path,
-    cases: Sequence[Case],
-    settings: Mapping[str, object],
-    stray: Sequence[Path] = (),
-) -> None:
-    """Write datalist, site YAML and both reports into ``staging``, with the paths they will have in ``out``."""
-    files = {case.case: entry(case, data_root, out, staging) for case in cases if case.lists}
-    write_datalist(staging / DATALIST, cases, files)
-    write_site_yaml(staging / f"{site}.yaml", site, data_root, out / DATALIST)
-    write_csv(staging / f"{REPORT}.csv", cases, files)
-    title = f"Preparation of site '{site}'"
-    write_markdown(staging / f"{REPORT}.md", title, dict(settings), cases, [str(path) for path in stray])
-
-
-def entry(case: Case, data_root: Path, out: Path, staging: Path) -> dict[str, str]:
-    """Return the datalist entry of a case: ``image``, ``label`` if there is a mask, ``patient``."""
-
-    def relative(path: Path) -> str:
-        final = out / path.relative_to(staging) if path.is_relative_to(staging) else path
-        return final.relative_to(data_root).as_posix()
-
-    label = {"label": relative(case.mask)} if case.mask else {}
-    return {"image": relative(case.image), **label, "patient": case.patient}
-
-
-def write_datalist(path: Path, cases: Sequence[Case], files: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the MSD-style JSON; an ``unlabeled`` entry carries no label even when a mask exists."""
-    content: dict[str, list[dict[str, str]]] = {}
-    for name in LISTS:
-        entries = [dict(files[case.case]) for case in cases if name in case.lists]
-        if name == "unlabeled":
-            entries = [{key: value for key, value in e.items() if key != "label"} for e in entries]
-        if entries:
-            content[name] = entries
-    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def write_site_yaml(path: Path, site: str, data_root: Path, datalist: Path) -> None:
-    """Write a site YAML that works as it is and shows the settings a site may change."""
-    facts = {"site": site, "data_root": str(data_root), "datalist": str(datalist)}
-    body = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=10_000)
-    path.write_text(YAML_HEAD.format(site=site) + body + YAML_TAIL, encoding="utf-8")
 
 
 def _data_root(cases: Sequence[Case], out: Path, copy: bool, converted: bool) -> Path:
