@@ -57,6 +57,9 @@ def main(arguments: list[str] | None = None) -> int:
     except DataError as error:
         print(f"prepare_ct: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("prepare_ct: interrupted; nothing was written", file=sys.stderr)
+        return 130
     print_summary(prepared, options.site)
     return 0
 

@@ -32,6 +32,9 @@ def main(arguments: list[str] | None = None) -> int:
     except DataError as error:
         print(f"prepare_lidc: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("prepare_lidc: interrupted; nothing was written", file=sys.stderr)
+        return 130
     head, *rows = numbers(sites)
     table = Table(*head)
     for row in rows:

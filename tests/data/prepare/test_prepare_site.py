@@ -261,3 +261,20 @@ def test_the_command(folder, tmp_path, capsys):
     arguments[0] = str(tmp_path / "nowhere")
     assert main(arguments) == 2
     assert "nowhere, does not exist" in capsys.readouterr().err
+
+
+def test_an_error_while_writing_is_told_and_leaves_nothing(folder, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedmed.data.prepare.site.write_files", full)
+    with pytest.raises(DataError, match="No space left"):
+        prepare(folder, tmp_path / "out" / "site")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_copy_makes_a_site_that_stands_alone(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", copy=True)
+    (case,) = load_datalist(tmp_path / "site", tmp_path / "site" / "datalist.json", "testing")[:1]
+    assert prepared.data_root == tmp_path / "site"
+    assert case["label"].startswith(str(tmp_path / "site" / "prepared" / "masks"))

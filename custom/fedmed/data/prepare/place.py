@@ -18,7 +18,7 @@ def staging_for(out: Path) -> Iterator[Path]:
     """Give a new folder beside ``out`` that is removed at the end, whatever happens.
 
     Raises:
-        DataError: ``out`` is a file, holds a datalist that no preparation wrote, or its parent cannot be written.
+        DataError: ``out`` is a file, holds a datalist that no preparation wrote, or cannot be written.
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file; --out names a folder")
@@ -33,6 +33,8 @@ def staging_for(out: Path) -> Iterator[Path]:
         raise DataError(f"cannot write into {out.parent} ({error}); choose another --out") from error
     try:
         yield staging
+    except OSError as error:
+        raise DataError(f"writing {out} failed ({error}); free some space or choose another --out") from error
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -38,7 +38,8 @@ def find_sources(
         The sources, sorted by path, and the mask files that belong to no image.
 
     Raises:
-        DataError: ``folder`` or ``masks`` is no folder, or the pattern is no regular expression.
+        DataError: ``folder`` or ``masks`` is no folder, a folder in it cannot be listed, or the pattern is no regular
+            expression.
     """
     folder = _existing(folder, "the folder of volumes")
     masks = _existing(masks, "the folder of masks") if masks else None
@@ -82,7 +83,7 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
     """Yield (key, files, is DICOM) in the order of the paths."""
-    for place, folders, names in os.walk(folder):
+    for place, folders, names in os.walk(folder, onerror=_unlisted):
         here = Path(place)
         folders[:] = sorted(f for f in folders if not f.startswith(".") and here / f not in skip)
         visible = sorted(name for name in names if not name.startswith("."))
@@ -91,6 +92,11 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[
                 yield _relative(here / name, folder), (here / name,), False
         if any(_is_dicom(here / name) for name in visible if not name.endswith(NIFTI)):
             yield from _series(here, folder)
+
+
+def _unlisted(error: OSError) -> None:
+    """``os.walk`` would pass over a folder it may not enter, and the scans in it would be missing unnoticed."""
+    raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 
 
 def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], bool]]:

@@ -70,7 +70,7 @@ def prepare_site(
         cases = inspect_all(sources, staging / PREPARED / "images", workers, track=track)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)
-        data_root = _data_root(cases, out, copy, any(source.dicom for source in sources))
+        data_root = _data_root(folder, masks, out, copy or any(source.dicom for source in sources))
         if data_root == out:
             _gather(cases, staging)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
@@ -103,11 +103,11 @@ def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float],
         raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
 
 
-def _data_root(cases: Sequence[Case], out: Path, copy: bool, converted: bool) -> Path:
-    """The folder all images and masks share, or ``out`` when they have to be gathered there."""
-    used = [path for case in cases if case.lists for path in (case.image, case.mask) if path]
-    common = Path(os.path.commonpath([path.parent for path in used]))
-    return out if copy or converted or common == Path(common.anchor) else common
+def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Path:
+    """The folder that holds images and masks, or ``out`` when they have to be gathered there."""
+    places = [Path(place).expanduser().resolve() for place in (folder, masks) if place]
+    common = Path(os.path.commonpath(places))
+    return out if gather or common == Path(common.anchor) else common
 
 
 def _gather(cases: Sequence[Case], staging: Path) -> None:
