@@ -12,6 +12,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
+from fedmed.data.datalist import load_datalist
 from fedmed.engines.evaluation import CaseRecorder
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
@@ -133,6 +134,9 @@ class Client:
         Returns only mean, standard deviation and number of cases; per-case results and pictures stay in
         ``evaluation/`` at the site.
         """
+        if not load_datalist(self.site.data_root, self.site.datalist, "testing", required=False):
+            log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
+            return {"n_cases": 0}
         parser, *_ = self._open(task)
         evaluator = parsed(parser, "evaluate#evaluator")
         recorder = CaseRecorder(self.folder / "evaluation", parsed(parser, "evaluate#case_names"))

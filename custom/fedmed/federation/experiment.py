@@ -23,7 +23,7 @@ class Arm:
     Attributes:
         name: as the table shows it.
         job: arguments of :class:`fedmed.federation.package.JobSpec`.
-        datalists: site -> another datalist of that site, e.g. one with labels.
+        datalists: site -> file beside that site's own datalist to use instead, e.g. one with labels.
     """
 
     name: str
@@ -82,7 +82,7 @@ def run_arm(arm: Arm, seed: int, folder: Path) -> dict[str, Any]:
     write_job(spec, job)
     sites = {site: load_site(site) for site in spec.sites}
     for site, datalist in arm.datalists.items():
-        sites[site] = replace(sites[site], datalist=sites[site].data_root / datalist)
+        sites[site] = replace(sites[site], datalist=sites[site].datalist.with_name(datalist))
     run_job(job, workspace, sites)
     return json.loads(result.read_text(encoding="utf-8"))
 

@@ -79,7 +79,7 @@ class JobSpec:
             files[f"app_{role}/config/config_fed_client.json"] = self._client(role)
         for app in ["server", *roles]:
             files[f"app_{app}/custom/README.md"] = CUSTOM_README
-        return {path: c if isinstance(c, str) else json.dumps(c, indent=2) + "\n" for path, c in files.items()}
+        return {path: c if isinstance(c, str) else _json(c) for path, c in files.items()}
 
     def _meta(self, plan: Plan, roles: Sequence[str]) -> dict[str, Any]:
         deploy = {"app_server": ["server"], **{f"app_{role}": plan.of_role(role) for role in roles}}
@@ -139,6 +139,16 @@ class JobSpec:
             "task_result_filters": [],
             "components": [to_server],
         }
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    """Readable JSON; an argument that is None is left out, which is what None means."""
+    plain = json.dumps(content)
+    return json.dumps(json.loads(plain, object_hook=_without_none), indent=2) + "\n"
+
+
+def _without_none(mapping: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in mapping.items() if value is not None}
 
 
 def write_job(spec: JobSpec, folder: Path, replace: bool = False) -> Path:
