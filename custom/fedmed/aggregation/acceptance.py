@@ -1,0 +1,97 @@
+"""Whether the server takes a site's update."""
+
+import math
+from collections.abc import Collection, Mapping
+from numbers import Integral
+
+import torch
+from torch import Tensor
+
+from fedmed.aggregation.buffers import changed, classify
+from fedmed.aggregation.contribution import Contribution
+from fedmed.errors import UpdateRefused
+
+
+def check_update(
+    update: Contribution,
+    expected: Mapping[str, Tensor],
+    round: int,
+    seen: Collection[str],
+    max_norm: float | None = None,
+) -> None:
+    """Check one update before it may touch the model; it is changed by neither outcome.
+
+    Args:
+        update: differences that a site sends.
+        expected: name -> global tensor, exactly what the site's role must send.
+        round: the current round.
+        seen: sites whose update of this round was already accepted.
+        max_norm: largest allowed L2 norm over all floating-point differences together; None allows any.
+
+    Raises:
+        UpdateRefused: another round's or a repeated update, a wrong number of steps, an unknown or missing name, a
+            wrong shape or dtype, a value that is not finite, a changed constant, a change without a step, or too large
+            a norm. It names the site, and the tensor where there is one.
+    """
+    if update.round != round:
+        raise UpdateRefused(update.site, f"it was computed for round {update.round}, this is round {round}")
+    if update.site in seen:
+        raise UpdateRefused(update.site, f"it already sent an update for round {round}")
+    steps = update.n_steps
+    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
+        raise UpdateRefused(update.site, f"n_steps is {steps!r}; it must be a whole number, 0 or more")
+    _check_names(update, expected)
+    for name, reference in expected.items():
+        _check_tensor(update, name, reference)
+    if max_norm is not None and not (norm := update_norm(update.tensors)) <= max_norm:
+        raise UpdateRefused(update.site, f"the norm of its differences is {norm:.6g}, above the limit {max_norm:.6g}")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether no element is NaN or infinite.
+
+    One pass without temporary memory: a NaN or infinity survives in the sum. Finite values whose sum overflows get a
+    second, exact look.
+    """
+    if not tensor.is_floating_point():
+        return True
+    return bool(torch.isfinite(tensor.detach().sum())) or bool(torch.isfinite(tensor).all())
+
+
+def update_norm(tensors: Mapping[str, Tensor]) -> float:
+    """Return the L2 norm over all elements of all floating-point tensors, to about five digits for float32.
+
+    Each tensor's norm is taken in float32 at least (float64 would take four times as long), their sum in float64.
+    """
+    norms = [
+        float(torch.linalg.vector_norm(tensor.detach(), dtype=torch.promote_types(tensor.dtype, torch.float32)))
+        for tensor in tensors.values()
+        if tensor.is_floating_point()
+    ]
+    return math.hypot(*norms)
+
+
+def _check_names(update: Contribution, expected: Mapping[str, Tensor]) -> None:
+    if unknown := sorted(set(update.tensors) - set(expected)):
+        reason = f"this name is not one that the site may send ({len(unknown)} such)"
+        raise UpdateRefused(update.site, reason, unknown[0])
+    if missing := sorted(set(expected) - set(update.tensors)):
+        raise UpdateRefused(update.site, f"it is missing ({len(missing)} such)", missing[0])
+
+
+def _check_tensor(update: Contribution, name: str, reference: Tensor) -> None:
+    difference = update.tensors[name]
+    if not isinstance(difference, Tensor):
+        raise UpdateRefused(update.site, f"it is a {type(difference).__name__}, not a tensor", name)
+    if difference.shape != reference.shape:
+        shapes = f"its shape is {tuple(difference.shape)}, the model's is {tuple(reference.shape)}"
+        raise UpdateRefused(update.site, shapes, name)
+    if difference.dtype != reference.dtype:
+        raise UpdateRefused(update.site, f"its dtype is {difference.dtype}, the model's is {reference.dtype}", name)
+    if not all_finite(difference):
+        bad = int((~torch.isfinite(difference)).sum())
+        raise UpdateRefused(update.site, f"{bad} of {difference.numel()} values are NaN or infinite", name)
+    if classify(name, reference) == "constant" and changed(difference):
+        raise UpdateRefused(update.site, "it is constant in this model, but the site changed it", name)
+    if update.n_steps == 0 and changed(difference):
+        raise UpdateRefused(update.site, "it changed although the site did no step", name)

@@ -1,0 +1,25 @@
+"""What an aggregation rule reads of a site's update.
+
+A protocol rather than an import of ``federation.messages.Update``: dependencies point from federation to here.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Contribution(Protocol):
+    """One site's part in one round.
+
+    Attributes:
+        site: who sent it.
+        round: the round it was computed for, counted from 0.
+        tensors: name -> difference to the tensor that the site received, ``after - before``, any shape.
+        n_steps: optimizer steps done in the round, 0 or more.
+    """
+
+    site: str
+    round: int
+    tensors: Mapping[str, Tensor]
+    n_steps: int
