@@ -1,0 +1,158 @@
+"""The one place that decides which tensors leave a site."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from fedmed.aggregation.buffers import POLICIES, is_batch_norm_buffer
+from fedmed.errors import SharingError
+
+log = logging.getLogger("fedmed.sharing")
+FULL = "full"
+_BUFFERS = r"(^|\.)(running_mean|running_var|num_batches_tracked)$"
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """A choice of tensor names by regular expressions, found anywhere in the name (``re.search``); exclude wins.
+
+    Anchor a pattern that must match at the start: ``final`` also matches ``up0.final_conv``, ``^final\\.`` does not.
+    """
+
+    include: Sequence[str] = (".*",)
+    exclude: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for pattern in (*self.include, *self.exclude):
+            try:
+                re.compile(pattern)
+            except (re.error, TypeError) as error:
+                raise SharingError(f"sharing pattern {pattern!r} is not a regular expression: {error}") from error
+
+    def select(self, names: Iterable[str]) -> list[str]:
+        """Return the chosen names in their given order."""
+        return [name for name in names if _hit(self.include, name) and not _hit(self.exclude, name)]
+
+
+@dataclass(frozen=True)
+class SharingPolicy:
+    """What one role receives from the server and what it sends back; the rest is private and stays on its disk.
+
+    A role may receive more than it sends (a head that only labelled sites train). It may not send what it does not
+    receive: an update is a difference to the received value.
+    """
+
+    receive: Patterns = field(default_factory=Patterns)
+    send: Patterns = field(default_factory=Patterns)
+
+    @classmethod
+    def from_groups(
+        cls,
+        names: Iterable[str],
+        group: str,
+        groups: Mapping[str, Sequence[str]],
+        buffers: str = "average",
+        send_group: str | None = None,
+    ) -> "SharingPolicy":
+        """Build a policy from the groups that a bundle defines, and check it against the network's names.
+
+        Args:
+            names: all tensor names of the network; with a mapping name -> tensor the sizes are logged too.
+            group: what the role receives: all but the tensors of this group. ``full`` receives everything.
+            groups: group -> patterns of the names that are NOT shared.
+            buffers: ``local`` keeps BatchNorm statistics and counters private too.
+            send_group: what the role sends, if less than it receives; the same group when None.
+
+        Raises:
+            SharingError: an unknown group or buffer policy, a pattern that matches no name, a private set that is
+                everything, or one that is empty although one was asked for.
+        """
+        names = names if isinstance(names, Mapping) else list(names)
+        if buffers not in POLICIES:
+            raise SharingError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
+        local = _local_buffers(names) if buffers == "local" else []
+        receive = Patterns(exclude=[*_group(names, group, groups), *local])
+        send = Patterns(exclude=[*receive.exclude, *_group(names, send_group or group, groups)])
+        policy = cls(receive, send)
+        policy.check(names, private=group != FULL or bool(local), what=f"sharing group '{group}'")
+        log.info("sharing group '%s', buffers '%s': %s", group, buffers, policy.describe(names))
+        return policy
+
+    def received(self, names: Iterable[str]) -> list[str]:
+        """Names that the site takes from the server."""
+        return self.receive.select(names)
+
+    def sent(self, names: Iterable[str]) -> list[str]:
+        """Names whose differences leave the site."""
+        return self.send.select(names)
+
+    def private(self, names: Iterable[str]) -> list[str]:
+        """Names that neither come from the server nor leave the site; the site keeps them on its disk."""
+        names = list(names)
+        public = {*self.received(names), *self.sent(names)}
+        return [name for name in names if name not in public]
+
+    def check(self, names: Iterable[str], private: bool = False, what: str = "sharing policy") -> None:
+        """Refuse a policy that makes no sense for a network with these names.
+
+        Args:
+            names: all tensor names of the network.
+            private: whether something must be private; a personalised method with nothing private is FedAvg.
+            what: how to call the policy in an error.
+
+        Raises:
+            SharingError: nothing is received or sent, something is sent that is not received, or nothing is private.
+        """
+        names = list(names)
+        received, sent = self.received(names), self.sent(names)
+        if not received or not sent:
+            verb = "received" if not received else "sent"
+            raise SharingError(f"{what}: none of the {len(names)} tensors is {verb}; a federation must share something")
+        if blind := sorted(set(sent) - set(received)):
+            raise SharingError(f"{what}: '{blind[0]}' is sent but not received; include it in what the role receives")
+        if private and not self.private(names):
+            raise SharingError(f"{what}: no tensor is private, so this would be plain averaging; ask for '{FULL}'")
+
+    def describe(self, tensors: Iterable[str]) -> str:
+        """Return one line for the log: how many tensors, and bytes if given tensors, come, leave and stay."""
+        chosen = {"receives": self.received, "sends": self.sent, "keeps private": self.private}
+        return ", ".join(f"{verb} {_size(tensors, select(tensors))}" for verb, select in chosen.items())
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor], names: Iterable[str] | None = None) -> int:
+    """Return the bytes of the named tensors (of all, when None): what they weigh on the wire, without framing."""
+    return sum(tensors[name].numel() * tensors[name].element_size() for name in (tensors if names is None else names))
+
+
+def _hit(patterns: Sequence[str], name: str) -> bool:
+    return any(re.search(pattern, name) for pattern in patterns)
+
+
+def _group(names: Iterable[str], group: str, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    patterns = list(groups.get(group, []))
+    known = ", ".join(dict.fromkeys([FULL, *groups]))
+    if group != FULL and group not in groups:
+        raise SharingError(f"sharing group '{group}' is unknown for this network; it has: {known}")
+    if group == FULL and patterns:
+        raise SharingError(f"sharing group '{FULL}' shares everything, so it must be empty; it lists {patterns[0]!r}")
+    for pattern in Patterns(exclude=patterns).exclude:
+        if not any(re.search(pattern, name) for name in names):
+            raise SharingError(
+                f"sharing group '{group}': pattern {pattern!r} matches no tensor of this network; correct it in the "
+                f"bundle's configs/federation.yaml (groups: {known})"
+            )
+    return patterns
+
+
+def _local_buffers(names: Iterable[str]) -> list[str]:
+    if not any(is_batch_norm_buffer(name) for name in names):
+        raise SharingError("buffers 'local': this network has no BatchNorm statistics to keep; use 'average'")
+    return [_BUFFERS]
+
+
+def _size(tensors: Iterable[str], names: Sequence[str]) -> str:
+    size = f", {tensor_bytes(tensors, names) / 2**20:.1f} MiB" if isinstance(tensors, Mapping) else ""
+    return f"{len(names)} tensors{size}"
