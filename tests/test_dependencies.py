@@ -1,0 +1,90 @@
+"""Dependencies point one way: flare → federation → engines, aggregation → losses, networks, data."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
+BASE = {"errors", "seeds"}  # single modules that everything may use
+LEAVES = {"losses", "networks", "data"}
+WORK = {"engines", "aggregation", "bundles", "reports"}
+MAY_IMPORT = {
+    **dict.fromkeys(LEAVES | BASE, set()),
+    "engines": LEAVES,
+    "aggregation": LEAVES,
+    "bundles": LEAVES | {"aggregation"},
+    "reports": LEAVES | {"aggregation", "bundles"},
+    "federation": LEAVES | WORK,
+    "flare": LEAVES | WORK | {"federation"},
+}
+PURE = {"losses", "aggregation"}
+IO_MODULES = {
+    *("os", "io", "pathlib", "shutil", "tempfile", "glob", "subprocess", "socket", "urllib", "http", "requests"),
+    *("json", "yaml", "csv", "pickle", "sqlite3", "nibabel", "itk", "PIL"),
+}
+IO_CALLS = {"open", "torch.save", "torch.load", "np.save", "np.load", "numpy.save", "numpy.load"}
+
+
+def imported(tree: ast.AST, path: Path) -> set[str]:
+    """Every module named by an import anywhere in the file, inside functions and by importlib too."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: write imports in full, not relative ones"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("import_module", "__import__")):
+            names |= {arg.value for arg in node.args if isinstance(arg, ast.Constant)}
+    return names
+
+
+def violations(path: Path, package: str, source: str) -> list[str]:
+    tree = ast.parse(source, str(path))
+    found = []
+    for name in sorted(imported(tree, path)):
+        top, _, rest = name.partition(".")
+        part = rest.partition(".")[0]
+        if top == "fedmed" and part in MAY_IMPORT and part not in MAY_IMPORT[package] | BASE | {package}:
+            found.append(f"{path}: {package} may not import fedmed.{part}")
+        if top == "nvflare" and package != "flare":
+            found.append(f"{path}: only flare may import nvflare")
+        if package in PURE and top in IO_MODULES:
+            found.append(f"{path}: {package} does no input or output, but imports {top}")
+    calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    if package in PURE and (used := calls & IO_CALLS):
+        found.append(f"{path}: {package} does no input or output, but calls {', '.join(sorted(used))}")
+    return found
+
+
+def files() -> list[tuple[str, Path]]:
+    paths = [path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"]
+    return [(path.relative_to(PACKAGE).parts[0].removesuffix(".py"), path) for path in sorted(paths)]
+
+
+def test_every_part_of_the_package_has_its_place():
+    new = sorted({package for package, _ in files()} - set(MAY_IMPORT))
+    assert not new, f"say in MAY_IMPORT what fedmed.{new[0]} may import, and why, in ARCHITECTURE's direction"
+
+
+def test_dependencies_point_one_way():
+    checked = [(package, path) for package, path in files() if package in MAY_IMPORT]
+    found = [line for package, path in checked for line in violations(path, package, path.read_text("utf-8"))]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("package", "source"),
+    [
+        ("aggregation", "from fedmed.federation.messages import Update"),
+        ("losses", "def f():\n    from fedmed import engines"),
+        ("bundles", "import importlib\nimportlib.import_module('fedmed.engines')"),
+        ("reports", "import fedmed.flare.executors"),
+        ("federation", "def f():\n    import nvflare.apis.fl_context"),
+        ("losses", "from pathlib import Path"),
+        ("aggregation", "torch.save({}, 'model.pt')"),
+    ],
+)
+def test_a_wrong_import_is_found(package, source):
+    assert violations(Path("x.py"), package, source)
