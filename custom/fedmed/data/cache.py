@@ -1,13 +1,9 @@
-"""Keep preprocessed cases on disk, so that no process decodes or resamples an image twice."""
+"""Cases whose preprocessing is done once, so that no process decodes or resamples an image twice."""
 
-import hashlib
 import json
 import logging
-import os
-import pickle
-import re
-import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,28 +16,20 @@ from monai.transforms import Compose, RandomizableTrait, Transform
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedmed.data.datalist import FILE_KEYS
 from fedmed.data.describe import describe
+from fedmed.data.store import CaseStore
 from fedmed.data.transforms.foreground import FOREGROUND
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
 CACHE_VERSION = 1  # raise it when a transform of ours computes something else under the same settings
-FOLDER = "fedmed-cases"
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|[^.]+\.tmp)")
-_UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
-# MONAI's switch for metadata is one for the whole process.
-_META_SWITCH = threading.RLock()
-
-
-def default_cache_dir() -> str:
-    """The cache folder of a site that names none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
-    return str(Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser() / "cache")
+_META_SWITCH = threading.RLock()  # MONAI's switch for metadata is one for the whole process
+_DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class CaseCacheDataset(Dataset):
-    """Cases whose deterministic preprocessing is done once and kept on disk.
+    """Cases whose deterministic preprocessing is kept on disk.
 
     Like :class:`monai.data.PersistentDataset` it stores what comes before the first random transform. Unlike it,
     the key holds size and modification time of the files and the settings of every transform, so a changed image
@@ -51,7 +39,7 @@ class CaseCacheDataset(Dataset):
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
         transform: deterministic transforms, then random ones. Only tensors survive the deterministic part.
-        cache_dir: folder readable by its owner only; None = no cache.
+        cache_dir: folder for the prepared cases; None = prepare them each time.
 
     Items are dictionaries of plain tensors (a list of them where a crop yields several).
 
@@ -65,36 +53,34 @@ class CaseCacheDataset(Dataset):
         transform: Sequence[Callable] | Callable,
         cache_dir: Path | str | None = None,
     ) -> None:
-        compose = transform if isinstance(transform, Compose) else Compose(transform)
-        super().__init__(data, compose)
-        steps = compose.flatten().transforms
+        steps = (transform if isinstance(transform, Compose) else Compose(transform)).flatten().transforms
+        super().__init__(data, Compose(steps))
         self._split = next((i for i, step in enumerate(steps) if _is_random(step)), len(steps))
-        self.transform = Compose(steps)
-        self._settings = _text({"version": CACHE_VERSION, "monai": monai.__version__, "steps": steps[: self._split]})
-        self.folder = _make_folder(Path(cache_dir)) if cache_dir is not None else None
+        self._settings = settings_text(steps[: self._split])
+        self.store = CaseStore(cache_dir) if cache_dir is not None else None
 
     def prepared(self, index: int) -> dict[str, Tensor]:
-        """Case ``index`` after the deterministic transforms."""
+        """Case ``index`` after the deterministic transforms, from the disk where possible."""
         case = self.data[index]
-        if self.folder is None:
+        if self.store is None:
             return self._prepare(case)
-        path = self.folder / f"{self._key(case)}.pt"
-        stored = _read(path)
+        path = self.store.path(case, self._settings)
+        stored = self.store.read(path)
         if stored is None:
             stored = self._prepare(case)
-            self._write(path, stored)
+            self._keep(path, stored)
         return stored
 
     def prefill(self, num_workers: int = 0) -> None:
-        """Prepare every case that is not in the cache yet; without a cache there is nothing to do."""
-        if self.folder is None:
+        """Prepare every case that is not on disk yet; without a cache there is nothing to do."""
+        if self.store is None:
             return
-        missing = [i for i, case in enumerate(self.data) if not (self.folder / f"{self._key(case)}.pt").is_file()]
-        if not missing:
-            return
-        log.info("preparing %d of %d cases, once", len(missing), len(self.data))
-        for _ in DataLoader(_Fill(self, missing), batch_size=None, num_workers=min(num_workers, len(missing))):
-            pass
+        paths = [self.store.path(case, self._settings) for case in self.data]
+        missing = [index for index, path in enumerate(paths) if not path.is_file()]
+        if missing:
+            log.info("preparing %d of %d cases, once", len(missing), len(self.data))
+            for _ in DataLoader(_Fill(self, missing), batch_size=None, num_workers=min(num_workers, len(missing))):
+                pass
 
     def has_foreground(self) -> bool:
         """Whether any case has foreground voxels; needs a ``ForegroundIndexd`` among the transforms."""
@@ -115,27 +101,12 @@ class CaseCacheDataset(Dataset):
             raise _as_data_error(case, error) from error
         return {key: _plain(value) for key, value in result.items() if isinstance(value, Tensor)}
 
-    def _key(self, case: Mapping[str, Any]) -> str:
-        files = {}
-        for name in FILE_KEYS:
-            if name in case:
-                facts = _stat(case[name])
-                files[name] = [str(case[name]), facts.st_size, facts.st_mtime_ns]
-        return hashlib.sha256(f"{self._settings}{_text(files)}".encode()).hexdigest()
-
-    def _write(self, path: Path, item: Mapping[str, Tensor]) -> None:
-        """Write through a temporary file: a reader sees a whole file or none, and two writers do not clash."""
-        temporary = None
+    def _keep(self, path: Path, item: Mapping[str, Tensor]) -> None:
         try:
-            handle, temporary = tempfile.mkstemp(prefix=f"{path.stem}.", suffix=".tmp", dir=path.parent)
-            with os.fdopen(handle, "wb") as file:
-                torch.save(dict(item), file)
-            os.replace(temporary, path)
+            self.store.write(path, item)
         except OSError as error:
-            if temporary is not None:
-                Path(temporary).unlink(missing_ok=True)
             log.warning("cache folder %s cannot be written (%s); going on without it, slowly", path.parent, error)
-            self.folder = None
+            self.store = None
 
 
 class _Fill(torch.utils.data.Dataset):
@@ -148,65 +119,29 @@ class _Fill(torch.utils.data.Dataset):
         return len(self.indices)
 
     def __getitem__(self, position: int) -> int:
-        if self.dataset.folder is not None:  # None: the disk became full on the way
+        if self.dataset.store is not None:  # None: the disk became full on the way
             self.dataset.prepared(self.indices[position])
         return position
 
 
-def purge(cache_dir: Path | str) -> int:
-    """Delete every preprocessed case below ``cache_dir`` and nothing else.
-
-    Returns:
-        Number of files deleted.
-    """
-    folder = Path(cache_dir) / FOLDER
-    files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
-    for path in files:
-        path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    return len(files)
+def settings_text(steps: Sequence[Any]) -> str:
+    """What the deterministic transforms do, as text that is equal in every process."""
+    for step in steps:
+        # Some transforms keep notes of the last image among their attributes; the settings are those before use.
+        if step not in _DESCRIBED:
+            _DESCRIBED[step] = describe(step)
+    facts = {"version": CACHE_VERSION, "monai": monai.__version__, "steps": [_DESCRIBED[step] for step in steps]}
+    return json.dumps(facts, sort_keys=True)
 
 
 def _is_random(step: Any) -> bool:
     return isinstance(step, RandomizableTrait) or not isinstance(step, Transform)
 
 
-def _text(value: Any) -> str:
-    return json.dumps(describe(value), sort_keys=True)
-
-
-def _make_folder(cache_dir: Path) -> Path:
-    folder = cache_dir / FOLDER
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)  # preprocessed images are patient data
-    except OSError as error:
-        raise DataError(f"the cache folder {folder} cannot be made ({error}); correct the site's cache_dir") from error
-    return folder
-
-
-def _read(path: Path) -> dict[str, Tensor] | None:
-    if not path.is_file():
-        return None
-    try:
-        return dict(torch.load(path, mmap=True, weights_only=True))
-    except _UNREADABLE as error:
-        log.warning("cache file %s is damaged (%s) and is made again", path, type(error).__name__)
-        return None
-
-
 def _plain(tensor: Tensor) -> Tensor:
     # A clone: torch.save would write the whole storage that a view belongs to.
     plain = tensor.as_tensor() if isinstance(tensor, MetaTensor) else tensor
     return plain.clone(memory_format=torch.contiguous_format)
-
-
-def _stat(path: str) -> os.stat_result:
-    try:
-        return os.stat(path)
-    except OSError as error:
-        raise DataError(f"{path}: the file is gone ({error.strerror}); restore it or remove the entry") from error
 
 
 def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:

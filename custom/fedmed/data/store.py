@@ -1,0 +1,119 @@
+"""Files of preprocessed cases: whole or absent, readable by their owner only, never out of date."""
+
+import errno
+import hashlib
+import logging
+import os
+import pickle
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedmed.data.datalist import FILE_KEYS
+from fedmed.errors import DataError
+
+log = logging.getLogger("fedmed.data")
+
+FOLDER = "fedmed-cases"
+_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|[^.]+\.tmp)")
+_UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
+
+
+def default_cache_dir() -> str:
+    """The cache folder of a site that names none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
+    return str(Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser() / "cache")
+
+
+class CaseStore:
+    """A folder of preprocessed cases.
+
+    Args:
+        cache_dir: where the folder ``fedmed-cases`` is made, mode 0700: its content is patient data.
+
+    Raises:
+        DataError: the folder cannot be made.
+    """
+
+    def __init__(self, cache_dir: Path | str) -> None:
+        self.folder = Path(cache_dir).expanduser() / FOLDER
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+        except OSError as error:
+            raise DataError(
+                f"the cache folder {self.folder} cannot be made ({error}); correct the site's cache_dir"
+            ) from error
+
+    def path(self, case: Mapping[str, Any], settings: str) -> Path:
+        """Where a case is stored; it depends on path, size and modification time of its files and on ``settings``.
+
+        Raises:
+            DataError: a file of the case is gone.
+        """
+        digest = hashlib.sha256(settings.encode())
+        for name in FILE_KEYS:
+            if name in case:
+                size, modified = _facts(case[name])
+                digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode())
+        return self.folder / f"{digest.hexdigest()}.pt"
+
+    @staticmethod
+    def read(path: Path) -> dict[str, Tensor] | None:
+        """Return memory-mapped tensors, or None if there is no readable file.
+
+        Reading touches only the pages that are used, and writing to the tensors does not reach the file.
+        """
+        if not path.is_file():
+            return None
+        try:
+            return dict(torch.load(path, mmap=True, weights_only=True))
+        except _UNREADABLE as error:
+            log.warning("cache file %s is damaged (%s) and is made again", path, type(error).__name__)
+            return None
+
+    @staticmethod
+    def write(path: Path, item: Mapping[str, Tensor]) -> None:
+        """Write through a temporary file: a reader sees a whole file or none, and two writers do not clash.
+
+        Raises:
+            OSError: the disk is full or the folder cannot be written; nothing is left behind.
+        """
+        handle, temporary = tempfile.mkstemp(prefix=f"{path.stem}.", suffix=".tmp", dir=path.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                torch.save(dict(item), file)
+            os.replace(temporary, path)
+        except RuntimeError as error:  # what torch makes of a full disk
+            Path(temporary).unlink(missing_ok=True)
+            raise OSError(errno.ENOSPC, f"cannot be written: {error}") from error
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+
+
+def purge(cache_dir: Path | str) -> int:
+    """Delete every preprocessed case below ``cache_dir`` and nothing else.
+
+    Returns:
+        Number of files deleted.
+    """
+    folder = Path(cache_dir).expanduser() / FOLDER
+    files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
+    for path in files:
+        path.unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    return len(files)
+
+
+def _facts(path: str) -> tuple[int, int]:
+    try:
+        facts = os.stat(path)
+    except OSError as error:
+        raise DataError(f"{path}: the file is gone ({error.strerror}); restore it or remove the entry") from error
+    return facts.st_size, facts.st_mtime_ns

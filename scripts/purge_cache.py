@@ -1,0 +1,24 @@
+#!/usr/bin/env python3
+"""Delete the preprocessed cases that FedMed keeps on disk, and nothing else."""
+
+import argparse
+from pathlib import Path
+
+from fedmed.data.store import FOLDER, default_cache_dir, purge
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "cache_dir",
+        nargs="*",
+        type=Path,
+        default=[Path(default_cache_dir())],
+        help=f"cache_dir of a site's YAML; its subfolder '{FOLDER}' is emptied (default: %(default)s)",
+    )
+    for folder in parser.parse_args().cache_dir:
+        print(f"{folder}: {purge(folder)} files deleted")
+
+
+if __name__ == "__main__":
+    main()

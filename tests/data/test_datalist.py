@@ -1,0 +1,98 @@
+import json
+import logging
+
+import pytest
+
+from fedmed.data.datalist import case_names, load_datalist
+from fedmed.errors import DataError
+
+
+def rewrite(datalist, **lists):
+    datalist.write_text(json.dumps(lists))
+    return datalist
+
+
+def test_paths_become_absolute_and_other_keys_stay(site):
+    root, datalist = site(cases=2)
+    cases = load_datalist(root, datalist, "training")
+    assert [case["image"] for case in cases] == [str(root / f"images/c{n}.nii.gz") for n in range(2)]
+    assert cases[0]["label"] == str(root / "labels/c0.nii.gz") and cases[0]["patient"] == "p"
+    assert case_names(cases) == ["c0", "c1"]
+
+
+def test_labels_of_unlabelled_cases_are_dropped_and_that_is_said(site, caplog):
+    root, datalist = site()
+    with caplog.at_level(logging.WARNING, "fedmed.data"):
+        cases = load_datalist(root, datalist, "unlabeled")
+    assert all("label" not in case for case in cases)
+    assert "3 entries of 'unlabeled' carry a label; these labels are ignored" in caplog.text
+
+
+def test_an_ignored_label_need_not_exist(site):
+    root, datalist = site()
+    rewrite(datalist, unlabeled=[{"image": "images/c0.nii.gz", "label": "nowhere.nii.gz"}])
+    assert len(load_datalist(root, datalist, "unlabeled")) == 1
+
+
+def test_an_optional_list_may_be_missing(site):
+    root, datalist = site()
+    assert load_datalist(root, datalist, "testing", required=False) == []
+
+
+def test_missing_data_folder(site, tmp_path):
+    _, datalist = site()
+    with pytest.raises(DataError, match="data folder .*nowhere does not exist; mount it"):
+        load_datalist(tmp_path / "nowhere", datalist, "training")
+
+
+def test_missing_datalist(site):
+    root, _ = site()
+    with pytest.raises(DataError, match="other.json does not exist; write one like"):
+        load_datalist(root, root / "other.json", "training")
+
+
+@pytest.mark.parametrize("text", ["{", "[1, 2]", "\x00"])
+def test_malformed_json(site, text):
+    root, datalist = site()
+    datalist.write_text(text)
+    with pytest.raises(DataError, match="datalist.json: .*Example"):
+        load_datalist(root, datalist, "training")
+
+
+def test_binary_instead_of_json(site):
+    root, datalist = site()
+    datalist.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(DataError, match="not a readable JSON file"):
+        load_datalist(root, datalist, "training")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, "the list 'training' is missing"),
+        ({"training": []}, "the list 'training' is empty"),
+        ({"training": {"image": "a"}}, "the list 'training' is not a list"),
+        ({"training": ["images/c0.nii.gz"]}, "entry 0 of 'training' is 'images/c0.nii.gz'"),
+        ({"training": [{"label": "labels/c0.nii.gz"}]}, "has no 'image'"),
+        ({"training": [{"image": "images/c0.nii.gz"}]}, "has no 'label'; cases without a mask belong into 'unlabeled'"),
+    ],
+)
+def test_wrong_content(site, content, message):
+    root, datalist = site()
+    with pytest.raises(DataError, match=message):
+        load_datalist(root, rewrite(datalist, **content), "training")
+
+
+@pytest.mark.parametrize("path", ["../secret.nii.gz", "images/../../secret.nii.gz", "/etc/passwd", "", 7, "..\\x.nii"])
+def test_a_path_outside_the_site_is_refused(site, path):
+    root, datalist = site()
+    rewrite(datalist, unlabeled=[{"image": path}])
+    with pytest.raises(DataError, match="must be a path below the data folder"):
+        load_datalist(root, datalist, "unlabeled")
+
+
+def test_a_missing_image_is_named(site):
+    root, datalist = site()
+    (root / "images/c1.nii.gz").unlink()
+    with pytest.raises(DataError, match="entry 1 of 'training': the image .*c1.nii.gz does not exist"):
+        load_datalist(root, datalist, "training")

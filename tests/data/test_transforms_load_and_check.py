@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+
+from fedmed.data.transforms.check import CheckCased
+from fedmed.data.transforms.load import LoadCased
+from fedmed.errors import DataError
+
+AFFINE = np.diag([-2.0, -2.0, 5.0, 1.0])
+
+
+@pytest.fixture
+def check(save_nifti):
+    """Save arrays, load them and check them."""
+
+    def run(image, mask=None, image_affine=AFFINE, mask_affine=AFFINE):
+        case = {"image": str(save_nifti("image.nii.gz", image, image_affine))}
+        if mask is not None:
+            case["label"] = str(save_nifti("mask.nii.gz", mask, mask_affine))
+        return CheckCased()(LoadCased(["image", "label"])(case))
+
+    return run
+
+
+def test_a_good_case_passes_unchanged(check, scan):
+    image, mask = scan()
+    case = check(image, mask)
+    assert np.array_equal(np.asarray(case["image"])[0], image) and np.array_equal(np.asarray(case["label"])[0], mask)
+
+
+def test_a_case_without_mask_passes(check, scan):
+    assert "label" not in check(scan()[0])
+
+
+def test_a_volume_with_a_channel_axis_passes(check, scan):
+    assert check(scan()[0][..., None])["image"].shape == (1, 24, 20, 10)
+
+
+@pytest.mark.parametrize("content", [b"", b"no image at all", b"\x1f\x8b\x08broken"])
+def test_unreadable_file(tmp_path, content):
+    path = tmp_path / "broken.nii.gz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"broken.nii.gz: the image cannot be read \(.+\); restore or remove it"):
+        LoadCased("image")({"image": str(path)})
+
+
+def test_truncated_file(save_nifti, scan):
+    path = save_nifti("cut.nii.gz", scan()[0])
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(DataError, match="cut.nii.gz: the image cannot be read"):
+        LoadCased("image")({"image": str(path)})
+
+
+@pytest.mark.parametrize("shape", [(24, 20), (24, 20, 1)])
+def test_two_dimensional_image(check, shape):
+    with pytest.raises(DataError, match="image.nii.gz: the image has shape .* a volume of at least two slices"):
+        check(np.zeros(shape, np.int16))
+
+
+def test_empty_image(check):
+    with pytest.raises(DataError, match="image.nii.gz: the image (is empty|cannot be read)"):
+        check(np.zeros((24, 0, 10), np.int16))
+
+
+def test_several_volumes_in_one_file(check):
+    with pytest.raises(DataError, match="the file holds 2 volumes"):
+        check(np.zeros((24, 20, 10, 2), np.int16))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_voxels_that_are_no_numbers(check, value):
+    image = np.zeros((24, 20, 10), np.float32)
+    image[3, 4, 5] = value
+    with pytest.raises(DataError, match="image.nii.gz: 1 voxels are NaN or infinite"):
+        check(image)
+
+
+def test_mask_of_another_shape(check, scan):
+    image, mask = scan()
+    with pytest.raises(DataError, match=r"mask.nii.gz: the mask has shape \(1, 24, 20, 9\), its image .*image.nii.gz"):
+        check(image, mask[..., :-1])
+
+
+def test_mask_of_another_affine(check, scan):
+    image, mask = scan()
+    with pytest.raises(DataError, match="mask.nii.gz: the mask lies up to 92.0 mm away"):
+        check(image, mask, mask_affine=np.diag([2.0, -2.0, 5.0, 1.0]))  # 23 steps of 4 mm
+
+
+def test_rounding_of_an_affine_is_tolerated(check, scan):
+    image, mask = scan()
+    affine = AFFINE.copy()
+    affine[:3, 3] += 0.01
+    check(image, mask, mask_affine=affine)
+
+
+def test_mask_with_other_values(check, scan):
+    image, mask = scan()
+    mask[0, 0, :2] = (2, 255)
+    with pytest.raises(DataError, match="mask.nii.gz: the mask holds 2, 255 besides 0 and 1"):
+        check(image, mask)
+
+
+def test_an_error_in_a_mask_file_names_the_mask(tmp_path, save_nifti, scan):
+    image = save_nifti("image.nii.gz", scan()[0])
+    mask = tmp_path / "mask.nii.gz"
+    mask.write_bytes(b"x")
+    with pytest.raises(DataError, match="mask.nii.gz: the label cannot be read"):
+        LoadCased(["image", "label"])({"image": str(image), "label": str(mask)})
