@@ -1,0 +1,159 @@
+"""Training on images without masks, by consistency with the model's own confident predictions."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from monai.engines.utils import IterationEvents
+from monai.inferers import Inferer, SimpleInferer
+from torch import Tensor, nn
+
+from fedmed.data.augment import weak_view
+from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
+from fedmed.errors import DataError, FedMedError
+from fedmed.losses.consistency import ConsistencyLoss
+
+
+class ConsistencyEngine(StatefulTrainer):
+    """Algorithm 2 of Yang et al. 2021; with labelled cases as well, semi-supervised training at one site.
+
+    One iteration:
+
+    1. ``p``, the foreground probability of the un-augmented patch, by the current model in eval mode without
+       gradient; BatchNorm statistics are not touched;
+    2. if there is a labelled loader, the supervised loss of one of its batches;
+    3. ``q``, the probability of the augmented patch, in train mode, and the consistency loss of ``p`` and ``q``;
+    4. one optimizer step on ``supervised_weight`` · supervised + ``consistency_weight`` · consistency loss. Each
+       loss is differentiated as soon as it is known, so only one graph is in memory.
+
+    With a threshold of 1, no weight decay and a fresh Adam the parameters do not move. BatchNorm's running
+    statistics still do: the student's pass is an ordinary pass in train mode.
+
+    Args:
+        device: where to compute.
+        max_epochs: passes of ``epoch_length`` iterations.
+        unlabeled_loader: batches ``{"image": (B, C, ...)}``; other keys are ignored.
+        network: the model that is trained.
+        optimizer: of its parameters.
+        consistency_loss: called with (p, q).
+        augment: makes the student's view of a batch; a :class:`fedmed.data.augment.Augment` may make the
+            pseudo-label's view too.
+        labeled_loader: batches ``{"image", "label"}``, begun again when exhausted; None = unlabelled images only.
+        supervised_loss: called with (inferer's result, label); needed with ``labeled_loader``.
+        supervised_weight, consistency_weight: factors of the two losses.
+        epoch_length: iterations; default: batches in ``unlabeled_loader``.
+        inferer: ``inferer(images, network)`` returns the foreground probability (B, 1, ...); default: the network
+            returns it.
+        amp: float16 mixed precision; has an effect on CUDA devices only.
+        train_handlers: Ignite handlers.
+
+    ``engine.state.output`` has detached scalars: ``loss`` (what was minimised), ``confident_fraction`` (share of
+    voxels in the loss's region), ``foreground_fraction`` (share with p > 0.5), and with labelled cases
+    ``supervised_loss`` and ``consistency_loss``, unweighted.
+
+    Raises:
+        DataError: there is no unlabelled loader.
+        FedMedError: labelled cases without a supervised loss.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        max_epochs: int,
+        unlabeled_loader: Iterable,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        consistency_loss: ConsistencyLoss,
+        augment: Callable[[Tensor], Tensor],
+        labeled_loader: Iterable | None = None,
+        supervised_loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+        supervised_weight: float = 1.0,
+        consistency_weight: float = 1.0,
+        epoch_length: int | None = None,
+        inferer: Inferer | None = None,
+        amp: bool = False,
+        train_handlers: Sequence | None = None,
+    ) -> None:
+        if unlabeled_loader is None:
+            raise DataError("consistency training has no unlabelled images; list some under 'unlabeled'")
+        if labeled_loader is not None and supervised_loss is None:
+            raise FedMedError("ConsistencyEngine: labeled_loader is given without supervised_loss; give both or none")
+        super().__init__(
+            device=device,
+            max_epochs=max_epochs,
+            data_loader=unlabeled_loader,
+            epoch_length=epoch_length,
+            non_blocking=True,
+            prepare_batch=plain_batch,
+            handlers=train_handlers,
+            amp=amp and on_gpu(device),
+            decollate=False,
+        )
+        self.network, self.optimizer, self.augment = network, optimizer, augment
+        self.consistency_loss, self.supervised_loss = consistency_loss, supervised_loss
+        self.supervised_weight, self.consistency_weight = supervised_weight, consistency_weight
+        self.inferer = SimpleInferer() if inferer is None else inferer
+        self.labeled_loader = labeled_loader
+        self._labeled: Iterator = iter(())
+
+    def run(self) -> None:  # type: ignore[override]
+        """Train ``max_epochs`` epochs."""
+        try:
+            super().run()
+        finally:
+            self._labeled = iter(())  # ends the loader's worker processes
+
+    def _iteration(self, engine: "ConsistencyEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
+        images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
+        p = self._pseudo_label(images)
+        output = {
+            "confident_fraction": self.consistency_loss.region(p).float().mean(),
+            "foreground_fraction": (p > 0.5).float().mean(),
+        }
+        self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        losses = {}
+        if self.labeled_loader is not None:
+            losses["supervised_loss"] = self._supervised()
+        losses["consistency_loss"] = self._consistency(images, p)
+        self.fire_event(IterationEvents.BACKWARD_COMPLETED)
+        self.step(self.optimizer)
+        weights = {"supervised_loss": self.supervised_weight, "consistency_loss": self.consistency_weight}
+        output["loss"] = sum(weights[name] * loss for name, loss in losses.items())
+        self.state.output = output | (losses if len(losses) > 1 else {})
+        self.fire_event(IterationEvents.MODEL_COMPLETED)
+        return self.state.output
+
+    def _pseudo_label(self, images: Tensor) -> Tensor:
+        """p of Eq. 4: (B, 1, ...), constant."""
+        self.network.eval()
+        with torch.no_grad():
+            return self._forward(weak_view(self.augment, images)).float()
+
+    def _supervised(self) -> Tensor:
+        images, labels = self.prepare_batch(self._next_labeled(), self.state.device, self.non_blocking)
+        loss = self.supervised_loss(self._forward(images), labels)
+        self.backward(self.supervised_weight * loss)
+        return loss.detach()
+
+    def _consistency(self, images: Tensor, p: Tensor) -> Tensor:
+        """Eq. 6."""
+        q = self._forward(self.augment(images))
+        self.fire_event(IterationEvents.FORWARD_COMPLETED)
+        loss = self.consistency_loss(p, q)
+        self.fire_event(IterationEvents.LOSS_COMPLETED)
+        self.backward(self.consistency_weight * loss)
+        return loss.detach()
+
+    def _forward(self, images: Tensor) -> Tensor:
+        with torch.autocast("cuda", enabled=self.amp):
+            return self.inferer(images, self.network)
+
+    def _next_labeled(self) -> dict[str, Any]:
+        batch = next(self._labeled, None)
+        if batch is None:
+            self._labeled = iter(self.labeled_loader)
+            batch = next(self._labeled, None)
+        if batch is None:
+            raise DataError("the loader of labelled cases is empty; give it cases, or leave it out")
+        return batch

@@ -1,0 +1,180 @@
+"""What an evaluation leaves at the site: a score per case, and pictures of three of them."""
+
+import csv
+import io
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from ignite.engine import Engine, Events
+from monai.data import MetaTensor
+from torch import Tensor
+
+from fedmed.engines.metrics import hard_dice
+from fedmed.errors import DataError, FedMedError
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    """One case: its Dice and one axial slice, seen from below as radiologists do.
+
+    Args:
+        case: name.
+        dice: hard Dice of the foreground, 1 when truth and prediction are both empty, 0 when one is.
+        image: (H, W) float16 in [0, 1].
+        truth: (H, W) bool.
+        prediction: (H, W) bool.
+        spacing: (row, column) in mm.
+    """
+
+    case: str
+    dice: float
+    image: np.ndarray
+    truth: np.ndarray
+    prediction: np.ndarray
+    spacing: tuple[float, float]
+
+
+class CaseRecorder:
+    """Scores each case of an evaluator and keeps one slice of it; :meth:`finish` writes them.
+
+    The evaluator must decollate (MONAI's default) and post-process predictions to a mask (1, X, Y, Z) or two
+    channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
+    largest area of truth, if there is none of prediction, otherwise the middle one.
+
+    What is written never leaves the site by itself: ``cases.csv`` (case, dice) and ``best.npz``, ``median.npz`` and
+    ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
+    column) in mm, ``dice`` and ``case``.
+
+    Args:
+        folder: where to write.
+        names: the cases' names, in the order in which the evaluator sees them.
+        spacing: (x, y, z) voxel size in mm; default: that of an image with metadata, otherwise 1 mm.
+    """
+
+    def __init__(self, folder: Path | str, names: Sequence[str], spacing: Sequence[float] | None = None) -> None:
+        self.folder, self.names, self.spacing = Path(folder), list(names), spacing
+        self.results: list[CaseResult] = []
+
+    def attach(self, engine: Engine) -> None:
+        """Add to an evaluator."""
+        engine.add_event_handler(Events.STARTED, self.results.clear)
+        engine.add_event_handler(Events.ITERATION_COMPLETED, self._record)
+
+    def finish(self) -> dict[str, float | int]:
+        """Write the files; return only ``dice_mean``, ``dice_std`` (sample, 0 for one case) and ``n_cases``.
+
+        Raises:
+            DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
+        """
+        if not self.results or len(self.results) != len(self.names):
+            raise DataError(
+                f"evaluation saw {len(self.results)} of {len(self.names)} cases; list at least one image with its "
+                "mask under 'testing' in the site's datalist"
+            )
+        try:
+            self._write()
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
+            ) from error
+        dices = [result.dice for result in self.results]
+        spread = statistics.stdev(dices) if len(dices) > 1 else 0.0
+        return {"dice_mean": statistics.fmean(dices), "dice_std": spread, "n_cases": len(dices)}
+
+    def _record(self, engine: Engine) -> None:
+        if not isinstance(engine.state.output, list):
+            raise FedMedError("CaseRecorder needs single cases; build the evaluator with decollate=True")
+        for output in engine.state.output:
+            if len(self.results) == len(self.names):
+                raise DataError(f"evaluation saw more than the {len(self.names)} cases it has names of")
+            self.results.append(self._result(self.names[len(self.results)], output))
+
+    def _result(self, case: str, output: dict[str, Any]) -> CaseResult:
+        image, label, pred = (output[key] for key in ("image", "label", "pred"))
+        spacing = self.spacing or (image.pixdim.tolist() if isinstance(image, MetaTensor) else (1.0, 1.0, 1.0))
+        truth, prediction = foreground(label), foreground(pred)
+        if truth.shape != prediction.shape:
+            raise DataError(
+                f"case {case}: the prediction has shape {tuple(prediction.shape)}, the mask {tuple(truth.shape)}; "
+                "they must lie on one grid"
+            )
+        z = best_slice(truth, prediction)
+        return CaseResult(
+            case=case,
+            dice=hard_dice(prediction, truth),
+            image=axial(plain(image)[0].clamp(0, 1).half(), z),
+            truth=axial(truth, z),
+            prediction=axial(prediction, z),
+            spacing=(float(spacing[1]), float(spacing[0])),
+        )
+
+    def _write(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        table = io.StringIO(newline="")
+        rows = csv.writer(table, lineterminator="\n")
+        rows.writerow(["case", "dice"])
+        rows.writerows((result.case, f"{result.dice:.6f}") for result in self.results)
+        _replace(self.folder / "cases.csv", table.getvalue().encode())
+        ranked = sorted(self.results, key=lambda result: -result.dice)
+        for name, place in (("best", 0), ("median", len(ranked) // 2), ("worst", -1)):
+            _replace(self.folder / f"{name}.npz", _packed(ranked[place]))
+
+
+def foreground(mask: Tensor) -> Tensor:
+    """Bool (X, Y, Z) of one channel (above 0.5) or of two (argmax)."""
+    mask = plain(mask)
+    if mask.ndim != 4 or len(mask) not in (1, 2):
+        raise FedMedError(f"a mask has shape {tuple(mask.shape)}; use (1, X, Y, Z), or (2, X, Y, Z) for two classes")
+    return mask[0] > 0.5 if len(mask) == 1 else mask[1] > mask[0]
+
+
+def best_slice(truth: Tensor, prediction: Tensor) -> int:
+    """Index of the axial slice to show, of bool (X, Y, Z)."""
+    for mask in (truth, prediction):
+        areas = mask.sum(dim=(0, 1))
+        if areas.any():
+            return int(areas.argmax())
+    return truth.shape[2] // 2
+
+
+def axial(volume: Tensor, z: int) -> np.ndarray:
+    """Slice z of an RAS volume (X, Y, Z): rows from front to back, the patient's right side on the left."""
+    return volume[:, :, z].flip(0, 1).T.contiguous().cpu().numpy()
+
+
+def plain(tensor: Tensor) -> Tensor:
+    """The tensor without MONAI's metadata."""
+    return tensor.as_tensor() if isinstance(tensor, MetaTensor) else torch.as_tensor(tensor)
+
+
+def _packed(result: CaseResult) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        image=result.image.astype(np.float32),
+        truth=result.truth.astype(np.uint8),
+        prediction=result.prediction.astype(np.uint8),
+        spacing=np.array(result.spacing),
+        dice=result.dice,
+        case=result.case,
+    )
+    return buffer.getvalue()
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file that is whole or as it was before."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,74 @@
+"""What FedMed's trainers have in common."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from monai.data import MetaTensor
+from monai.engines import Trainer
+from torch import Tensor
+
+
+def plain_batch(
+    batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Return ``image`` and ``label`` (None without one) on the device, as plain tensors.
+
+    MONAI's MetaTensor dispatches every operation of the forward and backward pass through Python.
+    """
+
+    def moved(value: Tensor) -> Tensor:
+        plain = value.as_tensor() if isinstance(value, MetaTensor) else value
+        return plain.to(device=device, non_blocking=non_blocking, **kwargs)
+
+    label = batch.get("label")
+    return moved(batch["image"]), moved(label) if isinstance(label, Tensor) else None
+
+
+def on_gpu(device: torch.device | str) -> bool:
+    """Whether mixed precision pays: float16 autocast is used on CUDA devices alone."""
+    return torch.device(device).type == "cuda"
+
+
+class StatefulTrainer(Trainer):
+    """A trainer whose GradScaler lives as long as the trainer, and travels in its state.
+
+    ``monai.engines.Trainer.run`` makes a new scaler each time. Its scale would start at 65536 again in every round,
+    and the first steps of every round, whose gradients overflow, would be skipped.
+    """
+
+    def run(self) -> None:  # type: ignore[override]
+        """Train ``max_epochs`` epochs."""
+        self.scaler = self._kept_scaler()
+        super(Trainer, self).run()  # not Trainer.run, which replaces the scaler
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        """What must outlive a round besides model and optimizer: the scaler's state, ``{}`` without one.
+
+        Unlike Ignite's, it holds no epoch or iteration: every round is a run of its own.
+        """
+        scaler = self._kept_scaler()
+        return {} if scaler is None else {"scaler": scaler.state_dict()}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Accept what :meth:`state_dict` returned, also ``{}``, and also from a site that has changed its device."""
+        scaler = self._kept_scaler()
+        if scaler is not None and state_dict.get("scaler"):
+            scaler.load_state_dict(dict(state_dict["scaler"]))
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the loss's gradients to those there are."""
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
+
+    def step(self, optimizer: torch.optim.Optimizer) -> None:
+        """One optimizer step; under mixed precision skipped when a gradient overflowed."""
+        if self.scaler is None:
+            optimizer.step()
+        else:
+            self.scaler.step(optimizer)
+            self.scaler.update()
+
+    def _kept_scaler(self) -> torch.amp.GradScaler | None:
+        if self.amp and self.scaler is None:
+            self.scaler = torch.amp.GradScaler("cuda")
+        return self.scaler
