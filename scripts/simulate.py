@@ -183,13 +183,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
+    before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()
         return simulate(job, workspace, options.threads, options.gpu, options.quiet)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

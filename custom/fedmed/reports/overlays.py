@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedmed.reports.files import Picture
-from fedmed.reports.palette import INK, PREDICTION, TRUTH
+from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK
 from fedmed.reports.run import Site
 
 SCALE_BAR = 50.0  # mm
@@ -73,12 +73,14 @@ def figure(site: Site) -> Figure | None:
     pictures = list(site.pictures())
     if not pictures:
         return None
-    drawing = Figure(figsize=(3.4 * len(pictures), 3.9), layout="constrained")
-    drawing.suptitle(site.name, x=0.01, ha="left", fontweight="bold", color=INK)
+    tallest = max(height / width for width, height in map(extent, pictures))
+    drawing = Figure(figsize=(3.4 * len(pictures), 3.3 * tallest + 0.8), layout="constrained")
+    drawing.suptitle(site.name, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
     for axes, picture in zip(np.atleast_1d(drawing.subplots(1, len(pictures))), pictures, strict=True):
         _draw(axes, picture)
-    drawing.text(0.99, 0.975, "truth", color="#1587b8", ha="right", va="top", fontweight="bold")
-    drawing.text(0.93, 0.975, "prediction", color="#c96a00", ha="right", va="top", fontweight="bold")
+    last = {"xycoords": "figure fraction", "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9.5}
+    axes.annotate("truth", (1, 1), (-78, -6), color=TRUTH_INK, **last)
+    axes.annotate("prediction", (1, 1), (-8, -6), color=PREDICTION_INK, **last)
     return drawing
 
 

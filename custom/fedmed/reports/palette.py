@@ -4,11 +4,12 @@ Eight hues after Okabe and Ito (2008), told apart with every common colour visio
 because a line in them vanishes on white or on black. Beyond eight sites the colours repeat.
 """
 
-LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#3a9fd6", "#6b6b6b", "#7a5c3e")
+LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#2f93c9", "#6b6b6b", "#7a5c3e")
 DARK = ("#4aa8e0", "#f08a3c", "#2fc79a", "#dd8fc4", "#e6b23a", "#8fd0f5", "#a9adb3", "#c3a17c")
 INK, MUTED, GRID, PAPER = "#1b1f24", "#667080", "#dfe3e8", "#fdfdfc"
 INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK = "#e9ebee", "#98a2b0", "#30363e", "#14171b"
 TRUTH, PREDICTION = "#5ad1ff", "#ff9a2e"  # contours on grey CT, light and dark alike
+TRUTH_INK, PREDICTION_INK = "#1587b8", "#c96a00"  # their names on white
 
 # Matplotlib draws in the light colours; in an inline SVG they become CSS variables, which the page sets per theme.
 VARIABLES = {colour: f"--site-{index}" for index, colour in enumerate(LIGHT)} | {

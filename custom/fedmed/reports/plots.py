@@ -59,12 +59,19 @@ def style() -> Iterator[None]:
         yield
 
 
+def round_ticks(start: int, end: int) -> list[int]:
+    """``start`` and at most a dozen round numbers up to ``end``: 1, 5, 10, 15, 20."""
+    steps = (unit * 10**power for power in range(9) for unit in (1, 2, 5) if unit * 10**power != 2)
+    step = next(step for step in steps if end - start <= 12 * step)
+    return [start, *(x for x in range(step, end + 1, step) if x > start + step / 2)]
+
+
 def round_axis(axes: Axes, run: Run, start: int) -> None:
     """Whole rounds from ``start`` to the last one planned."""
     end = max(run.total_rounds, start + 1)
     margin = (end - start) * 0.025
     axes.set_xlim(start - margin, end + margin)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+    axes.set_xticks(round_ticks(start, end))
 
 
 def participation(run: Run) -> Figure:
@@ -110,7 +117,7 @@ def traffic(run: Run) -> Figure:
     up = np.array([r.bytes_up or 0 for r in run.rounds], dtype=float)
     sent.set_title("Bytes sent a round")
     sent.bar(x, down, width=0.72, color=MUTED, linewidth=0, label="to the sites")
-    sent.bar(x, up, width=0.72, bottom=down, color=GRID, linewidth=0, label="to the server")
+    sent.bar(x, up, width=0.72, bottom=down, color=MUTED, alpha=0.4, linewidth=0, label="to the server")
     sent.yaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value) if value else "0"))
     took.set_title("Seconds a round")
     took.bar(x, [r.seconds or 0 for r in run.rounds], width=0.72, color=MUTED, linewidth=0)
@@ -120,7 +127,7 @@ def traffic(run: Run) -> Figure:
     for axes in (sent, took):
         axes.set_xlabel("round")
         axes.set_xlim(0.4, max(run.total_rounds, 1) + 0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+        axes.set_xticks(round_ticks(1, max(run.total_rounds, 1)))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
     return figure
 

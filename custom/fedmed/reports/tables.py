@@ -66,15 +66,15 @@ def summary(run: Run) -> str:
     """One plain sentence made of the run's numbers."""
     done = len(run.rounds)
     if run.result is None:
-        state = f"This run stopped after {count(done, 'round')} of {run.total_rounds}; there is no final test."
+        state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
         best = max((r.score for r in run.rounds if r.score is not None), default=None)
-        return state if best is None else f"{state[:-1]}, and the best validation Dice so far is {best:.2f}."
-    means = {role: _mean_of(run, role) for role in ROLES}
-    parts = [
-        f"{means[role]:.2f} at the {group(run.by_role(role), word)}"
-        for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen"))
-        if means[role] is not None
-    ]
+        return f"{state}." if best is None else f"{state}; the best validation Dice so far is {best:.2f}."
+    means = {row.name: row.mean for row in site_rows(run) if row.mean is not None}
+    parts = []
+    for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen")):
+        if tested := [site for site in run.by_role(role) if site.name in means]:
+            mean = sum(means[site.name] for site in tested) / len(tested)
+            parts.append(f"{mean:.2f} at the {group(tested, word)}")
     start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
     return f"{start} reaches a mean test Dice of {join(parts)}." if parts else f"{start} was chosen; no site tested it."
 
@@ -94,7 +94,7 @@ def selection_note(run: Run) -> str:
     others = [site.name for site in run.sites if site.role != "supervised"]
     strangers = [name for name in selected_by if name not in supervised]
     if run.result is None:
-        return "No model was selected, because the run did not finish."
+        return "No model was selected, because the run did not reach its end."
     if not selected_by or run.result.get("best_round") is None:
         return "No model was selected by a score: the tested model is the last aggregate."
     if strangers:
@@ -131,9 +131,3 @@ def facts(run: Run) -> list[tuple[str, str]]:
 def group(sites: list[Site], word: str) -> str:
     """``unlabelled site ct_east`` or ``3 labelled sites``."""
     return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"
-
-
-def _mean_of(run: Run, role: str) -> float | None:
-    names = {site.name for site in run.by_role(role)}
-    means = [row.mean for row in site_rows(run) if row.name in names and row.mean is not None]
-    return sum(means) / len(means) if means else None

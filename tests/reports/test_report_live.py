@@ -1,0 +1,139 @@
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from fedmed.reports.failure import last_error
+from fedmed.reports.live import Follower, render, round_line, site_line
+from fedmed.reports.progress import LiveState, SiteState
+from fedmed.reports.tail import Tail
+
+
+def add(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def event(name, task="train", round=0, **values):
+    return {"time": 1.0, "event": name, "task": task, "round": round, "total_rounds": 4, **values}
+
+
+def shown(state, now):
+    console = Console(file=io.StringIO(), width=140)
+    console.print(render(state, now))
+    return console.file.getvalue()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+def site_file(folder, name):
+    return folder / name / "simulate_job/fedmed/progress.jsonl"
+
+
+def rounds_file(folder):
+    return folder / "server/simulate_job/fedmed/rounds.jsonl"
+
+
+def test_a_tail_reads_each_complete_line_once(folder):
+    path = folder / "x.jsonl"
+    tail = Tail(path)
+    assert tail.poll() == []
+    path.write_text('{"a": 1}\n{"a": 2')
+    assert tail.poll() == [{"a": 1}]
+    with path.open("a") as file:
+        file.write("}\nnonsense\n[3]\n")
+    assert tail.poll() == [{"a": 2}]
+    assert tail.poll() == []
+
+
+def test_a_file_of_an_earlier_run_is_not_read_until_it_is_replaced(folder):
+    path = folder / "x.jsonl"
+    path.write_text('{"old": 1}\n')
+    tail = Tail(path)
+    assert tail.poll() == []
+    path.unlink()
+    assert tail.poll() == []
+    path.write_text('{"new": 1}\n')
+    assert tail.poll() == [{"new": 1}]
+
+
+def test_events_become_plain_lines_but_steps_do_not(folder):
+    follower = Follower(folder, "job", ["a", "b"])
+    add(site_file(folder, "a"), event("start", steps=20), event("validated", dice=0.25))
+    add(site_file(folder, "a"), event("step", step=10, steps=20, loss=0.5), event("end", train_loss=0.4, seconds=2.0))
+    line = {"round": 0, "seconds": 6.2, "accepted": ["a"], "refused": [{"site": "b", "reason": "nan"}], "score": 0.25}
+    add(rounds_file(folder), line)
+    assert [" ".join(text.split()) for text in follower.poll()] == [
+        "round 1/4 a train starts",
+        "round 1/4 a received model Dice 0.2500",
+        "round 1/4 a train done loss 0.4000",
+        "round 1/4 finished, in 6 s, accepted 1, refused b (nan), validation Dice of the model it began with 0.2500",
+    ]
+    assert follower.poll() == []
+
+
+def test_the_display_shows_round_site_task_step_loss_dice_and_time(folder):
+    follower = Follower(folder, "covid_fssl", ["a", "b"])
+    follower.state.started = 1000.0
+    assert "starting" in shown(follower.state, 1003.0)
+    add(site_file(folder, "a"), event("start", round=1, steps=20), event("step", round=1, step=10, steps=20, loss=0.5))
+    add(rounds_file(folder), {"round": 0, "seconds": 10.0, "accepted": ["a"], "score": 0.25})
+    follower.poll(now=1010.0)
+    text = shown(follower.state, 1012.0)
+    for words in ("covid_fssl", "round 2 of 4", "12 s elapsed", "about 28 s left", "0.250"):
+        assert words in text
+    for words in ("training", "10/20", "0.500", "waiting"):
+        assert words in text
+
+
+def test_time_left_in_the_first_round_comes_from_the_steps():
+    state = LiveState("job", {"a": SiteState(step=5, steps=10), "b": SiteState()}, started=0.0, total_rounds=4)
+    assert state.seconds_left(10.0) == pytest.approx(70.0)  # half of one of four rounds took 10 s
+    assert LiveState("job", {"a": SiteState()}, started=0.0).seconds_left(10.0) is None
+
+
+def test_no_time_is_left_after_the_last_round():
+    state = LiveState("job", {}, started=0.0, total_rounds=1)
+    state.round_event({"round": 0, "seconds": 5.0, "score": 0.5}, now=5.0)
+    assert state.seconds_left(100.0) == 0.0
+    assert "final scores" in shown(state, 100.0)
+
+
+def test_an_error_is_shown_until_the_site_starts_again(folder):
+    follower = Follower(folder, "job", ["a"])
+    add(site_file(folder, "a"), event("error", message="no data at /x"))
+    assert "ERROR no data at /x" in follower.poll()[0]
+    assert "a: no data at /x" in shown(follower.state, 1.0)
+    add(site_file(folder, "a"), event("start", steps=2))
+    follower.poll()
+    assert "no data" not in shown(follower.state, 1.0)
+
+
+def test_lines_survive_missing_values():
+    assert site_line("a", {"event": "end"}).endswith("done")
+    assert "accepted 0" in round_line({"round": 0}, LiveState("job", {}))
+
+
+@pytest.mark.parametrize(
+    ("log", "words"),
+    [
+        ("2026 - Runner - ERROR - first\n2026 - Runner - ERROR - the last one\nbye\n", "the last one"),
+        ("Traceback\nfedmed.errors.SiteConfigError: no site YAML\n2026 - x - ERROR - noise\n", "no site YAML"),
+        ("\x1b[31m2026 - x - CRITICAL - coloured\x1b[0m\n", "coloured"),
+        ("only this\n\n", "only this"),
+        ("", "NVFlare wrote nothing"),
+    ],
+)
+def test_the_last_error_of_a_log(folder, log, words):
+    (folder / "x.log").write_text(log)
+    assert last_error(folder / "x.log", LiveState("job", {"a": SiteState()})) == words
+
+
+def test_a_sites_own_message_comes_first(folder):
+    state = LiveState("job", {"a": SiteState(error="mask has values 0..255")})
+    assert last_error(folder / "missing.log", state) == "a: mask has values 0..255"

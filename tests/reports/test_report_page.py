@@ -1,0 +1,185 @@
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from fedmed.errors import FedMedError
+from fedmed.reports import curves, overlays, palette, plots
+from fedmed.reports.files import Picture
+from fedmed.reports.page import page, write_report
+from fedmed.reports.run import read_run
+
+VOID = {"meta", "br", "img", "link", "input", "hr"}
+
+
+class Checker(HTMLParser):
+    """Collects ids, references and unclosed elements."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open, self.ids, self.links = [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("src", "href", "xlink:href"):
+                self.links.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def checked(html):
+    checker = Checker()
+    checker.feed(html)
+    assert checker.open == []
+    return checker
+
+
+@pytest.fixture(scope="module")
+def written(finished_run, tmp_path_factory):
+    return write_report(finished_run, tmp_path_factory.mktemp("report"))
+
+
+def test_the_page_is_well_formed_and_needs_nothing_else(written):
+    html = written.html.read_text()
+    checker = checked(html)
+    assert len(checker.ids) == len(set(checker.ids))
+    for link in checker.links:
+        assert link.startswith("data:image/png;base64,") or link[1:] in checker.ids
+    assert set(re.findall(r"url\(#([^)]+)\)", html)) <= set(checker.ids)
+    assert "<script" not in html
+    assert "@import" not in html
+
+
+def test_pngs_lie_beside_the_page(written):
+    names = {path.name for path in written.pngs}
+    assert {"curves.png", "test_dice.png", "participation.png", "traffic.png", "slices_ct_east.png"} <= names
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.parent == written.html.parent for path in written.pngs)
+
+
+def test_the_page_says_what_it_must(written):
+    html = written.html.read_text()
+    for words in (
+        "The model was selected using labelled sites only: ct_north and ct_south.",
+        "Labels of ct_east and ct_west were used for evaluation only.",
+        "conv_init.weight: 3 values are not finite",
+        "segresnet, demo, consistency",
+        "aggregator.buffers",
+        "2.13.0",
+        "21 November 2026, 09:05 UTC",
+    ):
+        assert words in html
+    assert html.count('class="slice"') == 12
+
+
+def test_a_real_federation_has_no_pictures_and_the_page_says_why(fake_run):
+    html = page(read_run(fake_run(rounds=2, site_folders=False)))
+    assert "Pictures and single cases never leave a site" in html
+    assert 'class="slice"' not in html
+
+
+def test_an_interrupted_run_has_a_report_that_says_so(fake_run):
+    folder = fake_run(rounds=9, done=0)
+    html = page(read_run(folder))
+    checked(html)
+    assert "did not reach its end" in html
+    assert "No round was finished." in html
+
+
+def test_text_from_files_is_escaped(fake_run):
+    folder = fake_run(rounds=1)
+    path = folder / "server/simulate_job/fedmed/run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "job": "<script>alert(1)</script>"}))
+    assert "<script>" not in page(read_run(folder))
+
+
+def test_the_same_run_gives_the_same_page(fake_run):
+    run = read_run(fake_run(rounds=2, sites={"a": "supervised"}))
+    with plots.style():
+        assert page(run) == page(run)
+
+
+@pytest.mark.parametrize("n_sites", [1, 12])
+def test_any_number_of_sites(fake_run, n_sites):
+    sites = {f"site_{n}": "supervised" if n % 3 == 0 else "unsupervised" for n in range(n_sites)}
+    checked(page(read_run(fake_run(sites=sites, rounds=2, refuse=(), site_folders=False))))
+
+
+def test_pictures_of_an_earlier_report_do_not_stay(fake_run):
+    folder = fake_run(rounds=1, sites={"a": "supervised"})
+    (folder / "report").mkdir()
+    (folder / "report" / "slices_gone.png").touch()
+    write_report(folder)
+    assert not (folder / "report" / "slices_gone.png").exists()
+
+
+def test_no_place_to_write(fake_run, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(FedMedError, match="--out"):
+        write_report(fake_run(rounds=1), tmp_path / "file")
+
+
+def test_curves_count_rounds_from_one_and_end_with_the_last_aggregate(fake_run):
+    run = read_run(fake_run(rounds=3, refuse=()))
+    assert [x for x, _ in curves.loss_points(run)["ct_east"]] == [1, 2, 3]
+    assert [x for x, _ in curves.dice_points(run)["ct_north"]] == [0, 1, 2, 3]
+    assert curves.dice_points(run)["ct_east"] == []
+    assert [x for x, _ in curves.score_points(run)] == [0, 1, 2, 3]
+
+
+def test_labels_are_moved_apart_in_order():
+    places = curves.spread([0.5, 0.51, 0.1, 0.98, 0.99], gap=0.1)
+    assert np.argsort(places).tolist() == [2, 0, 1, 3, 4]
+    assert np.diff(sorted(places)).min() == pytest.approx(0.1)
+    assert max(places) <= 1
+    assert curves.spread([], gap=0.1) == []
+
+
+@pytest.mark.parametrize(("end", "ticks"), [(5, [1, 2, 3, 4, 5]), (20, [1, 5, 10, 15, 20]), (1, [1])])
+def test_round_ticks(end, ticks):
+    assert plots.round_ticks(1, end) == ticks
+    assert len(plots.round_ticks(1, 5000)) <= 13
+
+
+def test_a_contour_lies_on_the_masks_edge_in_millimetres():
+    mask = np.zeros((6, 8), dtype=bool)
+    mask[2:4, 0:5] = True
+    (line,) = overlays.contours(mask, (2.0, 1.0))
+    assert np.array_equal(line[0], line[-1])
+    assert (line[:, 0].min(), line[:, 0].max()) == (0, 5)
+    assert (line[:, 1].min(), line[:, 1].max()) == (4, 8)
+    assert overlays.contours(np.zeros((4, 4), dtype=bool), (1.0, 1.0)) == []
+
+
+def test_a_picture_keeps_its_millimetres():
+    image = np.zeros((10, 20))
+    picture = Picture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
+    assert overlays.extent(picture) == (10.0, 30.0)
+    assert 'viewBox="0 0 10.0 30.0"' in overlays.svg(picture)
+    assert 'class="truth"' not in overlays.svg(picture)
+
+
+def contrast(first, second):
+    def luminance(colour):
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_every_site_colour_can_be_seen_on_paper_and_in_the_dark():
+    assert min(contrast(colour, palette.PAPER) for colour in palette.LIGHT) >= 3
+    assert min(contrast(colour, palette.PAPER_DARK) for colour in palette.DARK) >= 4.5

@@ -1,0 +1,165 @@
+"""The failure paths of scripts/simulate.py, with a stand-in for the simulator."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "simulate.py"
+SITES = ["site_a", "site_b"]
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("fedmed_script_simulate", SCRIPT)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def job(tmp_path):
+    folder = tmp_path / "job"
+    folder.mkdir()
+    meta = {"deploy_map": {"app_server": ["server"], "app": SITES}}
+    (folder / "meta.json").write_text(json.dumps(meta))
+    return folder
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Write Python code that runs in place of the simulator; `w` is the workspace."""
+
+    def write(code: str) -> None:
+        program = tmp_path / "bin" / "nvflare"
+        program.parent.mkdir(exist_ok=True)
+        head = (
+            "import os, subprocess, sys, time\nfrom pathlib import Path\nw = Path(sys.argv[sys.argv.index('-w') + 1])\n"
+        )
+        program.write_text(f"#!{os.path.realpath(sys.executable)}\n{head}{code}\n")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program.parent / "python"))
+
+    return write
+
+
+def test_exit_0_without_a_result_is_a_failure(script, job, stand_in, tmp_path, capsys):
+    stand_in("print('2026 - ServerRunner - ERROR - no aggregator of that name')")
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    printed = capsys.readouterr()
+    assert "error: job failed: no aggregator of that name" in printed.err
+    assert str(tmp_path / "ws.log") in printed.err
+    assert "no aggregator" in (tmp_path / "ws.log").read_text()
+
+
+def test_a_result_of_an_earlier_run_is_no_result(script, job, stand_in, tmp_path, capsys):
+    stand_in("pass")
+    result = tmp_path / "ws/server/simulate_job/fedmed/result.json"
+    result.parent.mkdir(parents=True)
+    result.write_text("{}")
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1
+    assert "NVFlare wrote nothing" in capsys.readouterr().err
+
+
+def test_a_sites_own_error_is_told_as_a_plain_line_and_at_the_end(script, job, stand_in, tmp_path, capsys):
+    stand_in(
+        "f = w / 'site_a/simulate_job/fedmed'; f.mkdir(parents=True)\n"
+        'line = \'{"event": "error", "task": "train", "round": 0, "message": "mask is empty"}\'\n'
+        "(f / 'progress.jsonl').write_text(line + chr(10)); sys.exit(3)"
+    )
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    printed = capsys.readouterr()
+    assert "ERROR mask is empty" in printed.out
+    assert "site_a: mask is empty" in printed.err
+
+
+def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, job, stand_in, tmp_path, monkeypatch):
+    stand_in("print(sys.argv[1:])")
+    monkeypatch.chdir(tmp_path)
+    script.main(["job", "--workspace", "ws", "--gpu", "0,1"])
+    arguments = (tmp_path / "ws.log").read_text().strip()
+    assert arguments == str(["simulator", str(job), "-w", str(tmp_path / "ws"), "-t", "2", "--gpu", "0,1"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_path, number):
+    """NVFlare starts each site in a session of its own, so the group's signal alone would leave it running."""
+    stand_in(
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
+        "time.sleep(60)"
+    )
+    launcher = (
+        "import sys, runpy; program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
+        "runpy.run_path(program, run_name='__main__')"
+    )
+    line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
+    process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    child = psutil.Process(int((tmp_path / "pid").read_text()))
+    process.send_signal(number)
+    _, printed = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert f"what was done so far is in {tmp_path / 'ws'}" in printed
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        (None, "meta.json is missing"),
+        ("{", "is damaged"),
+        ('{"deploy_map": 3}', "is damaged"),
+        ('{"deploy_map": {"app": ["@ALL"]}}', "must name each site"),
+        ('{"deploy_map": {"app": ["server"]}}', "must name each site"),
+    ],
+)
+def test_a_folder_that_is_no_job(script, job, capsys, meta, words):
+    (job / "meta.json").unlink() if meta is None else (job / "meta.json").write_text(meta)
+    assert script.main([str(job)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_missing_job(script, tmp_path, capsys):
+    assert script.main([str(tmp_path / "none")]) == 2
+    assert "the folder does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("threads", ["0", "3"])
+def test_threads_that_do_not_fit(script, job, tmp_path, capsys, threads):
+    assert script.main([str(job), "--threads", threads, "--workspace", str(tmp_path / "ws")]) == 2
+    assert "use 1 to 2" in capsys.readouterr().err
+
+
+def test_a_folder_of_somebody_elses_is_never_deleted(script, job, stand_in, tmp_path, capsys):
+    stand_in("raise SystemExit('must not start')")
+    for place, content in (("thesis", "draft.tex"), ("website", "server/index.js")):
+        path = tmp_path / place / content
+        path.parent.mkdir(parents=True)
+        path.touch()
+        (tmp_path / place / "notes").touch()
+        assert script.main([str(job), "--workspace", str(tmp_path / place)]) == 2
+        assert "is no earlier run" in capsys.readouterr().err
+        assert path.exists()
+
+
+def test_a_workspace_that_holds_the_job_or_has_a_space_is_refused(script, job, tmp_path, capsys):
+    (tmp_path / "server/simulate_job").mkdir(parents=True)
+    for workspace, words in ((tmp_path, "would be deleted"), (tmp_path / "a b", "a space")):
+        assert script.main([str(job), "--workspace", str(workspace)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_without_nvflare_beside_python(script, job, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 2
+    assert "NVFlare is missing" in capsys.readouterr().err
