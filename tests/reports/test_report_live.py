@@ -85,7 +85,7 @@ def test_the_display_shows_round_site_task_step_loss_dice_and_time(folder):
     add(rounds_file(folder), {"round": 0, "seconds": 10.0, "accepted": ["a"], "score": 0.25})
     follower.poll(now=1010.0)
     text = shown(follower.state, 1012.0)
-    for words in ("covid_fssl", "round 2 of 4", "12 s elapsed", "about 28 s left", "0.250"):
+    for words in ("covid_fssl", "round 2 of 4", "12 s, about 28 s left", "0.250"):
         assert words in text
     for words in ("training", "10/20", "0.500", "waiting"):
         assert words in text

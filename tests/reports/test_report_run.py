@@ -26,6 +26,12 @@ def test_reads_pictures_best_first(fake_run):
     assert pictures[0].dice >= pictures[1].dice >= pictures[2].dice
 
 
+@pytest.mark.parametrize(("n_cases", "kinds"), [(1, ["best, median and worst"]), (2, ["best", "median and worst"])])
+def test_few_cases_are_not_shown_twice(fake_run, n_cases, kinds):
+    pictures = read_run(fake_run(rounds=1, n_cases=n_cases)).sites[0].pictures()
+    assert [picture.kind for picture in pictures] == kinds
+
+
 def test_an_interrupted_run_is_readable_and_a_half_written_line_is_left_out(fake_run):
     folder = fake_run(rounds=5, done=2)
     with (folder / SERVER / "rounds.jsonl").open("a") as file:

@@ -76,22 +76,25 @@ def round_line(line: dict[str, Any], state: LiveState) -> str:
 
 def render(state: LiveState, now: float) -> RenderableType:
     """The live display."""
-    total = state.total_rounds or 1
-    head = Table.grid(padding=(0, 2))
-    begun = min(state.rounds_done + 1, total)
-    phase = f"round {begun} of {state.total_rounds}" if state.total_rounds else "starting"
-    left = state.seconds_left(now)
-    head.add_row(
-        Text(state.job, style="bold"),
-        Text("final scores" if state.total_rounds and state.rounds_done >= total else phase),
-        ProgressBar(total=total, completed=state.rounds_done, width=28, complete_style=DARK[0]),
-        Text(f"{duration(now - state.started)} elapsed"),
-        Text("" if left is None else f"about {duration(left)} left"),
-        Text("" if state.best_score is None else f"best validation Dice {state.best_score:.3f}"),
-    )
+    best = [] if state.best_score is None else [Text(f"best validation Dice so far {state.best_score:.3f}")]
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
-    return Group(head, Text(), _site_table(state), *notes, *errors)
+    return Group(_head(state, now), *best, Text(), _site_table(state), *notes, *errors)
+
+
+def _head(state: LiveState, now: float) -> Table:
+    total, done = state.total_rounds or 1, state.rounds_done
+    phase = f"round {min(done + 1, total)} of {state.total_rounds}" if state.total_rounds else "starting"
+    left = state.seconds_left(now)
+    times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left")
+    head = Table.grid(padding=(0, 2))
+    head.add_row(
+        Text(state.job, style="bold"),
+        Text("final scores" if state.total_rounds and done >= total else phase),
+        ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0]),
+        Text(times, no_wrap=True),
+    )
+    return head
 
 
 def _site_table(state: LiveState) -> Table:

@@ -5,12 +5,13 @@ federation, where the sites' folders (pictures, cases) never arrive. Rounds are 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import JobError
 from fedmed.reports.files import Picture, number, read_cases, read_json, read_lines, read_picture
+from fedmed.reports.words import join
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
 SERVER_FOLDERS = (Path("server") / JOB_FOLDER, Path("workspace/fedmed"), Path("fedmed"), Path("."))
@@ -36,15 +37,16 @@ class Site:
     errors: list[str] = field(default_factory=list)
 
     def pictures(self) -> Iterator[Picture]:
-        """Read the slices that are on disk, best first.
+        """Read the slices that are on disk, best first; with one or two cases, one slice stands for several kinds.
 
         Raises:
             DataError: a picture's file is damaged or incomplete.
         """
-        for kind in KINDS if self.folder else ():
-            path = self.folder / "evaluation" / f"{kind}.npz"
-            if path.is_file():
-                yield read_picture(path, kind)
+        paths = {kind: self.folder / "evaluation" / f"{kind}.npz" for kind in KINDS} if self.folder else {}
+        found = [read_picture(path, kind) for kind, path in paths.items() if path.is_file()]
+        for case in dict.fromkeys(picture.case for picture in found):
+            same = [picture for picture in found if picture.case == case]
+            yield replace(same[0], kind=join([picture.kind for picture in same]))
 
 
 @dataclass(frozen=True)
