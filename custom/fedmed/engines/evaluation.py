@@ -109,7 +109,7 @@ class CaseRecorder:
         return CaseResult(
             case=case,
             dice=hard_dice(prediction, truth),
-            image=axial(plain(image)[0].clamp(0, 1).half(), z),
+            image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
             truth=axial(truth, z),
             prediction=axial(prediction, z),
             spacing=(float(spacing[1]), float(spacing[0])),
