@@ -16,6 +16,7 @@ class Patient:
     height: float  # lung base (posterior sulcus) to apex
     cage: tuple[float, float]  # half width and half depth inside the rib cage
     fat: float  # thickness under the skin
+    breast: float  # depth of the breasts, 0 for none
     dome: float  # height of the right diaphragm over the posterior sulcus
     heart: float  # relative size of the heart
     spine_sway: float  # sideways bend
@@ -31,7 +32,8 @@ def draw_patient(rng: np.random.Generator) -> Patient:
         scale=scale,
         height=float(rng.uniform(210, 245)),
         cage=(128 * scale * float(rng.uniform(0.97, 1.04)), 90 * scale * float(rng.uniform(0.92, 1.06))),
-        fat=float(rng.uniform(6, 17)),
+        fat=float(rng.uniform(6, 19)),
+        breast=float(rng.uniform(16, 27)) if rng.random() < 0.5 else 0.0,
         dome=float(rng.uniform(52, 74)),
         heart=float(rng.uniform(0.9, 1.12)),
         spine_sway=float(rng.normal(0, 3)),
@@ -96,14 +98,20 @@ def _body(grid: Grid, patient: Patient) -> np.ndarray:
     depth = profile(z, height, [114, 116, 118, 118, 114, 104, 90]) * scale + extra
     # The back is flat and has a shallow midline groove; the chest is rounder.
     groove = 5 * np.exp(-((x / 16) ** 2)) * (y < 0)
-    return superellipse(x, y + 6, width, depth, 2.5) - groove
+    body = superellipse(x, y + 6, width, depth, 2.5) - groove
+    if patient.breast:
+        for side in (-1, 1):
+            centre = (side * 72 * scale, 88 * scale + extra, 0.42 * height)
+            breast = ellipsoid(grid, centre, (52, 1.25 * patient.breast, 50), turn=-side * 0.45)
+            body = smooth_max(body, breast, 10.0)
+    return body
 
 
 def _cage(grid: Grid, patient: Patient) -> np.ndarray:
     x, y, z = grid.axes
     half_width, half_depth = patient.cage
-    width = profile(z, patient.height, [0.95, 0.99, 1.0, 0.98, 0.93, 0.83, 0.62]) * half_width
-    depth = profile(z, patient.height, [0.96, 1.0, 1.0, 0.96, 0.88, 0.76, 0.60]) * half_depth
+    width = profile(z, patient.height, [0.95, 0.99, 1.0, 0.98, 0.92, 0.80, 0.56]) * half_width
+    depth = profile(z, patient.height, [0.96, 1.0, 1.0, 0.96, 0.87, 0.73, 0.54]) * half_depth
     centre = profile(z, patient.height, [-4, -2, 0, -1, -5, -11, -18])
     # Narrower in front than behind.
     front = 1 - 0.10 * np.clip((y - centre) / half_depth, 0, 1)
@@ -141,8 +149,7 @@ def _heart(grid: Grid, patient: Patient) -> np.ndarray:
 def _over_diaphragm(grid: Grid, patient: Patient) -> np.ndarray:
     """Height over the two domes: low at the ribs, lowest behind, the right one higher than the left."""
     x, y, z = grid.axes
-    right = x > 0
-    top = np.where(right, patient.dome, patient.dome - 11)
+    top = patient.dome - 5.5 + 5.5 * np.tanh(x / 16)
     side = (np.abs(x) - 58 * patient.scale) / (68 * patient.scale)
     across = np.where(side > 0, 34 * side * side, 7 * side * side)
     front = (y - 12) / (88 * patient.scale)
@@ -152,5 +159,6 @@ def _over_diaphragm(grid: Grid, patient: Patient) -> np.ndarray:
 
 def _under_apex(grid: Grid, patient: Patient) -> np.ndarray:
     x, y, z = grid.axes
-    side, front = (np.abs(x) - 44 * patient.scale), (y + 24 * patient.scale)
-    return ((patient.height - z - (side * side + front * front) / 52) * np.float32(0.7)).astype(np.float32)
+    side, front = (np.abs(x) - 44 * patient.scale), (y + 22 * patient.scale)
+    fall = side * side / 72 + front * front / np.where(front > 0, 125, 60)
+    return ((patient.height - z - fall) * np.float32(0.75)).astype(np.float32)

@@ -17,8 +17,8 @@ from fedmed.data.synthetic.lesions import LesionMix, add_lesions
 from fedmed.data.synthetic.scanner import Scanner, scan
 from fedmed.seeds import derive_seed
 
-VERSION = 1
-FIELD_OF_VIEW = (354.0, 276.0)  # mm, width and depth, for a patient of average size
+VERSION = 2
+FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
 TINY_SHAPE = (64, 56, 16)
 
 
@@ -49,26 +49,26 @@ SITES: dict[str, SiteProfile] = {
     site.name: site
     for site in (
         SiteProfile(
-            "ct_north", "CTN", Scanner(2.2, 5.0, "soft", 13.0), LesionMix(1.0, 0.25, burden=(0.015, 0.16)),
+            "ct_north", "CTN", Scanner(2.3, 5.0, "soft", 13.0), LesionMix(1.0, 0.25, burden=(0.015, 0.16)),
             annotation="tight", counts={"training": 10, "validation": 2, "testing": 4},
         ),
         SiteProfile(
-            "ct_south", "CTS", Scanner(2.4, 4.0, "sharp", 20.0, offset=-8.0, signs=(-1, -1, -1)),
+            "ct_south", "CTS", Scanner(2.5, 4.0, "sharp", 20.0, offset=-8.0, signs=(-1, -1, -1)),
             LesionMix(0.7, 0.6, nodule=0.2, burden=(0.01, 0.12), density=25.0),
             annotation="generous", counts={"training": 6, "validation": 2, "testing": 4},
         ),
         SiteProfile(
-            "ct_east", "CTE", Scanner(2.0, 6.0, "sharp", 44.0, offset=45.0),
+            "ct_east", "CTE", Scanner(2.15, 6.0, "sharp", 44.0, offset=45.0),
             LesionMix(1.0, 0.35, nodule=0.1, burden=(0.006, 0.10), density=-40.0), prevalence=0.85,
             annotation="tight", counts={"unlabeled": 14, "testing": 5},
         ),
         SiteProfile(
-            "ct_west", "CTW", Scanner(2.3, 3.0, "soft", 24.0, offset=15.0, signs=(1, 1, 1)),
+            "ct_west", "CTW", Scanner(2.6, 3.0, "soft", 24.0, offset=15.0, signs=(1, 1, 1)),
             LesionMix(0.5, 0.6, nodule=0.6, burden=(0.008, 0.14)),
             annotation="threshold", counts={"testing": 5},
         ),
         SiteProfile(
-            "ct_control", "CTC", Scanner(2.2, 5.0, "soft", 18.0, offset=5.0), prevalence=0.0, counts={"unlabeled": 6},
+            "ct_control", "CTC", Scanner(2.4, 5.0, "soft", 18.0, offset=5.0), prevalence=0.0, counts={"unlabeled": 6},
         ),
     )
 }  # fmt: skip
@@ -116,7 +116,7 @@ def make_scan(profile: SiteProfile, patient_id: str, seed: int = 0, diseased: bo
     tissue.paint_abdomen(image, rng, grid, patient, chest)
     tissue.paint_heart(image, rng, grid, patient, chest)
     # Coarse grids cannot show fine vessels.
-    ends = int(np.clip(900 / profile.scanner.pixel, 60, 420))
+    ends = int(np.clip(1200 / profile.scanner.pixel, 60, 540))
     lungs, blood = tissue.paint_lungs(image, rng, grid, patient, chest, ends)
     disease = np.zeros(grid.shape, dtype=np.float32)
     if diseased:
@@ -124,7 +124,7 @@ def make_scan(profile: SiteProfile, patient_id: str, seed: int = 0, diseased: bo
     tissue.paint_vessels(image, patient, lungs, blood)
     tissue.paint_airways(image, grid, patient)
     tissue.paint_bones(image, rng, grid, patient, chest)
-    tissue.paint_table(image, grid, chest)
+    tissue.paint_table(image, grid, patient, chest)
     scanned = scan(image, rng, grid, profile.scanner, patient.height)
     mask = annotate(disease, scanned.astype(np.float32), lungs, grid, profile.annotation)
     shift = tuple(float(v) for v in rng.uniform([-12, -25, -900], [12, 25, -300]))
@@ -135,7 +135,7 @@ def _grid(rng: np.random.Generator, scanner: Scanner, patient) -> Grid:
     """The technologist fits the field of view to the patient and scans from below the domes to over the apex."""
     pixel = round(scanner.pixel * patient.scale * float(rng.uniform(0.99, 1.03)), 4)
     shape = tuple(int(round(size / scanner.pixel)) for size in FIELD_OF_VIEW)
-    below, above = rng.uniform(4, 22), rng.uniform(4, 14)
+    below, above = rng.uniform(2, 16), rng.uniform(3, 9)
     count = int(np.ceil((patient.height + below + above) / scanner.slices))
     half = [(n - 1) / 2 * pixel for n in shape] + [(count - 1) / 2 * scanner.slices]
     centre = (0.0, -9.0, (patient.height + above - below) / 2)

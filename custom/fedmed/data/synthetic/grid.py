@@ -46,37 +46,56 @@ class Grid:
         matrix[:3, 3] = np.asarray(self.first) + np.asarray(shift)
         return matrix
 
+    def crop(self, low: tuple, high: tuple) -> tuple["Grid", tuple[slice, slice, slice]]:
+        """The part of the grid between two corners (mm; None: no limit), and the slices that cut it from an array."""
+        cuts, first = [], []
+        for axis, a, b in zip(self.axes, low, high, strict=True):
+            line = axis.reshape(-1)
+            inside = np.flatnonzero((line >= (-np.inf if a is None else a)) & (line <= (np.inf if b is None else b)))
+            start, stop = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 1)
+            cuts.append(slice(start, stop))
+            first.append(float(line[start]))
+        shape = tuple(cut.stop - cut.start for cut in cuts)
+        return Grid(shape, self.spacing, tuple(first), self.signs), tuple(cuts)
+
     def index(self, points: np.ndarray) -> np.ndarray:
         """Fractional voxel indices, shape (N, 3), of positions in mm, shape (N, 3)."""
         return (points - np.asarray(self.first)) / self.steps
 
 
 def smooth_noise(rng: np.random.Generator, grid: Grid, length: float) -> np.ndarray:
-    """A random field of zero mean and unit spread that varies over about ``length`` mm; float32, the grid's shape.
+    """A random field of zero mean and about unit spread that varies over ``length`` mm; float32, the grid's shape.
 
-    Random knots joined by a cubic B-spline, one small matrix product an axis, so that it costs a few milliseconds.
+    Random knots joined by a cubic B-spline, one axis after the other. Sums of four terms, not matrix products: the
+    bits must not depend on a linear-algebra library or its threads.
     """
-    bases = [_spline_basis(n, s, length) for n, s in zip(grid.shape, grid.spacing, strict=True)]
-    field = rng.standard_normal([basis.shape[1] for basis in bases], dtype=np.float32)
-    field = field @ bases[2].T
-    field = np.einsum("yb,abz->ayz", bases[1], field, optimize=True)
-    field = np.tensordot(bases[0], field, axes=1)
-    field -= field.mean()
-    return field / max(float(field.std()), 1e-6)
+    splines = [_spline(n, s, length) for n, s in zip(grid.shape, grid.spacing, strict=True)]
+    field = rng.standard_normal([knots for knots, _, _ in splines], dtype=np.float32)
+    for axis in (2, 1, 0):
+        _, first, weights = splines[axis]
+        shape = [-1 if i == axis else 1 for i in range(3)]
+        total = np.take(field, first, axis) * weights[0].reshape(shape)
+        for k in (1, 2, 3):
+            total += np.take(field, first + k, axis) * weights[k].reshape(shape)
+        field = total
+    return field
 
 
-def _spline_basis(size: int, spacing: float, length: float) -> np.ndarray:
-    """Cubic B-spline weights of every knot at every voxel, shape (size, knots)."""
-    step = max(length / spacing, 1.0)
-    knots = int(np.ceil(size / step)) + 3
-    distance = np.abs(np.arange(size)[:, None] / step - (np.arange(knots)[None] - 1))
-    near, far = 2 / 3 - distance**2 + distance**3 / 2, (2 - distance) ** 3 / 6
-    return np.where(distance < 1, near, np.where(distance < 2, far, 0)).astype(np.float32)
+def _spline(size: int, spacing: float, length: float) -> tuple[int, np.ndarray, np.ndarray]:
+    """Number of knots, each voxel's first knot (size,) and its four weights (4, size), scaled for unit spread."""
+    place = np.arange(size) / max(length / spacing, 1.0)
+    first = place.astype(int)
+    t = place - first
+    weights = np.stack([(1 - t) ** 3, 3 * t**3 - 6 * t**2 + 4, -3 * t**3 + 3 * t**2 + 3 * t + 1, t**3]) / 6
+    weights /= np.sqrt((weights**2).sum(axis=0).mean())
+    return int(first.max()) + 4, first, weights.astype(np.float32)
 
 
 def occupancy(depth: np.ndarray, width: float) -> np.ndarray:
     """Share of a voxel of ``width`` mm inside a shape: 0 outside, 1 inside, a ramp at the border."""
-    return np.clip(depth / width + 0.5, 0.0, 1.0)
+    cover = depth * np.float32(1 / width)
+    cover += np.float32(0.5)
+    return np.clip(cover, 0, 1, out=cover)
 
 
 def smooth_min(a: np.ndarray, b: np.ndarray, rounding: float) -> np.ndarray:
@@ -144,16 +163,21 @@ def tubes(
 
 def _splat(field, grid, points, radii, gain, half) -> None:
     """Lay one block of balls whose boxes reach ``half`` voxels from their centres into ``field``."""
-    offsets = np.stack(np.meshgrid(*[np.arange(-h, h + 1) for h in half], indexing="ij"), axis=-1).reshape(-1, 3)
     centres = grid.index(points)
-    nearest = np.rint(centres).astype(np.int64)
-    voxels = nearest[:, None] + offsets[None]
-    away = ((voxels - centres[:, None]) * grid.steps).astype(np.float32)
-    # A slice shows whatever lies within its thickness.
-    away[..., 2] = np.maximum(np.abs(away[..., 2]) - np.float32(0.4 * grid.spacing[2]), 0)
-    value = radii[:, None].astype(np.float32) - np.sqrt(np.einsum("nki,nki->nk", away, away))
+    squares, places = [], []
+    for axis, size in enumerate(grid.shape):
+        voxels = np.rint(centres[:, axis, None]).astype(np.int64) + np.arange(-half[axis], half[axis] + 1)
+        away = np.abs(voxels - centres[:, axis, None]) * grid.spacing[axis]
+        if axis == 2:  # a slice shows whatever lies within its thickness
+            away = np.maximum(away - 0.4 * grid.spacing[2], 0)
+        away[(voxels < 0) | (voxels >= size)] = np.inf
+        squares.append((away * away).astype(np.float32))
+        places.append(np.clip(voxels, 0, size - 1))
+    (dx, dy, dz), (i, j, k) = squares, places
+    value = (dx[:, :, None] + dy[:, None])[..., None] + dz[:, None, None]
+    np.subtract(radii.astype(np.float32)[:, None, None, None], np.sqrt(value, out=value), out=value)
     if gain is not None:
-        value = occupancy(value, grid.spacing[0]) * gain[:, None].astype(np.float32)
-    inside = np.all((voxels >= 0) & (voxels < np.asarray(grid.shape)), axis=-1)
-    flat = voxels @ np.array([grid.shape[1] * grid.shape[2], grid.shape[2], 1])
-    np.maximum.at(field.reshape(-1), flat[inside], value[inside])
+        value = occupancy(value, grid.spacing[0]) * gain.astype(np.float32)[:, None, None, None]
+    flat = ((i[:, :, None] * grid.shape[1] + j[:, None]) * grid.shape[2])[..., None] + k[:, None, None]
+    shown = value > (-np.inf if gain is None else 0)
+    np.maximum.at(field.reshape(-1), flat[shown], value[shown])

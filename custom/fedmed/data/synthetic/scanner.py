@@ -57,6 +57,8 @@ def _noise(rng: np.random.Generator, grid: Grid, kernel: str, apex: float) -> np
         part = slice(rows.min(), rows.max() + 1)
         streaks = ndimage.gaussian_filter1d(white[..., part], 9.0, axis=0)
         grain[..., part] += 2.2 * shoulders[part] * streaks
-    # Fewer photons come through the middle.
-    middle = 0.62 + 0.55 * np.exp(-((x / 110) ** 2 + (y / 85) ** 2))
+    # Fewest photons come through the middle; the air round the patient is calm.
+    middle = (
+        0.2 + 0.9 * np.exp(-(((x / 165) ** 2 + (y / 125) ** 2) ** 2)) + 0.2 * np.exp(-((x / 90) ** 2 + (y / 70) ** 2))
+    )
     return grain * (middle / float(grain[::3, ::3].std()))

@@ -34,15 +34,19 @@ def paint_abdomen(image: np.ndarray, rng: np.random.Generator, grid: Grid, patie
     below = np.minimum(-chest.over_diaphragm, chest.cage)
     texture = smooth_noise(rng, grid, 9.0)
     paint(image, MUSCLE, occupancy(np.minimum(below, 4 - below), pixel))
-    spleen = np.minimum(ellipsoid(grid, (-88 * s, -46 * s, d - 48), (34, 46, 46), turn=0.5), below - 3)
-    paint(image, 50 + 5 * texture, occupancy(spleen, pixel))
-    stomach = np.minimum(ellipsoid(grid, (-56 * s, 12, d - 44), (44, 52, 40), turn=0.3), below - 4)
-    paint(image, 38.0, occupancy(stomach, pixel))
-    gas = np.minimum(stomach - 4, y - 26)
-    paint(image, -960.0, occupancy(gas, pixel))
-    liver = np.minimum(below - 2, (x + 40 * s) * 0.7 + (y - 30) * 0.35 - np.maximum(d - 60 - z, 0) * 0.2)
-    liver = np.minimum(liver, (y + 58 * s) + np.maximum(x - 20, 0) * 2)
-    paint(image, LIVER + 4 * texture, occupancy(liver, pixel))
+    paint(image, FAT + 8 * texture, occupancy(below - 3, pixel))
+    # Liver: all of the right side, a wedge of it in front reaching to the left; its back meets the spine.
+    edge = (x + 48 * s) * 0.55 + (y - 40 * s) * 0.55 * (x < 20) + 6 * texture
+    liver = np.minimum(below - 2, edge + np.maximum(x, 0) * 0.5)
+    paint(image, LIVER + 3 * texture, occupancy(liver, pixel))
+    spleen = ellipsoid(grid, (-92 * s, -44 * s, d - 50), (27, 48, 58), turn=-0.5) + 2 * texture
+    paint(image, 50 + 3 * texture, occupancy(np.minimum(spleen, below - 3), pixel))
+    stomach = ellipsoid(grid, (-62 * s, 16, d - 46), (42, 50, 44), turn=0.35) + 1.5 * texture
+    stomach = np.minimum(np.minimum(stomach, below - 4), -liver - 3)
+    paint(image, 44.0, occupancy(stomach, pixel))
+    food = 22 + 26 * texture + 14 * np.abs(smooth_noise(rng, grid, 18.0))
+    paint(image, food, occupancy(stomach - 5, pixel))
+    paint(image, -960.0, occupancy(np.minimum(stomach - 5, y - 34), pixel))
 
 
 def paint_heart(image: np.ndarray, rng: np.random.Generator, grid: Grid, patient: Patient, chest: Chest) -> None:
@@ -51,14 +55,16 @@ def paint_heart(image: np.ndarray, rng: np.random.Generator, grid: Grid, patient
     texture = smooth_noise(rng, grid, 12.0)
     above = np.minimum(np.minimum(chest.cage, chest.mediastinum), chest.over_diaphragm)
     paint(image, FAT + 18 + 12 * texture, occupancy(above, pixel))
+    # Over the lungs' apices the neck begins: muscle round the vessels.
+    neck = np.minimum(np.minimum(chest.cage, -chest.lungs - 1), grid.axes[2] - 0.8 * patient.height)
+    neck = np.minimum(neck, -chest.great_vessels - 2.5)  # which keep a sheath of fat
+    seams = np.minimum(neck, 7 + 7 * texture + np.abs(grid.axes[0]) - 24)
+    paint(image, MUSCLE - 6, occupancy(seams, pixel) * 0.9)
     spine_x, spine_y = spine_line(patient, grid.axes[2])
     crus = np.minimum(chest.cage, spine_y + 8 - grid.axes[1])
     crus = np.minimum(crus, 40 + 6 * texture - np.abs(grid.axes[0] - spine_x))
     paint(image, MUSCLE - 4, occupancy(crus, pixel) * 0.95)
-    # A muscular ring darker than blood, fat in the grooves.
-    paint(image, patient.blood_hu + 3 * texture, occupancy(chest.heart + 1.5 * texture, pixel))
-    groove = np.exp(-((chest.heart - 6 - 6 * texture) ** 2) / 8) * (texture > 0.9)
-    paint(image, FAT + 30, 0.7 * groove * occupancy(chest.heart, pixel))
+    paint(image, patient.blood_hu + 2 * texture, occupancy(chest.heart, pixel))
     paint(image, patient.blood_hu, occupancy(chest.great_vessels, pixel))
     gullet = tubes(grid, *vessels.oesophagus(patient), reach=4.0)
     paint(image, 34.0, occupancy(np.minimum(gullet, chest.cage), pixel))
@@ -80,11 +86,11 @@ def paint_bones(image: np.ndarray, rng: np.random.Generator, grid: Grid, patient
 
 def _ribs(grid: Grid, patient: Patient, chest: Chest) -> tuple:
     x, y, z = grid.axes
-    pitch, slope = 0.125 * patient.height, 0.62
-    phase = (z + slope * (y + 60) + 0.10 * np.abs(x)) / pitch
-    across = (np.abs(phase - np.round(phase)) * pitch * 0.85) / 7.0
-    outward = (-chest.cage - 6.5) / 4.6
-    depth = (1 - np.sqrt(across * across + outward * outward)) * 4.6
+    pitch, slope = 0.118 * patient.height, 0.55
+    phase = (z + slope * (y + 60) + 0.42 * np.abs(x)) / pitch
+    across = (np.abs(phase - np.round(phase)) * pitch * 0.8) / 6.4
+    outward = (-chest.cage - 6.0) / 4.2
+    depth = (1 - np.sqrt(across * across + outward * outward)) * 4.2
     # Near the sternum bone turns into cartilage.
     bone = np.clip((np.abs(x) - 34 - 0.9 * (y - 40)) / 14 + 1.2 * (y < 40), 0, 1)
     inside = occupancy(np.minimum(chest.body - 6, 1.06 * patient.height - z), 4.0)
@@ -113,8 +119,9 @@ def _shoulder(grid: Grid, patient: Patient, chest: Chest) -> tuple:
     clavicles = tubes(grid, points, radii, reach=4.0)
     x, y, z = grid.axes
     out = -chest.cage - 24
-    blade = 3.6 - np.abs(out + 5 * np.cos((np.abs(x) - 95) / 14))
-    window = np.minimum(np.minimum(np.abs(x) - 62 * s, 128 * s - np.abs(x)), -28 * s - y)
+    blade = 2.6 - np.abs(out + 4 * np.cos((np.abs(x) - 92) / 16) - 0.04 * (z - 0.7 * h))
+    window = np.minimum(np.abs(x) - 66 * s + 0.25 * (z - 0.75 * h), 118 * s - np.abs(x))
+    window = np.minimum(window, -30 * s - y)
     window = np.minimum(window, np.minimum(z - 0.52 * h, chest.body - 10))
     return patient.marrow_hu, np.maximum(clavicles, np.minimum(blade, window)), 1.0
 
@@ -158,8 +165,18 @@ def paint_lungs(
         - 0.30 * y
         + rng.uniform(40, 170) * np.exp(-(np.maximum(chest.cage, 0) / 7.0)) * np.clip((-y - 50) / 35, 0, 1)
     )
+    tissue = tissue + 130 * _fissures(rng, grid, patient)
     paint(image, tissue, lungs)
     return lungs, _lung_vessels(rng, grid, patient, chest, ends)
+
+
+def _fissures(rng: np.random.Generator, grid: Grid, patient: Patient) -> np.ndarray:
+    """The oblique fissures: a faint sheet from high behind to low in front, 0 … 1."""
+    _, y, z = grid.axes
+    sheet = (
+        0.62 * (y + 42 * patient.scale) + 0.78 * (z - 0.55 * patient.height) * 0.9 + 4 * smooth_noise(rng, grid, 50.0)
+    )
+    return np.exp(-((sheet / 1.6) ** 2))
 
 
 def _lung_vessels(rng: np.random.Generator, grid: Grid, patient: Patient, chest: Chest, ends: int) -> np.ndarray:
@@ -173,7 +190,7 @@ def _lung_vessels(rng: np.random.Generator, grid: Grid, patient: Patient, chest:
         root = np.array([root[0] * s, root[1] * s, root[2]])
         inside = (chest.lungs > 3) & ((x > 0) == (root[0] > 0))
         goals = vessels.end_points(rng, grid, inside, ends if number < 2 else ends * 2 // 3)
-        points, radii, upright = vessels.lung_tree(rng, root, goals, 0.62, 0.7 * grid.spacing[0])
+        points, radii, upright = vessels.lung_tree(rng, root, goals, 0.68, 0.7 * grid.spacing[0])
         thickness = np.minimum(1, 2 * radii / grid.spacing[2])
         gain = np.sqrt(upright**2 + (1 - upright**2) * thickness)
         np.maximum(cover, tubes(grid, points, radii, grid.spacing[0], gain), out=cover)
@@ -193,9 +210,9 @@ def paint_airways(image: np.ndarray, grid: Grid, patient: Patient) -> None:
     paint(image, -985.0, occupancy(lumen, pixel))
 
 
-def paint_table(image: np.ndarray, grid: Grid, chest: Chest) -> None:
+def paint_table(image: np.ndarray, grid: Grid, patient: Patient, chest: Chest) -> None:
     """The curved couch under the patient."""
     x, y, _ = grid.axes
-    surface = y + 134 - (x / 62) ** 2
+    surface = y + 126 * patient.scale + patient.fat - (x / 62) ** 2
     shell = np.exp(-((surface / 2.2) ** 2)) + 0.8 * np.exp(-(((surface + 12) / 2.0) ** 2))
     paint(image, -620.0, np.clip(shell * occupancy(-chest.body, 2.0), 0, 1))

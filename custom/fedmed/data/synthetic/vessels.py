@@ -31,7 +31,7 @@ def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
         ([(-14, -14, arch + 2), (-22, -18, arch + 25), (-30, -22, h + 20)], [5.5, 5, 4.5]),
         ([(9, spine + 2, 0), (10, spine + 1, hilum + 6), (20, -14, hilum + 12), (24, 4, hilum + 10)], [3.5, 4, 4, 4]),
     ]  # fmt: skip
-    return _joined([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines], 3.0)
+    return _joined([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines], 4.0)
 
 
 def oesophagus(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
