@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Make or update the virtual environment .venv of this checkout, and nothing else.
+#
+#     scripts/setup.sh
+#
+# Installs requirements.txt and the package in custom/ (editable). A stamp in .venv tells whether there is anything to
+# do; it is written last, so an interrupted run is done again. Set PYTHON to choose the interpreter (3.11 or newer).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+    printf 'setup: %s\n' "$@" >&2
+    exit 1
+}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; }
+
+find_python() {
+    local candidate
+    for candidate in ${PYTHON:+"$PYTHON"} python3.11 python3 python3.12 python3.13; do
+        if new_enough "$candidate"; then
+            command -v "$candidate"
+            return
+        fi
+        [[ -z ${PYTHON:-} ]] || break # what was asked for is not replaced by something else
+    done
+    local wanted=${PYTHON:-python3} found="not there"
+    ! command -v "$wanted" >/dev/null || found=$("$wanted" --version 2>&1 | head -n 1)
+    die "FedMed needs Python 3.11 or newer; '$wanted' is $found." \
+        "Install it (Debian, Ubuntu: sudo apt install python3.11 python3.11-venv) or set PYTHON=/path/to/python3.11."
+}
+
+# What .venv was made from. Its scripts hold absolute paths: a moved checkout needs a new one.
+fingerprint() {
+    .venv/bin/python - requirements.txt pyproject.toml <<'PY'
+import hashlib, os, sys
+digest = hashlib.sha256(f"{sys.version} {os.getcwd()}".encode())
+for path in sys.argv[1:]:
+    digest.update(open(path, "rb").read())
+print(digest.hexdigest(), os.getcwd())
+PY
+}
+
+usable() { # a working interpreter, pip, and made at this place
+    new_enough .venv/bin/python && [[ -x .venv/bin/pip ]] &&
+        { [[ ! -f $stamp ]] || [[ $(cut -d ' ' -f 2- "$stamp") == "$PWD" ]]; }
+}
+
+make_venv() {
+    local python
+    python=$(find_python)
+    if ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
+        local version
+        version=$("$python" -c 'import sys; print("python%d.%d" % sys.version_info[:2])')
+        die "$python cannot make virtual environments: the package python3-venv is missing." \
+            "Install it (Debian, Ubuntu: sudo apt install python3-venv, or $version-venv) and run this again."
+    fi
+    if [[ -e .venv && ! -f .venv/pyvenv.cfg && -n $(ls -A .venv 2>/dev/null || echo file) ]]; then
+        die "$PWD/.venv is in the way: it is no virtual environment. Move it away and run this again."
+    fi
+    say "making .venv with $("$python" --version) ($python)"
+    "$python" -m venv --clear .venv || die "$python could not make $PWD/.venv; the reason is above."
+}
+
+stamp=.venv/fedmed-stamp
+if command -v flock >/dev/null; then # two set-ups at a time would spoil each other's work
+    exec 9<.
+    flock --nonblock 9 || { say "waiting for another set-up of this checkout" && flock 9; }
+fi
+
+if usable; then
+    if [[ -f $stamp && $(<"$stamp") == "$(fingerprint)" ]]; then
+        say ".venv is up to date"
+        exit 0
+    fi
+    say "updating .venv"
+else
+    make_venv
+fi
+rm -f "$stamp"
+say "installing requirements.txt and the package in custom/ (the first time some minutes and about 3 GB)"
+.venv/bin/python -m pip install --disable-pip-version-check -r requirements.txt -e . |
+    { grep --line-buffered -v '^Requirement already satisfied' || true; } ||
+    die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
+fingerprint >"$stamp"
+say "done: source .venv/bin/activate"

@@ -1,0 +1,165 @@
+"""setup.sh, test.sh, demo.sh and .ci/run, in a checkout whose Python and pip only write down what they are asked."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ("scripts/setup.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
+PYTHON = f"""#!/usr/bin/env bash
+case "$*" in
+"-m venv"*) mkdir -p .venv/bin && touch .venv/pyvenv.cfg && cp "$0" .venv/bin/python && cp "$0" .venv/bin/pip ;;
+"-m pip"*) echo "$*" >>calls && sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
+"-m pytest"* | scripts/*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls ;;
+*ensurepip*) exit "${{NO_ENSUREPIP:-0}}" ;;
+*version_info*) exit "${{OLD_PYTHON:-0}}" ;;
+--version) echo "Python 3.9.2" ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout in a path with a space."""
+    root = tmp_path / "check out"
+    for script in SCRIPTS:
+        (root / script).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / script, root / script)
+    (root / "requirements.txt").write_text("numpy\n")
+    (root / "pyproject.toml").write_text("[project]\n")
+    python = tmp_path / "a python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    return root
+
+
+def environment(checkout, **variables):
+    return {**os.environ, "PYTHON": str(checkout.parent / "a python"), **variables}
+
+
+def run(checkout, script, *arguments, **variables):
+    """Run a script of the checkout from another folder."""
+    command = [str(checkout / script), *arguments]
+    return subprocess.run(
+        command, cwd="/", env=environment(checkout, **variables), capture_output=True, text=True, timeout=60
+    )
+
+
+def calls(checkout):
+    path = checkout / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_scripts_can_be_executed_and_parsed(script):
+    assert os.access(ROOT / script, os.X_OK), f"chmod +x {script}"
+    assert subprocess.run(["bash", "-n", str(ROOT / script)]).returncode == 0
+
+
+def test_setup_makes_the_environment_once(checkout):
+    first = run(checkout, "scripts/setup.sh")
+    assert first.returncode == 0, first.stderr
+    assert "making .venv" in first.stdout and "done: source .venv/bin/activate" in first.stdout
+    assert len(calls(checkout)) == 1 and calls(checkout)[0].endswith("-r requirements.txt -e .")
+    second = run(checkout, "scripts/setup.sh")
+    assert second.stdout == "setup: .venv is up to date\n"
+    assert len(calls(checkout)) == 1
+
+
+@pytest.mark.parametrize("changed", ["requirements.txt", "pyproject.toml"])
+def test_setup_updates_when_the_requirements_change(checkout, changed):
+    run(checkout, "scripts/setup.sh")
+    (checkout / changed).write_text("# other\n")
+    again = run(checkout, "scripts/setup.sh")
+    assert "updating .venv" in again.stdout and "making .venv" not in again.stdout
+    assert len(calls(checkout)) == 2
+
+
+def test_a_failed_install_is_said_and_done_again(checkout):
+    failed = run(checkout, "scripts/setup.sh", PIP_EXIT="1")
+    assert failed.returncode == 1 and "pip failed" in failed.stderr and "run this again" in failed.stderr
+    again = run(checkout, "scripts/setup.sh")
+    assert again.returncode == 0 and "updating .venv" in again.stdout and len(calls(checkout)) == 2
+
+
+def test_a_moved_checkout_gets_a_new_environment(checkout):
+    """The scripts in .venv/bin hold absolute paths."""
+    run(checkout, "scripts/setup.sh")
+    moved = checkout.rename(checkout.with_name("moved"))
+    assert "making .venv" in run(moved, "scripts/setup.sh").stdout
+
+
+def test_a_damaged_environment_is_made_anew(checkout):
+    run(checkout, "scripts/setup.sh")
+    (checkout / ".venv/bin/python").unlink()
+    assert "making .venv" in run(checkout, "scripts/setup.sh").stdout
+
+
+def test_two_setups_at_a_time_install_once(checkout):
+    if not shutil.which("flock"):
+        pytest.skip("needs flock")
+    command, variables = [str(checkout / "scripts/setup.sh")], environment(checkout, PIP_SECONDS="1.5")
+    both = [subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(calls(checkout)) == 1 and any("waiting for another set-up" in output for output in outputs)
+
+
+def test_a_missing_python3_venv_is_said_plainly(checkout):
+    result = run(checkout, "scripts/setup.sh", NO_ENSUREPIP="1")
+    assert result.returncode == 1 and not (checkout / ".venv").exists()
+    assert "python3-venv is missing" in result.stderr and "sudo apt install python3-venv" in result.stderr
+
+
+def test_an_old_python_is_said_plainly(checkout):
+    result = run(checkout, "scripts/setup.sh", OLD_PYTHON="1")
+    assert result.returncode == 1 and not (checkout / ".venv").exists()
+    assert "needs Python 3.11 or newer" in result.stderr and "is Python 3.9.2" in result.stderr
+
+
+def test_a_python_that_is_not_there_is_said_plainly(checkout):
+    result = run(checkout, "scripts/setup.sh", PYTHON="/nowhere/python")
+    assert result.returncode == 1 and "'/nowhere/python' is not there" in result.stderr
+
+
+def test_a_folder_in_the_way_is_left_alone(checkout):
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv" / "thesis.txt").write_text("mine")
+    result = run(checkout, "scripts/setup.sh")
+    assert result.returncode == 1 and "in the way" in result.stderr
+    assert (checkout / ".venv" / "thesis.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("script", ["scripts/test.sh", ".ci/run"])
+def test_tests_run_without_the_slow_ones(checkout, script):
+    assert run(checkout, script, "tests/losses", "-x", OMP_NUM_THREADS="3").returncode == 0
+    assert calls(checkout)[1:] == ["-m pytest -m not slow tests/losses -x", "threads 3"]
+
+
+def test_all_adds_the_slow_ones(checkout):
+    result = run(checkout, "scripts/test.sh", "-k", "dice", "--all")
+    assert "running all tests" in result.stdout
+    assert calls(checkout)[1] == "-m pytest -k dice"
+
+
+def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
+    assert run(checkout, "scripts/demo.sh", "--threads", "2").returncode == 0
+    assert calls(checkout)[1] == "scripts/simulate.py jobs/covid_fssl --workspace runs/covid_fssl --threads 2"
+
+
+@pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/demo.sh"])
+def test_help_sets_nothing_up(checkout, script):
+    result = run(checkout, script, "--help")
+    assert script in result.stdout and result.returncode == 0
+    assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/demo.sh", ".ci/run"])
+def test_nothing_runs_when_the_setup_fails(checkout, script):
+    assert run(checkout, script, PIP_EXIT="1").returncode == 1
+    assert len(calls(checkout)) == 1
