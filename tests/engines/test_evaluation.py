@@ -6,10 +6,8 @@ import pytest
 import torch
 from monai.data import MetaTensor
 from monai.engines import SupervisedEvaluator
-from monai.metrics import compute_dice
 
 from fedmed.engines.evaluation import CaseRecorder, best_slice
-from fedmed.engines.metrics import hard_dice, hard_iou
 from fedmed.errors import DataError, FedMedError
 
 SHAPE = (6, 5, 4)
@@ -135,20 +133,3 @@ def test_errors(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         run(tmp_path / "file", ["a"], cases([(A, A)])).finish()
-
-
-@pytest.mark.parametrize("shares", [(0.5, 0.5), (0.0, 0.5), (0.5, 0.0), (0.0, 0.0), (1.0, 1.0)])
-def test_hard_dice_equals_monai(shares):
-    torch.manual_seed(0)
-    a, b = (torch.rand(1, 1, 9, 8, 7) < share for share in shares)
-    assert hard_dice(a, b) == pytest.approx(compute_dice(a.float(), b.float(), ignore_empty=False).item(), abs=1e-6)
-    dice = hard_dice(a, b)
-    assert hard_iou(a, b) == pytest.approx(dice / (2 - dice))
-
-
-def test_chk_s11_overlap():
-    a, b = torch.zeros(12, 12, dtype=torch.bool), torch.zeros(12, 12, dtype=torch.bool)
-    a[2:6, 2:6] = True
-    b[2:9, 2:6] = True
-    assert hard_dice(a, b) == pytest.approx(0.7272727, abs=1e-6)
-    assert hard_iou(a, b) == pytest.approx(0.5714286, abs=1e-6)

@@ -1,6 +1,10 @@
-"""Scores of hard predictions."""
+"""Scores of hard predictions: overlap and F1."""
 
+import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
+
+from fedmed.errors import FedMedError
 
 
 def hard_dice(prediction: Tensor, truth: Tensor) -> float:
@@ -16,3 +20,40 @@ def hard_iou(prediction: Tensor, truth: Tensor) -> float:
     """``|A ∩ B| / |A ∪ B|`` of two bool masks of one shape; the same conventions. Equals ``D / (2 - D)``."""
     union = int((prediction | truth).sum())
     return int((prediction & truth).sum()) / union if union else 1.0
+
+
+def f1_scores(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, absent: str = "zero") -> np.ndarray:
+    """``2 TP / (2 TP + FP + FN)`` of each label.
+
+    Args:
+        tp, fp, fn: counts of the J labels, shape (J,).
+        absent: score of a label that is neither present nor predicted: ``zero``, or ``skip`` for NaN, which
+            ``numpy.nanmean`` leaves out of the macro average.
+
+    Returns:
+        float64 (J,).
+
+    Raises:
+        FedMedError: an unknown ``absent``.
+    """
+    if absent not in ("zero", "skip"):
+        raise FedMedError(f"F1: absent is {absent!r}; use 'zero' or 'skip'")
+    tp, fp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp, fn))
+    total = 2 * tp + fp + fn
+    empty = 0.0 if absent == "zero" else np.nan
+    return np.divide(2 * tp, total, out=np.full_like(total, empty), where=total > 0)
+
+
+def f1_of_confusion(confusion: ArrayLike, absent: str = "zero") -> np.ndarray:
+    """F1 of each of C exclusive classes.
+
+    Args:
+        confusion: counts (C, C), one axis the truth, the other the prediction.
+        absent: as in :func:`f1_scores`.
+
+    Returns:
+        float64 (C,); its ``numpy.nanmean`` is the macro F1.
+    """
+    table = np.asarray(confusion)
+    tp = np.diagonal(table)
+    return f1_scores(tp, table.sum(0) - tp, table.sum(1) - tp, absent)

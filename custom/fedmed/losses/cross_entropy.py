@@ -1,0 +1,37 @@
+"""Weights of positives for binary cross-entropy with rare labels (Markert 2022, Eq. 4.21-4.22)."""
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fedmed.errors import FedMedError
+
+log = logging.getLogger("fedmed.losses")
+
+
+def pos_weight_from_counts(positives: Sequence[int], samples: int, cap: float = 1000.0) -> Tensor:
+    """Return negatives / positives of each label, for ``torch.nn.BCEWithLogitsLoss(pos_weight=...)``.
+
+    A label without positives counts as having one; weights above ``cap`` are cut, with a warning.
+
+    Args:
+        positives: samples in which each of the J labels is present, in the training data.
+        samples: training samples.
+        cap: largest weight.
+
+    Returns:
+        float32 (J,).
+
+    Raises:
+        FedMedError: a count is negative or above ``samples``.
+    """
+    counts = torch.as_tensor(positives, dtype=torch.float64)
+    if samples < 1 or ((counts < 0) | (counts > samples)).any():
+        raise FedMedError(f"counts of positives {list(positives)} do not fit {samples} samples; count them again")
+    weights = (samples - counts) / counts.clamp(min=1)
+    if (weights > cap).any():
+        labels = torch.nonzero(weights > cap).flatten().tolist()
+        log.warning("weights of positives of labels %s are cut to %g: they are too rare to be learned", labels, cap)
+    return weights.clamp(max=cap).float()

@@ -1,0 +1,28 @@
+"""InfoNCE (van den Oord et al. 2018; MoCo, He et al. 2020, Eq. 1)."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from fedmed.errors import FedMedError
+
+
+def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
+    """Return ``-log(e^(s⁺/τ) / (e^(s⁺/τ) + Σ_j e^(s_j/τ)))``, mean over the batch.
+
+    Args:
+        positive: similarity of each query to its key, shape (B,).
+        negatives: similarities of each query to the N negatives, shape (B, N).
+        temperature: τ > 0.
+
+    Raises:
+        FedMedError: shapes do not fit, or the temperature is not positive.
+    """
+    if temperature <= 0:
+        raise FedMedError(f"InfoNCE: temperature is {temperature}; use a positive number, such as 0.2")
+    if positive.ndim != 1 or negatives.ndim != 2 or len(positive) != len(negatives):
+        raise FedMedError(
+            f"InfoNCE: shapes are {tuple(positive.shape)} and {tuple(negatives.shape)}; give (B,) and (B, N)"
+        )
+    logits = torch.cat([positive[:, None], negatives], dim=1) / temperature
+    return F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))

@@ -1,0 +1,68 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from monai.metrics import compute_average_surface_distance, compute_hausdorff_distance
+
+from fedmed.engines.surface_distance import average_distance, hausdorff95, surface_distances
+from fedmed.errors import FedMedError
+
+
+def masks_s10():
+    a = np.zeros((40, 40), bool)
+    a[5:15, 5:15] = True
+    b = a.copy()
+    b[15:20, 10] = True
+    return a, b
+
+
+def masks_s11():
+    a, b = np.zeros((12, 12), bool), np.zeros((12, 12), bool)
+    a[2:6, 2:6] = True
+    b[2:9, 2:6] = True
+    return a, b
+
+
+def test_chk_s10():
+    a, b = masks_s10()
+    there, back = surface_distances(a, b)
+    assert (len(there), len(back)) == (36, 40)
+    assert max(there.max(), back.max()) == 5
+    assert hausdorff95(a, b) == pytest.approx(1.25, abs=1e-6)
+    assert hausdorff95(a, b, variant="max_directed") == pytest.approx(3.05, abs=1e-6)
+    assert average_distance(a, b) == pytest.approx(0.2105263, abs=1e-6)
+    assert average_distance(a, b, variant="directed_mean") == pytest.approx(0.2013889, abs=1e-6)
+
+
+def test_chk_s11():
+    a, b = masks_s11()
+    assert hausdorff95(a, b) == pytest.approx(3)
+    assert hausdorff95(a, b, variant="max_directed") == pytest.approx(3)
+    assert average_distance(a, b) == pytest.approx(0.6666667, abs=1e-6)
+    assert average_distance(a, b, variant="directed_mean") == pytest.approx(0.5833333, abs=1e-6)
+
+
+@pytest.mark.parametrize("spacing", [None, (0.8, 0.8, 5.0)])
+def test_equals_monai_in_three_dimensions(spacing):
+    rng = np.random.default_rng(0)
+    a, b = (np.pad(rng.random((8, 9, 7)) > 0.7, 2) for _ in range(2))
+    tensors = [torch.from_numpy(mask)[None, None].float() for mask in (a, b)]
+    monai = compute_hausdorff_distance(*tensors, include_background=True, percentile=95, spacing=spacing)
+    assert hausdorff95(a, b, spacing, "max_directed") == pytest.approx(monai.item(), rel=1e-5)
+    monai = compute_average_surface_distance(*tensors, include_background=True, symmetric=True, spacing=spacing)
+    assert average_distance(a, b, spacing) == pytest.approx(monai.item(), rel=1e-5)
+
+
+def test_empty_masks():
+    full, empty = np.ones((3, 4), bool), np.zeros((3, 4), bool)
+    assert hausdorff95(full, empty) == 5
+    assert average_distance(empty, full, spacing=(2, 2)) == 10
+    assert math.isnan(hausdorff95(empty, empty))
+
+
+def test_errors():
+    with pytest.raises(FedMedError, match="variant is 'mean'; use one of pooled, max_directed"):
+        hausdorff95(np.ones((2, 2)), np.ones((2, 2)), variant="mean")
+    with pytest.raises(FedMedError, match=r"\(2, 2\) and \(2, 3\)"):
+        average_distance(np.ones((2, 2)), np.ones((2, 3)))
