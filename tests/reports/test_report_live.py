@@ -77,6 +77,13 @@ def test_events_become_plain_lines_but_steps_do_not(folder):
     assert follower.poll() == []
 
 
+def test_a_finished_round_is_told_before_the_next_one_starts(folder):
+    follower = Follower(folder, "job", ["a"])
+    add(site_file(folder, "a"), event("end"), event("start", round=1) | {"time": 2.0})
+    add(rounds_file(folder), {"round": 0})
+    assert [" ".join(text.split()[2:4]) for text in follower.poll()] == ["a train", "finished, in", "a train"]
+
+
 def test_the_display_shows_round_site_task_step_loss_dice_and_time(folder):
     follower = Follower(folder, "covid_fssl", ["a", "b"])
     follower.state.started = 1000.0

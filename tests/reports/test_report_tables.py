@@ -11,11 +11,12 @@ def with_result(run, **changes):
     return replace(run, result={**run.result, **changes})
 
 
-def test_rows_are_in_the_jobs_order_with_role_and_label_status(fake_run):
-    rows = tables.site_rows(read_run(fake_run(rounds=2)))
+def test_rows_begin_with_labelled_sites_and_have_role_and_label_status(fake_run):
+    sites = {"ct_west": "evaluate", "ct_east": "unsupervised", "ct_north": "supervised", "ct_south": "supervised"}
+    rows = tables.site_rows(read_run(fake_run(sites=sites, rounds=2)))
     assert [row.name for row in rows] == ["ct_north", "ct_south", "ct_east", "ct_west"]
-    assert rows[2].labels == "labels not used in training"
-    assert rows[3].labels == "took no part in training"
+    assert rows[2].labels == "not used in training"
+    assert rows[3].labels == "not in training"
     assert all(row.n_cases == 5 and len(row.cases) == 5 and 0 < row.mean < 1 for row in rows)
 
 

@@ -36,16 +36,22 @@ class Follower:
 
     def poll(self, now: float | None = None) -> list[str]:
         """Read what is new; return one plain line for each finished round and each site event but steps."""
-        lines = []
-        for name, tail in self._sites.items():
-            for line in tail.poll():
-                self.state.site_event(name, line)
-                lines.append((number(line.get("time")) or 0.0, site_line(name, line)))
-        told = [text for _, text in sorted(lines, key=lambda pair: pair[0]) if text]
-        for line in self._rounds.poll():
-            self.state.round_event(line, time.time() if now is None else now)
-            told.append(round_line(line, self.state))
-        return told
+        news = [(name, line) for name, tail in self._sites.items() for line in tail.poll()]
+        news.sort(key=lambda pair: number(pair[1].get("time")) or 0.0)
+        finished = [(line, int(line.get("round") or 0)) for line in self._rounds.poll()]
+        told = []
+        for name, line in news:
+            # A round's own line carries no time; it stands before the first site that is in a later round.
+            while finished and int(line.get("round") or 0) > finished[0][1]:
+                told.append(self._finish(finished.pop(0)[0], now))
+            self.state.site_event(name, line)
+            told.append(site_line(name, line))
+        told += [self._finish(line, now) for line, _ in finished]
+        return [text for text in told if text]
+
+    def _finish(self, line: dict[str, Any], now: float | None) -> str:
+        self.state.round_event(line, time.time() if now is None else now)
+        return round_line(line, self.state)
 
 
 def site_line(site: str, line: dict[str, Any]) -> str:
@@ -54,7 +60,7 @@ def site_line(site: str, line: dict[str, Any]) -> str:
     where = f"round {int(line.get('round') or 0) + 1}/{line.get('total_rounds', '?')} {site:<12}"
     numbers = [
         f"{word} {value:.4f}"
-        for key, word in (("train_loss", "loss"), ("loss", "loss"), ("val_dice", "Dice"), ("dice", "Dice"))
+        for key, word in (("train_loss", "loss"), ("loss", "loss"), ("dice", "Dice"))
         if (value := number(line.get(key))) is not None
     ]
     if event == "step":

@@ -21,7 +21,7 @@ VARIABLES = {colour: f"--site-{index}" for index, colour in enumerate(LIGHT)} | 
 
 
 def site_colours(names: list[str]) -> dict[str, str]:
-    """Site -> light colour, by the order of the job."""
+    """Site -> light colour, by its place in the report."""
     return {name: LIGHT[index % len(LIGHT)] for index, name in enumerate(names)}
 
 

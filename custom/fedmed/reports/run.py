@@ -15,6 +15,7 @@ from fedmed.reports.words import join
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
 SERVER_FOLDERS = (Path("server") / JOB_FOLDER, Path("workspace/fedmed"), Path("fedmed"), Path("."))
+ROLES = ("supervised", "unsupervised", "evaluate")  # the order of a report, labelled sites first
 KINDS = ("best", "median", "worst")
 
 
@@ -125,6 +126,7 @@ def read_run(folder: str | Path) -> Run:
     facts = read_json(server / "run.json")
     result = read_json(server / "result.json") if (server / "result.json").is_file() else None
     rounds = {line.index: line for line in map(_round, read_lines(server / "rounds.jsonl"))}
+    sites = facts.get("sites") or {}
     return Run(
         folder=folder,
         job=str(facts.get("job") or folder.name),
@@ -132,12 +134,16 @@ def read_run(folder: str | Path) -> Run:
         overlays=[str(overlay) for overlay in facts.get("overlays") or []],
         seed=facts.get("seed"),
         total_rounds=int(facts.get("rounds") or len(rounds)),
-        sites=[_site(folder, name, entry) for name, entry in (facts.get("sites") or {}).items()],
+        sites=sorted((_site(folder, name, entry) for name, entry in sites.items()), key=_role_order),
         rounds=[rounds[index] for index in sorted(rounds)],
         result=result,
         started=str(facts.get("started") or ""),
         **{key: facts.get(key) or {} for key in ("config", "versions", "hardware")},
     )
+
+
+def _role_order(site: Site) -> int:
+    return ROLES.index(site.role) if site.role in ROLES else len(ROLES)
 
 
 def _site(root: Path, name: str, facts: dict[str, Any]) -> Site:

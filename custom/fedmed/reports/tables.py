@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from rich import box
 from rich.table import Table
 
 from fedmed.reports.files import number
@@ -12,8 +13,8 @@ from fedmed.reports.words import NOTHING, count, duration, fixed, join, size
 ROLES = {"supervised": "supervised", "unsupervised": "unsupervised", "evaluate": "evaluation only"}
 LABELS = {
     "supervised": "labelled",
-    "unsupervised": "labels not used in training",
-    "evaluate": "took no part in training",
+    "unsupervised": "not used in training",
+    "evaluate": "not in training",
 }
 
 
@@ -31,7 +32,7 @@ class SiteRow:
 
 
 def site_rows(run: Run) -> list[SiteRow]:
-    """One row a site, in the order of the job."""
+    """One row a site, labelled sites first."""
     tests = (run.result or {}).get("test") or {}
     return [_row(site, tests.get(site.name) or {}) for site in run.sites]
 
@@ -51,10 +52,16 @@ def _row(site: Site, test: dict[str, Any]) -> SiteRow:
 
 def terminal_table(run: Run) -> Table:
     """The per-site table as a rich table."""
-    table = Table(title=f"{run.job}: Dice on each site's test list", title_justify="left", title_style="bold")
+    table = Table(
+        box=box.SIMPLE_HEAD,
+        padding=(0, 2, 0, 0),
+        title=f"{run.job}: Dice on each site's test list",
+        title_justify="left",
+        title_style="bold",
+    )
     for name in ("site", "role", "labels"):
-        table.add_column(name)
-    for name in ("cases", "Dice mean", "± std"):
+        table.add_column(name, no_wrap=True)
+    for name in ("cases", "Dice", "± std"):
         table.add_column(name, justify="right")
     for row in site_rows(run):
         numbers = (fixed(row.mean), fixed(row.std))
