@@ -19,6 +19,7 @@ class Patient:
     breast: float  # depth of the breasts, 0 for none
     dome: float  # height of the right diaphragm over the posterior sulcus
     heart: float  # relative size of the heart
+    heart_turn: float  # direction of its long axis, radians; more negative is steeper
     spine_sway: float  # sideways bend
     lung_hu: float  # aerated lung
     blood_hu: float
@@ -35,7 +36,8 @@ def draw_patient(rng: np.random.Generator) -> Patient:
         fat=float(rng.uniform(6, 19)),
         breast=float(rng.uniform(16, 27)) if rng.random() < 0.5 else 0.0,
         dome=float(rng.uniform(52, 74)),
-        heart=float(rng.uniform(0.9, 1.12)),
+        heart=float(rng.uniform(0.88, 1.12)),
+        heart_turn=float(np.clip(rng.normal(-0.55, 0.14), -0.9, -0.25)),
         spine_sway=float(rng.normal(0, 3)),
         lung_hu=float(rng.uniform(-885, -835)),
         blood_hu=float(rng.uniform(34, 48)),
@@ -80,12 +82,12 @@ def build_chest(rng: np.random.Generator, grid: Grid, patient: Patient, vessels:
         vessels: centre points (N, 3) and radii (N,) in mm of the great vessels, which shape the mediastinum.
     """
     wobble = smooth_noise(rng, grid, 70.0)
-    body = _body(grid, patient) + 2.0 * wobble
-    cage = _cage(grid, patient) + 1.2 * wobble
-    heart = _heart(grid, patient) + 1.5 * smooth_noise(rng, grid, 35.0)
+    body = _body(grid, patient) + 3.0 * wobble
+    cage = _cage(grid, patient) + 2.5 * wobble
+    heart = _heart(grid, patient) + 2.5 * smooth_noise(rng, grid, 38.0)
     great = tubes(grid, *vessels, reach=12.0)
     mediastinum = smooth_max(_core(grid, patient), smooth_max(heart, great, 8.0) + 3.0, 9.0)
-    over = _over_diaphragm(grid, patient) + 2.0 * wobble
+    over = _over_diaphragm(grid, patient) + 3.5 * smooth_noise(rng, grid, 55.0)
     lungs = smooth_min(smooth_min(cage, -mediastinum, 5.0), smooth_min(over, _under_apex(grid, patient), 8.0), 4.0)
     return Chest(body, cage, mediastinum, over, lungs, heart, great)
 
@@ -141,7 +143,7 @@ def _core(grid: Grid, patient: Patient) -> np.ndarray:
 def _heart(grid: Grid, patient: Patient) -> np.ndarray:
     """Ventricles (long axis to the left, front and down) joined to the atria behind and to the right."""
     size, top = patient.heart * patient.scale, patient.dome
-    ventricles = ellipsoid(grid, (-24 * size, 26, top + 22), (62 * size, 41 * size, 43), turn=-0.55)
+    ventricles = ellipsoid(grid, (-24 * size, 26, top + 22), (62 * size, 41 * size, 43), patient.heart_turn)
     atria = ellipsoid(grid, (8 * size, 6, top + 40), (44 * size, 33 * size, 36), turn=-0.2)
     return smooth_max(ventricles, atria, 12.0)
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.synthetic import tissue, vessels
-from fedmed.data.synthetic.anatomy import build_chest, draw_patient
+from fedmed.data.synthetic import bones, lungs, tissue, vessels
+from fedmed.data.synthetic.anatomy import Patient, build_chest, draw_patient
 from fedmed.data.synthetic.annotation import annotate
 from fedmed.data.synthetic.grid import Grid, occupancy
 from fedmed.data.synthetic.lesions import LesionMix, add_lesions
 from fedmed.data.synthetic.scanner import Scanner, scan
 from fedmed.seeds import derive_seed
 
-VERSION = 2
+VERSION = 3  # grows with every change of the voxels: the folder's name holds it
 FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
 TINY_SHAPE = (64, 56, 16)
 
@@ -117,21 +117,21 @@ def make_scan(profile: SiteProfile, patient_id: str, seed: int = 0, diseased: bo
     tissue.paint_heart(image, rng, grid, patient, chest)
     # Coarse grids cannot show fine vessels.
     ends = int(np.clip(1200 / profile.scanner.pixel, 60, 540))
-    lungs, blood = tissue.paint_lungs(image, rng, grid, patient, chest, ends)
+    lung, blood = lungs.paint_lungs(image, rng, grid, patient, chest, ends)
     disease = np.zeros(grid.shape, dtype=np.float32)
     if diseased:
-        disease = add_lesions(image, rng, grid, chest, lungs, profile.lesions)
-    tissue.paint_vessels(image, patient, lungs, blood)
-    tissue.paint_airways(image, grid, patient)
-    tissue.paint_bones(image, rng, grid, patient, chest)
+        disease = add_lesions(image, rng, grid, chest, lung, profile.lesions)
+    lungs.paint_vessels(image, patient, lung, blood)
+    lungs.paint_airways(image, grid, patient)
+    bones.paint_bones(image, rng, grid, patient, chest)
     tissue.paint_table(image, grid, patient, chest)
     scanned = scan(image, rng, grid, profile.scanner, patient.height)
-    mask = annotate(disease, scanned.astype(np.float32), lungs, grid, profile.annotation)
+    mask = annotate(disease, scanned.astype(np.float32), lung, grid, profile.annotation)
     shift = tuple(float(v) for v in rng.uniform([-12, -25, -900], [12, 25, -300]))
     return Scan(scanned, mask, occupancy(chest.lungs, 1.0) > 0.5, grid.affine(shift))
 
 
-def _grid(rng: np.random.Generator, scanner: Scanner, patient) -> Grid:
+def _grid(rng: np.random.Generator, scanner: Scanner, patient: Patient) -> Grid:
     """The technologist fits the field of view to the patient and scans from below the domes to over the apex."""
     pixel = round(scanner.pixel * patient.scale * float(rng.uniform(0.99, 1.03)), 4)
     shape = tuple(int(round(size / scanner.pixel)) for size in FIELD_OF_VIEW)
