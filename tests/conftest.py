@@ -46,7 +46,7 @@ def tiny_job(tmp_path, tiny_site_configs):
 
     def make(name: str = "tiny", **changes) -> Path:
         roles = ("supervised", "unsupervised", "evaluate")
-        small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16]}
+        small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
         settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
         settings["overrides"] = {role: dict(small) for role in roles}
         return write_job(JobSpec(name=name, **{**settings, **changes}), tmp_path / "jobs" / name)

@@ -107,18 +107,21 @@ class Client:
         if self.keep_optimizer and "optimizer" in state:
             optimizer.load_state_dict(state["optimizer"])
         metrics = {"val_dice": self._score(task, parser)} if task.validate else {}
-        seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
-        trainer = parsed(parser, "train#trainer")
-        trainer.load_state_dict(state.get("engine", {}))
-        metrics |= self._run(trainer, task)
+        engine = state.get("engine", {})
+        if task.steps:
+            seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
+            trainer = parsed(parser, "train#trainer")
+            trainer.load_state_dict(engine)
+            metrics |= self._run(trainer, task)
+            engine = trainer.state_dict()
         after = named_tensors(network)
         self.state.prune({task.private_round, *task.keep_rounds} - {None})
         private = {name: after[name] for name in policy.private(after)}
-        self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=trainer.state_dict())
+        self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=engine)
         metrics["seconds"] = time.monotonic() - started
         difference = {name: after[name] - before[name] for name in policy.sent(after)}
         self.progress.event("end", task, **metrics)
-        n_samples = len(parsed(parser, "train#dataset"))
+        n_samples = len(parsed(parser, "train#data"))
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics)
 
     def validate(self, task: Task) -> dict[str, float]:
@@ -139,7 +142,8 @@ class Client:
             return {"n_cases": 0}
         parser, *_ = self._open(task)
         evaluator = parsed(parser, "evaluate#evaluator")
-        recorder = CaseRecorder(self.folder / "evaluation", parsed(parser, "evaluate#case_names"))
+        names = parsed(parser, "evaluate#case_names")
+        recorder = CaseRecorder(self.folder / "evaluation", names, parser["pixdim"])
         recorder.attach(evaluator)
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()
@@ -201,16 +205,18 @@ class Client:
 
     def _run(self, trainer: Any, task: Task) -> dict[str, float]:
         """Train and return the round's mean of every scalar that the engine reports."""
-        sums: dict[str, list[float]] = {}
+        sums: dict[str, float] = {}
+        done = 0
 
         def note(step: int, steps: int, scalars: dict[str, float]) -> None:
-            for name, value in scalars.items():
-                sums.setdefault(name, []).append(value)
+            nonlocal done
+            for name, value in scalars.items():  # means since the last report
+                sums[name] = sums.get(name, 0.0) + value * (step - done)
+            done = step
             self.progress.step(task, step, steps, scalars)
 
         AbortHandler(self.should_abort).attach(trainer)
         NonFiniteLossHandler().attach(trainer)
         ProgressHandler(note, max(1, task.steps // PROGRESS_LINES)).attach(trainer)
-        if task.steps:
-            trainer.run()
-        return {f"train_{name}": sum(values) / len(values) for name, values in sums.items()}
+        trainer.run()
+        return {f"train_{name}": total / task.steps for name, total in sums.items()}

@@ -1,0 +1,152 @@
+"""Whole federations in one process: properties that every method must have, and systems end to end."""
+
+import csv
+import json
+
+import pytest
+import torch
+
+from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.loop import run_job
+from fedmed.federation.messages import Task
+from fedmed.federation.model import named_tensors, parsed, seed_everything
+from fedmed.federation.site import load_site
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+from fedmed.seeds import derive_seed
+
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+
+
+def model(workspace, name="FL_global_model.pt"):
+    return load_tensors(workspace / "server" / "simulate_job" / "app_server" / name)["model"]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def make_client(job, site_name, folder):
+    return Client.from_args(read_job(job).clients[site_name], load_site(site_name), folder)
+
+
+def start(job, steps=2, **changes):
+    store = ModelStore.from_args(read_job(job).persistor, job)
+    return store, Task("train", 0, 1, store.initial, steps=steps, **changes)
+
+
+def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
+    run_job(tiny_job(warm_start_rounds=0), tmp_path / "ws")
+    fedmed = tmp_path / "ws" / "server" / "simulate_job" / "fedmed"
+    result = json.loads((fedmed / "result.json").read_text())
+    assert set(result["test"]) == {"ct_north", "ct_south", "ct_east", "ct_west"}
+    assert all(test["n_cases"] == 3 and 0 <= test["dice_mean"] <= 1 for test in result["test"].values())
+    assert result["selected_by"] == ["ct_north", "ct_south"]
+    round = lines(fedmed / "rounds.jsonl")[0]
+    assert round["accepted"] == ["ct_east", "ct_north", "ct_south"] and sum(round["coefficients"].values()) == 1
+    assert set(round["sites"]["ct_north"]) >= {"val_dice", "train_loss", "n_steps"}
+    assert "val_dice" not in round["sites"]["ct_east"]
+    site = tmp_path / "ws" / "ct_west" / "simulate_job" / "fedmed"
+    assert len(list(csv.DictReader((site / "evaluation" / "cases.csv").open()))) == 3
+    events = [line["event"] for line in lines(tmp_path / "ws/ct_north/simulate_job/fedmed/progress.jsonl")]
+    assert events[0] == "start" and {"step", "validated", "end"} <= set(events)
+    assert not equal(
+        model(tmp_path / "ws"), ModelStore.from_args(read_job(tmp_path / "jobs/tiny").persistor, tmp_path).initial
+    )
+
+
+def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, tmp_path):
+    # A threshold that a barely trained model passes: at 0.9 the region would be empty, and the update zero.
+    overrides = {"supervised": read_job(tiny_job("o")).clients["ct_north"]["overrides"]}
+    overrides["unsupervised"] = {**overrides["supervised"], "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
+    spec = {"sites": TWO, "rounds": 2, "overrides": overrides}
+    for name in ("first", "second"):
+        run_job(tiny_job(name, **spec), tmp_path / name)
+    run_job(tiny_job("alone", **{**spec, "sites": {"ct_north": "supervised"}}), tmp_path / "alone")
+    run_job(tiny_job("other", **spec, seed=1), tmp_path / "other")
+    assert equal(model(tmp_path / "first"), model(tmp_path / "second"))
+    assert not equal(model(tmp_path / "first"), model(tmp_path / "alone"))
+    assert not equal(model(tmp_path / "first"), model(tmp_path / "other"))
+
+
+def test_partial_sharing_keeps_decoders_apart_and_encoders_together(tiny_job, tmp_path):
+    job = tiny_job(sharing="block_6", sites={"ct_north": "supervised", "ct_south": "supervised"})
+    run_job(job, tmp_path / "ws")
+    private = {
+        site: load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_0.pt")["private"]
+        for site in ("ct_north", "ct_south")
+    }
+    assert private["ct_north"].keys() == private["ct_south"].keys() and private["ct_north"]
+    assert all(name.startswith(("conv_final.", "up_samples.", "up_layers.")) for name in private["ct_north"])
+    weights = [name for name in private["ct_north"] if name.endswith("conv.weight")]
+    assert any(not torch.equal(private["ct_north"][name], private["ct_south"][name]) for name in weights)
+    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    final = model(tmp_path / "ws")
+    assert all(torch.equal(final[name], initial[name]) for name in private["ct_north"])
+    assert any(not torch.equal(final[name], initial[name]) for name in final if name not in private["ct_north"])
+
+
+def test_one_site_equals_local_training(tiny_job, tmp_path):
+    """With one site, rounds of federated averaging are the site's own training with a persisted optimizer."""
+    job = tiny_job(sites={"ct_north": "supervised"}, rounds=2)
+    run_job(job, tmp_path / "ws")
+    client = make_client(job, "ct_north", tmp_path / "local")
+    store, _ = start(job)
+    network = optimizer = None
+    for round in range(2):
+        parser = client._parser(Task("train", round, 2, {}), {"epoch_length": 2, "max_epochs": 1})
+        fresh = parsed(parser, "network")
+        if network is None:
+            network = fresh
+            network.load_state_dict(store.initial)
+            optimizer = parsed(parser, "optimizer")
+        trainer = parsed(parser, "train#trainer")
+        seed_everything(derive_seed(client.seed, "ct_north", round, "training"))
+        trainer.network, trainer.optimizer = network, optimizer
+        trainer.run()
+    local, federated = named_tensors(network), model(tmp_path / "ws")
+    # θ + (θ_k − θ) differs from θ_k by rounding; Adam's early steps are of the size of the learning rate, 2e-3.
+    assert all(torch.allclose(local[name], federated[name], atol=2e-6) for name in local)
+
+
+def test_zero_steps_and_a_threshold_of_one_change_nothing(tiny_job, tmp_path, tiny_site_configs):
+    overrides = {"unsupervised": {**read_job(tiny_job("o")).clients["ct_east"]["overrides"], "confidence": 1.0}}
+    job = tiny_job(overrides=overrides, sites=TWO)
+    _, task = start(job)
+    update = make_client(job, "ct_east", tmp_path / "site").train(task)
+    assert update.n_steps == 2 and all(not tensor.any() for tensor in update.tensors.values())
+    _, task = start(job, steps=0)
+    idle = make_client(job, "ct_north", tmp_path / "idle").train(task)
+    assert idle.n_steps == 0 and all(not tensor.any() for tensor in idle.tensors.values())
+
+
+def test_swapping_two_labelled_sites_changes_nothing(tiny_job, tmp_path, tiny_site_configs):
+    """The same data under the other's name would draw other seeds; the server must not care who is who."""
+    job = tiny_job(sites={"ct_north": "supervised", "ct_south": "supervised"})
+    store, task = start(job)
+    updates = [make_client(job, site, tmp_path / site).train(task) for site in ("ct_north", "ct_south")]
+    first = IterationWeighted().aggregate(store.initial, updates)
+    updates[0].site, updates[1].site = updates[1].site, updates[0].site
+    second = IterationWeighted().aggregate(store.initial, updates)
+    assert all(torch.allclose(first[name], second[name], atol=1e-7) for name in first)
+
+
+@pytest.mark.slow
+def test_ahnet_with_federated_buffers(tiny_job, tmp_path):
+    """One round of the paper's network at 128×128×32: BatchNorm statistics are averaged, counters counted."""
+    sizes = {"batch_size": 1, "patch_size": [128, 128, 32], "window_size": [128, 128, 32], "pixdim": [5.5, 5.5, 12.0]}
+    overrides = {role: {**sizes, "window_overlap": 0.0} for role in ("supervised", "unsupervised", "evaluate")}
+    job = tiny_job(overlays=[], overrides=overrides, sites=TWO, steps=1)
+    run_job(job, tmp_path / "ws")
+    final, initial = model(tmp_path / "ws"), ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    counters = [name for name in final if name.endswith("num_batches_tracked")]
+    assert counters and all(final[name] == initial[name] + 1 for name in counters)
+    means = [name for name in final if name.endswith("running_mean")]
+    assert all(torch.isfinite(final[name]).all() for name in final)
+    assert sum(not torch.equal(final[name], initial[name]) for name in means) > len(means) // 2
