@@ -79,8 +79,8 @@ def figure(site: Site) -> Figure | None:
     for axes, picture in zip(np.atleast_1d(drawing.subplots(1, len(pictures))), pictures, strict=True):
         _draw(axes, picture)
     last = {"xycoords": "figure fraction", "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9.5}
-    axes.annotate("truth", (1, 1), (-78, -6), color=TRUTH_INK, **last)
-    axes.annotate("prediction", (1, 1), (-8, -6), color=PREDICTION_INK, **last)
+    axes.annotate("truth", (1, 1), (-78, -6), color=TRUTH_INK, **last).set_in_layout(False)
+    axes.annotate("prediction", (1, 1), (-8, -6), color=PREDICTION_INK, **last).set_in_layout(False)
     return drawing
 
 
