@@ -17,7 +17,7 @@ from fedmed.data.synthetic.lesions import LesionMix, add_lesions
 from fedmed.data.synthetic.scanner import Scanner, scan
 from fedmed.seeds import derive_seed
 
-VERSION = 3  # grows with every change of the voxels: the folder's name holds it
+VERSION = 4  # grows with every change of the voxels: the folder's name holds it
 FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
 TINY_SHAPE = (64, 56, 16)
 

@@ -102,7 +102,7 @@ def _one(disease, density, rng, grid, chest, warp, centre, kind, goal, shift) ->
     share = np.where(share < 0.04, 0, share).astype(np.float32)
     value = np.full_like(share, level)
     if kind == "consolidation":
-        core = 1 / (1 + np.exp(-np.clip((0.62 - rho + 0.7 * warp[box]) / 0.05, -30, 30)))
+        core = 1 / (1 + np.exp(-np.clip((0.8 - rho + 0.7 * warp[box]) / 0.05, -30, 30)))
         value = -560 + shift + (level + 560) * core
     stronger = share > disease[box]
     weight = share / np.maximum(share + disease[box], 1e-6)

@@ -1,0 +1,138 @@
+"""What leaves a site, and what happens when a site cannot work."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.app_common.decomposers import common_decomposers
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.fuel.utils import fobs
+
+from fedmed.errors import JobError, UpdateRefused
+from fedmed.federation.job import read_job
+from fedmed.federation.messages import Task, Update
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+from fedmed.flare.aggregators import IterationWeightedAggregator, PartialSharingAggregator
+from fedmed.flare.convert import model_to_task, model_to_update, task_to_model, update_to_model
+from fedmed.flare.executors import ConsistencyExecutor, SupervisedExecutor
+
+
+@pytest.fixture
+def context(tmp_path):
+    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+    engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
+    context = FLContext()
+    for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
+        context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
+    return context
+
+
+@pytest.fixture
+def work(tiny_job, tmp_path, context):
+    """Return a function that executes one training task at ct_north and gives reply and task."""
+
+    def work(signal=None, change=None, **spec):
+        job = tiny_job(sites={"ct_north": "supervised"}, **spec)
+        args = read_job(job).clients["ct_north"]
+        task = Task("train", 0, 1, ModelStore.from_args(read_job(job).persistor, tmp_path).initial, steps=1)
+        if spec.get("sharing", "full") != "full":
+            task.tensors = {n: t for n, t in task.tensors.items() if n.startswith(("convInit", "down_layers"))}
+        if change:
+            change(task)
+        executor = SupervisedExecutor(**args)
+        shareable = FLModelUtils.to_shareable(task_to_model(task))
+        return executor.execute("train", shareable, context, signal or Signal())
+
+    return work
+
+
+def test_update_survives_the_wire_bit_by_bit():
+    tensors = {"w": torch.randn(3), "n": torch.tensor(2), "h": torch.randn(2, 2).half()}
+    sent = Update("a", 3, tensors, 7, 11, {"train_loss": 0.5, "val_dice": float("nan")})
+    common_decomposers.register()
+    wire = fobs.dumps(FLModelUtils.to_shareable(update_to_model(sent)))
+    model = FLModelUtils.from_shareable(fobs.loads(wire))
+    model.meta["client_name"] = "a"
+    received = model_to_update(model)
+    assert list(received.tensors) == list(tensors)
+    for name, tensor in tensors.items():
+        assert received.tensors[name].dtype == tensor.dtype and torch.equal(received.tensors[name], tensor)
+    assert (received.round, received.n_steps, received.n_samples) == (3, 7, 11)
+    assert received.metrics == {"train_loss": 0.5}
+
+
+def test_task_survives_the_wire():
+    task = Task("train", 1, 5, {"w": torch.randn(2)}, steps=3, private_round=0, keep_rounds=[0], validate=True)
+    again = model_to_task(FLModelUtils.from_shareable(FLModelUtils.to_shareable(task_to_model(task))))
+    assert torch.equal(again.tensors["w"], task.tensors["w"]) and again.config() == task.config()
+
+
+def test_what_is_not_an_update_is_refused():
+    model = update_to_model(Update("a", 0, {"w": torch.zeros(1)}, 1, 1))
+    model.meta = {"client_name": "a"}
+    with pytest.raises(UpdateRefused, match="'a'.*not a FedMed update"):
+        model_to_update(model)
+
+
+def test_private_layers_file_names_and_masks_stay_at_the_site(work, tmp_path):
+    reply = work(sharing="block_6")
+    assert reply.get_return_code() == ReturnCode.OK
+    common_decomposers.register()
+    wire = fobs.dumps(reply)
+    state = load_tensors(tmp_path / "run/fedmed/state/round_0.pt")
+    assert state["private"]
+    for name, tensor in state["private"].items():
+        assert name.encode() not in wire
+        assert tensor.numel() < 16 or tensor.numpy().tobytes() not in wire
+    assert b".nii" not in wire and b"images/" not in wire and str(tmp_path).encode() not in wire
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda task: task.tensors.pop(next(iter(task.tensors))), "missing from what the server sent"),
+        (lambda task: task.tensors.update(extra=torch.zeros(1)), "'extra' is not in this site's model"),
+        (lambda task: setattr(task, "bundle_digest", "0" * 64), "differs from the server's"),
+        (lambda task: setattr(task, "private_round", 7), "private state of round 7"),
+    ],
+)
+def test_errors_stay_at_the_site_and_only_a_code_travels(work, caplog, change, message):
+    reply = work(change=change)
+    assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert message in caplog.text
+    assert set(reply) <= {"__headers__", "__rc__"} and "ct_north" not in str(reply)
+
+
+def test_abort_ends_training_at_the_next_step(work):
+    signal = Signal()
+    signal.trigger(True)
+    assert work(signal).get_return_code() == ReturnCode.TASK_ABORTED
+
+
+def test_unexpected_errors_are_caught_too(context, monkeypatch, tmp_path, caplog):
+    executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation")
+    monkeypatch.setattr(executor, "_work", lambda *a: (_ for _ in ()).throw(MemoryError("CUDA out of memory")))
+    shareable = FLModelUtils.to_shareable(task_to_model(Task("train", 0, 1, {"w": torch.zeros(1)})))
+    assert executor.execute("train", shareable, context, Signal()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert "out of memory" in caplog.text
+
+
+def test_a_task_of_another_product_is_an_error_not_a_crash(context):
+    executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation")
+    assert executor.execute("train", Shareable(), context, Signal()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+
+
+def test_names_of_executors_and_aggregators_say_what_they_do():
+    with pytest.raises(JobError, match="ConsistencyExecutor.*'supervised'"):
+        ConsistencyExecutor(role="supervised")
+    with pytest.raises(JobError, match="SupervisedExecutor"):
+        SupervisedExecutor(role="unsupervised")
+    with pytest.raises(JobError, match="PartialSharingAggregator needs 'sharing'"):
+        PartialSharingAggregator(sharing="full")
+    with pytest.raises(JobError, match="use PartialSharingAggregator"):
+        IterationWeightedAggregator(sharing="block_6")
