@@ -18,13 +18,15 @@ def load_model(network: nn.Module, path: str | Path) -> nn.Module:
     Raises:
         BundleInputError: the file is missing, or a tensor is missing, superfluous or of another shape.
     """
-    try:
-        network.load_state_dict(_read(path, "train the bundle first, or put a trained model there"), strict=True)
-    except RuntimeError as error:
-        kind = type(network).__name__
+    content = _read(path, "train the bundle first, or put a trained model there")
+    problems = _misfits(content, network.state_dict())
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
         raise BundleInputError(
-            f"{path} does not fit the network ({kind}): {error}. Use the overlays that it was trained with"
-        ) from error
+            f"{path} does not fit {type(network).__name__}: {'; '.join(problems[:3])}{more}. Use the network and "
+            "overlays that it was trained with"
+        )
+    network.load_state_dict(content, strict=True)
     return network
 
 
@@ -59,6 +61,18 @@ def load_encoder(network: nn.Module, checkpoint: str | Path) -> None:
     target = network.state_dict()
     filled = {name: _taken(source, name, target[name], checkpoint) for name in target if _in_encoder(name)}
     network.load_state_dict({**target, **filled}, strict=True)
+
+
+def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
+    """What keeps a state dict from being loaded, in words."""
+    missing = [f"tensor '{name}' is missing" for name in needed if name not in given]
+    unknown = [f"tensor '{name}' is unknown" for name in given if name not in needed]
+    shapes = [
+        f"tensor '{name}' has shape {tuple(given[name].shape)} instead of {tuple(tensor.shape)}"
+        for name, tensor in needed.items()
+        if name in given and given[name].shape != tensor.shape
+    ]
+    return missing + unknown + shapes
 
 
 def _in_encoder(name: str) -> bool:
