@@ -30,7 +30,7 @@ def task_to_model(task: Task) -> FLModel:
     return FLModel(
         params_type=ParamsType.FULL,
         params=to_numpy(task.tensors),
-        current_round=task.round,
+        current_round=max(task.round, 0),  # FLARE knows no round -1, the starting model; the task itself does
         total_rounds=task.total_rounds,
         meta={KEY: task.config()},
     )

@@ -62,7 +62,7 @@ class BundleExecutor(Executor):
         if name == "train":
             return update_to_model(client.train(task))
         metrics = as_float_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
-        return FLModel(metrics=metrics, current_round=task.round, meta={KEY: {"metrics": metrics}})
+        return FLModel(metrics=metrics, meta={KEY: {"metrics": metrics}})
 
     def _start(self, fl_ctx: FLContext) -> Client:
         workspace = fl_ctx.get_engine().get_workspace()
