@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
-BASE = {"errors", "seeds"}  # single modules that everything may use
+BASE = {"errors", "files", "seeds"}  # single modules that everything may use
 LEAVES = {"losses", "networks", "data"}
 WORK = {"engines", "aggregation", "bundles", "reports"}
 MAY_IMPORT = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedmed.errors import StateError
-from fedmed.federation.state import SiteState, load_tensors, save_tensors, write_atomically
+from fedmed.federation.state import SiteState, load_tensors, save_tensors
 
 
 def test_round_trip_keeps_dtype_shape_order_and_bits(tmp_path):
@@ -23,16 +23,18 @@ def test_round_trip_keeps_dtype_shape_order_and_bits(tmp_path):
         assert torch.equal(loaded[name], tensor)
 
 
-def test_full_disk_keeps_the_old_file_and_leaves_nothing_half_written(tmp_path):
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), RuntimeError("No space left")])
+def test_full_disk_keeps_the_old_file_and_leaves_nothing_half_written(tmp_path, monkeypatch, error):
     path = tmp_path / "x.pt"
     save_tensors(path, {"v": torch.ones(1)})
 
-    def full(stream):
+    def full(content, stream):
         stream.write(b"half")
-        raise OSError(28, "No space left on device")
+        raise error
 
-    with pytest.raises(StateError, match="No space left.*nothing was changed"):
-        write_atomically(path, full)
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(StateError, match="x.pt.*No space left.*nothing was changed"):
+        save_tensors(path, {"v": torch.zeros(1)})
     assert torch.equal(load_tensors(path)["v"], torch.ones(1))
     assert os.listdir(tmp_path) == ["x.pt"]
 

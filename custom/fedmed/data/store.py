@@ -1,12 +1,10 @@
 """Files of preprocessed cases: whole or absent, readable by their owner only, never out of date."""
 
-import errno
 import hashlib
 import logging
 import os
 import pickle
 import re
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from fedmed.data.datalist import FILE_KEYS
 from fedmed.errors import DataError
+from fedmed.files import write_atomically
 
 log = logging.getLogger("fedmed.data")
 
@@ -83,17 +82,7 @@ class CaseStore:
         Raises:
             OSError: the disk is full or the folder cannot be written; nothing is left behind.
         """
-        handle, temporary = tempfile.mkstemp(prefix=f"{path.stem}.", suffix=".tmp", dir=path.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                torch.save(dict(item), file)
-            os.replace(temporary, path)
-        except RuntimeError as error:  # what torch makes of a full disk
-            Path(temporary).unlink(missing_ok=True)
-            raise OSError(errno.ENOSPC, f"cannot be written: {error}") from error
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_atomically(path, lambda stream: torch.save(dict(item), stream))
 
 
 def purge(cache_dir: Path | str) -> int:

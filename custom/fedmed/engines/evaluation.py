@@ -2,9 +2,7 @@
 
 import csv
 import io
-import os
 import statistics
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +16,7 @@ from torch import Tensor
 
 from fedmed.engines.metrics import hard_dice
 from fedmed.errors import DataError, FedMedError
+from fedmed.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,10 @@ class CaseRecorder:
         rows = csv.writer(table, lineterminator="\n")
         rows.writerow(["case", "dice"])
         rows.writerows((result.case, f"{result.dice:.6f}") for result in self.results)
-        _replace(self.folder / "cases.csv", table.getvalue().encode())
+        _save(self.folder / "cases.csv", table.getvalue().encode())
         ranked = sorted(self.results, key=lambda result: -result.dice)
         for name, place in (("best", 0), ("median", len(ranked) // 2), ("worst", -1)):
-            _replace(self.folder / f"{name}.npz", _packed(ranked[place]))
+            _save(self.folder / f"{name}.npz", _packed(ranked[place]))
 
 
 def foreground(mask: Tensor) -> Tensor:
@@ -168,13 +167,5 @@ def _packed(result: CaseResult) -> bytes:
     return buffer.getvalue()
 
 
-def _replace(path: Path, content: bytes) -> None:
-    """Write a file that is whole or as it was before."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _save(path: Path, content: bytes) -> None:
+    write_atomically(path, lambda stream: stream.write(content))

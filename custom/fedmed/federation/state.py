@@ -1,9 +1,7 @@
 """Files that must be whole or absent: a site's private state, models, and JSON lines."""
 
 import json
-import os
 import pickle
-import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -12,24 +10,18 @@ import torch
 from torch import Tensor
 
 from fedmed.errors import StateError
+from fedmed.files import write_atomically
 
 
-def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
-    """Write a file so that a reader, or a crash, never meets half of it.
+def _save(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write durably.
 
     Raises:
         StateError: the disk is full or the folder cannot be written; an older file stays as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except (OSError, RuntimeError) as error:  # torch.save reports a full disk as RuntimeError
-        Path(temporary).unlink(missing_ok=True)
+        write_atomically(path, write, durable=True)
+    except OSError as error:
         raise StateError(
             f"cannot write {path}: {error}. Free space or correct its permissions; nothing was changed"
         ) from error
@@ -37,7 +29,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None]) -> None:
 
 def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Save tensors and plain values with ``torch.save``, atomically."""
-    write_atomically(path, lambda stream: torch.save(dict(content), stream))
+    _save(path, lambda stream: torch.save(dict(content), stream))
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
@@ -56,7 +48,7 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 def save_json(path: Path, content: Any) -> None:
     """Save plain values as readable JSON, atomically."""
-    write_atomically(path, lambda stream: stream.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"))
+    _save(path, lambda stream: stream.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"))
 
 
 def append_json(path: Path, content: Mapping[str, Any]) -> None:

@@ -1,0 +1,36 @@
+"""Files that are whole or absent."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: bool = False) -> None:
+    """Write a file so that a reader, a second writer or a crash never meets half of it.
+
+    Args:
+        path: the file; its folder is made if necessary.
+        write: called with the open temporary file, ``<stem>.<random>.tmp`` beside ``path``.
+        durable: wait until the content is on the disk.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; an older file stays, nothing is left behind.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            write(stream)
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except RuntimeError as error:  # what torch.save makes of a full disk
+        Path(temporary).unlink(missing_ok=True)
+        raise OSError(errno.ENOSPC, f"cannot be written: {error}") from error
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
