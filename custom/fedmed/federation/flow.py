@@ -21,7 +21,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
         finish_round: ends a round; ``server.finish_round`` by default.
 
     Raises:
-        RoundFailed: too many failed rounds in a row. The models saved so far stay.
+        RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
     """
     for round in range(server.plan.rounds):
         ask(server.train_tasks(round))
@@ -29,7 +29,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             (finish_round or server.finish_round)()
         except RoundFailed as error:
             log.error("%s", error)
-            if server.failed_in_a_row >= server.plan.max_failed_rounds:
+            if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
                 raise
     server.finish_validation(ask(server.validation_tasks()))
     server.finish(ask(server.evaluation_tasks()))
