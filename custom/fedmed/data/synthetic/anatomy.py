@@ -26,8 +26,8 @@ class Patient:
     marrow_hu: float
 
 
-def draw_patient(rng: np.random.Generator) -> Patient:
-    """Draw a patient's build."""
+def draw_patient(rng: np.random.Generator, shallow: float = 0.0) -> Patient:
+    """Draw a patient's build; ``shallow`` HU are added to lungs that are not filled by a deep breath."""
     scale = float(rng.uniform(0.93, 1.06))
     return Patient(
         scale=scale,
@@ -39,7 +39,7 @@ def draw_patient(rng: np.random.Generator) -> Patient:
         heart=float(rng.uniform(0.88, 1.12)),
         heart_turn=float(np.clip(rng.normal(-0.55, 0.14), -0.9, -0.25)),
         spine_sway=float(rng.normal(0, 3)),
-        lung_hu=float(rng.uniform(-885, -835)),
+        lung_hu=float(rng.uniform(-885, -835)) + shallow,
         blood_hu=float(rng.uniform(34, 48)),
         marrow_hu=float(rng.uniform(130, 230)),
     )

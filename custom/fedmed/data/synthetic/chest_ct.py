@@ -17,7 +17,7 @@ from fedmed.data.synthetic.lesions import LesionMix, add_lesions
 from fedmed.data.synthetic.scanner import Scanner, scan
 from fedmed.seeds import derive_seed
 
-VERSION = 4  # grows with every change of the voxels: the folder's name holds it
+VERSION = 5  # grows with every change of the voxels: the folder's name holds it
 FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
 TINY_SHAPE = (64, 56, 16)
 
@@ -32,6 +32,7 @@ class SiteProfile:
         scanner: its scanner.
         lesions: what its patients have.
         prevalence: share of the unlabelled patients who have it (those in labelled lists all do).
+        shallow: HU added to its patients' lungs, which they do not fill by a deep breath.
         annotation: how its readers draw ("tight", "generous" or "threshold").
         counts: number of patients in each list of the datalist.
     """
@@ -41,6 +42,7 @@ class SiteProfile:
     scanner: Scanner
     lesions: LesionMix = field(default_factory=LesionMix)
     prevalence: float = 1.0
+    shallow: float = 0.0
     annotation: str = "tight"
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -58,8 +60,8 @@ SITES: dict[str, SiteProfile] = {
             annotation="generous", counts={"training": 6, "validation": 2, "testing": 4},
         ),
         SiteProfile(
-            "ct_east", "CTE", Scanner(2.15, 6.0, "sharp", 44.0, offset=45.0),
-            LesionMix(1.0, 0.35, nodule=0.1, burden=(0.006, 0.10), density=-40.0), prevalence=0.85,
+            "ct_east", "CTE", Scanner(2.15, 6.0, "sharp", 58.0, offset=60.0),
+            LesionMix(1.0, 0.35, nodule=0.1, burden=(0.006, 0.10), density=-55.0), prevalence=0.85, shallow=80.0,
             annotation="tight", counts={"unlabeled": 14, "testing": 5},
         ),
         SiteProfile(
@@ -108,7 +110,7 @@ def make_scan(profile: SiteProfile, patient_id: str, seed: int = 0, diseased: bo
         diseased: whether the patient has lesions.
     """
     rng = np.random.default_rng(derive_seed(seed, "chest_ct", profile.name, patient_id))
-    patient = draw_patient(rng)
+    patient = draw_patient(rng, profile.shallow)
     grid = _grid(rng, profile.scanner, patient)
     great = vessels.great_vessels(patient)
     chest = build_chest(rng, grid, patient, great)
