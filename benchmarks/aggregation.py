@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Speed and memory of the server's aggregation and of its check of updates, against plain loops, in one run.
 
     python benchmarks/aggregation.py [--mb 75] [--sites 2 16] [--threads 1] [--repeats 9]

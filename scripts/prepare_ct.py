@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Turn a folder of CT volumes (NIfTI, DICOM series) into a site of a federation.
 
     python scripts/prepare_ct.py /data/chest --out /data/site_a --site site_a --masks /data/chest_masks

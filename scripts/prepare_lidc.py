@@ -1,4 +1,4 @@
-#!/usr/bin/env python
+#!/usr/bin/env python3
 """Make the four lung-nodule sites (LIDC-IDRI crops, grouped by slice spacing).
 
     python scripts/prepare_lidc.py --out /data/lidc_sites

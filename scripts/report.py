@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Write the report of a run: one HTML page that opens anywhere, and PNGs beside it.
 
 python scripts/report.py simulator_workspace

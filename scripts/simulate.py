@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Run a job in NVIDIA FLARE's simulator, with a display that a person can follow.
 
     python scripts/simulate.py jobs/covid_fssl

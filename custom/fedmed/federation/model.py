@@ -27,12 +27,12 @@ def parsed(parser: ConfigParser, id: str) -> Any:
     except FedMedError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a component's constructor raises is reported with its id
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, FedMedError):
-                raise cause from error
+        cause: BaseException = error
+        while not isinstance(cause, FedMedError) and cause.__cause__ is not None:
             cause = cause.__cause__
-        raise BundleError(f"bundle item '{id}' cannot be built: {error}") from error
+        if isinstance(cause, FedMedError):
+            raise cause from error
+        raise BundleError(f"bundle item '{id}' cannot be built: {cause}") from error
 
 
 def seed_everything(seed: int) -> None:

@@ -1,9 +1,10 @@
 """What makes a CT volume or a mask unusable, and what is merely odd. Arrays in, sentences out; no files."""
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
+
+from fedmed.data.geometry import corner_distance
 
 
 @dataclass(frozen=True)
@@ -87,12 +88,6 @@ def mask_faults(
         shown = ", ".join(f"{value:g}" for value in other[:5]) + (" …" if other.size > 5 else "")
         faults.append(f"mask has values other than 0 and 1: {shown}")
     return faults
-
-
-def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
-    """Largest distance in mm between corresponding corners of two volumes of one ``shape``; NaN if undefined."""
-    corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in shape))], dtype=float)
-    return float(np.linalg.norm((corners @ (affine - other).T)[:, :3], axis=1).max())
 
 
 def voxel_sizes(affine: np.ndarray) -> np.ndarray:

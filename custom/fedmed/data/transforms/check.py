@@ -1,7 +1,6 @@
 """Refuse images and masks that cannot be trained on."""
 
 from collections.abc import Hashable, Mapping
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 from monai.transforms import Transform
 from torch import Tensor
 
+from fedmed.data.geometry import corner_distance
 from fedmed.errors import DataError
 
 
@@ -63,7 +63,7 @@ def _check_mask(image: Tensor, mask: Tensor, tolerance: float) -> None:
             f"{name}: the mask has shape {tuple(mask.shape)}, its image {_name(image)} has {tuple(image.shape)} "
             "(channel, x, y, z); draw or resample the mask on the grid of the image"
         )
-    distance = _corner_distance(image, mask)
+    distance = corner_distance(image.affine, mask.affine, tuple(image.shape[1:]))
     if not distance <= tolerance:
         raise DataError(
             f"{name}: the mask lies up to {distance:.1f} mm away from its image {_name(image)} (their affines "
@@ -74,10 +74,3 @@ def _check_mask(image: Tensor, mask: Tensor, tolerance: float) -> None:
     if wrong.numel():
         values = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())
         raise DataError(f"{name}: the mask holds {values} besides 0 and 1; save it with 0 outside and 1 inside")
-
-
-def _corner_distance(image: Tensor, mask: Tensor) -> float:
-    """Largest distance in mm between corresponding corners of two volumes of one shape."""
-    corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in image.shape[1:]))], dtype=float)
-    difference = np.asarray(image.affine, dtype=float) - np.asarray(mask.affine, dtype=float)
-    return float(np.linalg.norm((corners @ difference.T)[:, :3], axis=1).max())
