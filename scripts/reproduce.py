@@ -11,6 +11,10 @@ from pathlib import Path
 from fedmed.errors import FedMedError
 from fedmed.federation.experiment import Experiment, load_experiment, rows, run_arm
 
+TABLES = [
+    ("table", "test", "Model selected by the labelled sites"),
+    ("table_last", "test_last", "Model of the last round"),
+]
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
 
@@ -63,13 +67,14 @@ def main(argv: list[str] | None = None) -> int:
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    table = rows(results)
-    with (folder / "table.csv").open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, fieldnames=list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
-    (folder / "table.md").write_text(markdown(table))
-    print(f"\nTest Dice, mean ± standard deviation over seeds\n\n{markdown(table)}\n{folder / 'table.md'}")
+    for name, test, title in TABLES:
+        if table := rows(results, test):
+            with (folder / f"{name}.csv").open("w", newline="") as stream:
+                writer = csv.DictWriter(stream, fieldnames=list(table[0]))
+                writer.writeheader()
+                writer.writerows(table)
+            (folder / f"{name}.md").write_text(markdown(table))
+            print(f"\n{title}, test Dice, mean ± standard deviation over seeds\n\n{markdown(table)}{folder / name}.md")
     return 0
 
 

@@ -99,20 +99,21 @@ def _clear(workspace: Path) -> None:
             shutil.rmtree(child)
 
 
-def rows(results: Mapping[tuple[str, int], Mapping[str, Any]]) -> list[dict[str, Any]]:
+def rows(results: Mapping[tuple[str, int], Mapping[str, Any]], test: str = "test") -> list[dict[str, Any]]:
     """Mean and sample standard deviation over seeds of each arm's test Dice at each site.
 
     Args:
         results: (arm, seed) -> ``result.json``.
+        test: ``test`` for the selected model, ``test_last`` for the last aggregate.
 
     Returns:
         One row an arm and site: ``arm, site, n_seeds, dice_mean, dice_std, n_cases``.
     """
     found: dict[tuple[str, str], list[tuple[float, int]]] = {}
     for (arm, _), result in results.items():
-        for site, test in result["test"].items():
-            if test.get("n_cases"):
-                found.setdefault((arm, site), []).append((test["dice_mean"], int(test["n_cases"])))
+        for site, scores in result.get(test, {}).items():
+            if scores.get("n_cases"):
+                found.setdefault((arm, site), []).append((scores["dice_mean"], int(scores["n_cases"])))
     table = []
     for (arm, site), scores in found.items():
         dice = [score for score, _ in scores]

@@ -32,4 +32,5 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
                 raise
     server.finish_validation(ask(server.validation_tasks()))
-    server.finish(ask(server.evaluation_tasks()))
+    last = ask(server.evaluation_tasks(last=True)) if server.plan.evaluate_last else None
+    server.finish(ask(server.evaluation_tasks()), last)

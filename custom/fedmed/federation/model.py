@@ -76,6 +76,6 @@ def merge(own: Mapping[str, Tensor], received: Mapping[str, Tensor], required: C
     return {**own, **received}
 
 
-def as_float_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
+def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
     """Keep finite numbers only: nothing else may travel as a metric."""
-    return {k: float(v) for k, v in metrics.items() if isinstance(v, (int, float)) and math.isfinite(v)}
+    return {k: v for k, v in metrics.items() if type(v) in (int, float) and math.isfinite(v)}

@@ -21,6 +21,7 @@ class Plan:
         validate_every: labelled sites score the received model every so many rounds.
         max_failed_rounds: the job stops after so many failed rounds in a row.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
+        evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
         job: the job's name, for the report.
     """
 
@@ -32,6 +33,7 @@ class Plan:
     validate_every: int = 1
     max_failed_rounds: int = 2
     task_timeout: int = 0
+    evaluate_last: bool = False
     job: str = ""
 
     def __post_init__(self) -> None:

@@ -106,18 +106,19 @@ class Server:
         self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
         return tasks
 
-    def _task(self, name: str, site: str, round: int) -> Task:
+    def _task(self, name: str, site: str, round: int, tensors: Mapping[str, Tensor] | None = None) -> Task:
+        tensors = self.tensors if tensors is None else tensors
         role = self.plan.sites[site]
         last = self.last_round.get(site)
-        received = self.policies.of(role, round).received(self.tensors)
+        received = self.policies.of(role, round).received(tensors)
         if name == "train" and self._needs_start(last, round):
-            received = list(self.tensors)
+            received = list(tensors)
         best = self.selection.best_round
         return Task(
             name=name,
             round=round,
             total_rounds=self.plan.rounds,
-            tensors={n: self.tensors[n] for n in received},
+            tensors={n: tensors[n] for n in received},
             steps=self.plan.steps if name == "train" else 0,
             bundle_digest=self.store.bundle.digest,
             private_round=last,
@@ -220,27 +221,30 @@ class Server:
     def finish_validation(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
         """Take the closing scores into the selection."""
         scores = {site: m["val_dice"] for site, m in metrics.items() if "val_dice" in m}
-        self.last_score = self._select(self.plan.rounds - 1, scores)
+        self.last_score, self.last_tensors = self._select(self.plan.rounds - 1, scores), self.tensors
         if self.selection.best_tensors is not None:
             self.tensors = dict(self.selection.best_tensors)
 
-    def evaluation_tasks(self) -> dict[str, Task]:
-        """The selected model to every site that can be scored with it.
+    def evaluation_tasks(self, last: bool = False) -> dict[str, Task]:
+        """The selected model, or the last aggregate, to every site that can be scored with it.
 
         With partial sharing only labelled sites have a trained private part; the others are left out, and that is said.
         """
-        round = self.selection.best_round if self.selection.best_round is not None else self.plan.rounds - 1
-        tasks = {}
+        tasks, final, best = {}, self.plan.rounds - 1, self.selection.best_round
+        round = final if last or best is None else best
+        tensors = self.last_tensors if last else self.tensors
         for site, role in self.plan.sites.items():
             if not self.policies.scorable(role, round):
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
-            tasks[site] = self._task("evaluate", site, round)
+            tasks[site] = self._task("evaluate", site, round, tensors)
             tasks[site].private_round = round if site in self.last_round and round >= 0 else None
         return tasks
 
-    def finish(self, test: Mapping[str, Mapping[str, float]]) -> None:
-        """Write the result of the run."""
+    def finish(
+        self, test: Mapping[str, Mapping[str, float]], last: Mapping[str, Mapping[str, float]] | None = None
+    ) -> None:
+        """Write the result of the run: test scores of the selected model and, if asked for, of the last aggregate."""
         chosen = self.selection
         result = {
             "best_round": chosen.best_round,
@@ -250,4 +254,6 @@ class Server:
             "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
             "seconds_total": time.monotonic() - self.started,
         }
+        if last is not None:
+            result["test_last"] = {site: dict(metrics) for site, metrics in sorted(last.items())}
         self.record.result(result)

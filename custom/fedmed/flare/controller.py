@@ -16,7 +16,7 @@ from torch import Tensor
 from fedmed.errors import Aborted, JobError
 from fedmed.federation.flow import run_federation
 from fedmed.federation.messages import Task
-from fedmed.federation.model import as_float_metrics
+from fedmed.federation.model import plain_metrics
 from fedmed.federation.server import Server
 from fedmed.flare.aggregators import BundleAggregator
 from fedmed.flare.convert import KEY, task_to_model, to_numpy
@@ -71,7 +71,7 @@ class FederationController(ModelController):
         """Return False for a refused update: FLARE then records it as refused."""
         if name == "train":
             return aggregator.accept_model(model)
-        metrics[model.meta["client_name"]] = as_float_metrics(model.meta.get(KEY, {}).get("metrics", {}))
+        metrics[model.meta["client_name"]] = plain_metrics(model.meta.get(KEY, {}).get("metrics", {}))
         return True
 
     def _accept_train_result(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.federation.messages import Task, Update
-from fedmed.federation.model import as_float_metrics
+from fedmed.federation.model import plain_metrics
 
 KEY = "fedmed"
 
@@ -51,7 +51,7 @@ def update_to_model(update: Update) -> FLModel:
         params_type=ParamsType.DIFF,
         params=to_numpy(update.tensors),
         current_round=update.round,
-        meta={KEY: {**facts, "metrics": as_float_metrics(update.metrics), "extras": update.extras}},
+        meta={KEY: {**facts, "metrics": plain_metrics(update.metrics), "extras": update.extras}},
     )
 
 
@@ -67,7 +67,7 @@ def model_to_update(model: FLModel) -> Update:
         raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
     try:
         numbers = {key: int(facts[key]) for key in ("round", "n_steps", "n_samples")}
-        tensors, metrics = to_tensors(model.params), as_float_metrics(facts.get("metrics", {}))
+        tensors, metrics = to_tensors(model.params), plain_metrics(facts.get("metrics", {}))
     except (KeyError, TypeError, ValueError) as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
     return Update(site=site, tensors=tensors, metrics=metrics, extras=dict(facts.get("extras", {})), **numbers)

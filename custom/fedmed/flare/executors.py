@@ -17,7 +17,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
 from fedmed.federation.messages import Task
-from fedmed.federation.model import as_float_metrics
+from fedmed.federation.model import plain_metrics
 from fedmed.federation.site import load_site
 from fedmed.flare.convert import KEY, model_to_task, update_to_model
 
@@ -61,7 +61,7 @@ class BundleExecutor(Executor):
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
         if name == "train":
             return update_to_model(client.train(task))
-        metrics = as_float_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
+        metrics = plain_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
         return FLModel(metrics=metrics, meta={KEY: {"metrics": metrics}})
 
     def _start(self, fl_ctx: FLContext) -> Client:

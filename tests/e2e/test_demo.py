@@ -1,0 +1,29 @@
+"""The demo teaches what it should: whole jobs on the demo federation."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedmed.federation.loop import run_job
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+
+
+@pytest.mark.slow
+def test_demo_job_learns_to_segment(tmp_path):
+    run_job(JOBS / "covid_fssl", tmp_path)
+    fedmed = tmp_path / "server" / "simulate_job" / "fedmed"
+    rounds = [json.loads(line) for line in (fedmed / "rounds.jsonl").read_text().splitlines()]
+    result = json.loads((fedmed / "result.json").read_text())
+    assert result["best_score"] >= rounds[0]["score"] + 0.2
+    assert set(result["test"]) == {"ct_north", "ct_south", "ct_east", "ct_west"}
+    assert [r["accepted"] for r in rounds[:4]] == [["ct_north", "ct_south"]] * 4
+    assert rounds[4]["accepted"] == ["ct_east", "ct_north", "ct_south"]
+
+
+@pytest.mark.slow
+def test_partial_job_scores_only_sites_with_a_trained_decoder(tmp_path):
+    run_job(JOBS / "covid_fssl_partial", tmp_path)
+    result = json.loads((tmp_path / "server/simulate_job/fedmed/result.json").read_text())
+    assert set(result["test"]) == {"ct_north", "ct_south"}
