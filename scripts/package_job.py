@@ -36,7 +36,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
     add("--min-clients", type=int, help="accepted updates that a round needs (default: all its sites)")
-    add("--checkpoint", help="file of a model to start from, at the server")
+    add("--checkpoint", help="file in the bundle's models/ to start from, at the server")
     add("--seed", type=int, default=0)
     add(
         "--set",

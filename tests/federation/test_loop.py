@@ -2,11 +2,14 @@
 
 import csv
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 
 from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
@@ -17,6 +20,7 @@ from fedmed.federation.state import load_tensors
 from fedmed.federation.store import ModelStore
 from fedmed.seeds import derive_seed
 
+BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
@@ -135,6 +139,25 @@ def test_swapping_two_labelled_sites_changes_nothing(tiny_job, tmp_path, tiny_si
     updates[0].site, updates[1].site = updates[1].site, updates[0].site
     second = IterationWeighted().aggregate(store.initial, updates)
     assert all(torch.allclose(first[name], second[name], atol=1e-7) for name in first)
+
+
+def test_a_checkpoint_starts_sites_and_their_private_layers(tiny_job, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_BUNDLES", str(tmp_path / "bundles"))
+    bundle = shutil.copytree(BUNDLES / "covid_ct_segmentation", tmp_path / "bundles" / "covid_ct_segmentation")
+    spec = {"sites": TWO, "sharing": "block_6"}
+    with pytest.raises(JobError, match="'start.pt' is not in"):
+        run_job(tiny_job("missing", **spec, checkpoint="start.pt"), tmp_path / "missing")
+    with pytest.raises(JobError, match="plain file name"):
+        run_job(tiny_job("elsewhere", **spec, checkpoint="../../secret.pt"), tmp_path / "elsewhere")
+    start = {n: t + 1 for n, t in ModelStore.from_args(read_job(tiny_job("plain")).persistor, tmp_path).initial.items()}
+    (bundle / "models").mkdir(exist_ok=True)
+    torch.save(start, bundle / "models" / "start.pt")
+    idle = {"supervised": {**read_job(tiny_job("o")).clients["ct_north"]["overrides"], "learning_rate": 0.0}}
+    idle["unsupervised"] = {**idle["supervised"], "unsupervised_learning_rate": 0.0}
+    run_job(tiny_job("go", **spec, checkpoint="start.pt", overrides=idle), tmp_path / "go")
+    assert equal(model(tmp_path / "go"), start)
+    private = load_tensors(tmp_path / "go/ct_east/simulate_job/fedmed/state/round_0.pt")["private"]
+    assert private and all(torch.equal(tensor, start[name]) for name, tensor in private.items())
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ class JobSpec:
         normalise: divide by the sum of weighted steps (see ``iteration_weights``).
         user_weights: site -> weight, 1 unless given.
         min_clients: accepted updates that a round needs; None = all its participants.
-        checkpoint: server-side file of a model to start from.
+        checkpoint: file in the server's ``models/`` of the bundle to start from.
         evaluate_last: also score the last aggregate on the test lists.
         seed: of weights, sampling and augmentation.
     """

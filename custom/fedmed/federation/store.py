@@ -1,6 +1,7 @@
 """The global model's files: where it starts from, and where it is kept."""
 
 import logging
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +27,11 @@ class ModelStore:
         overlays: overlays that define the network.
         overrides: plain values for overridable settings.
         seed: seed of the initial weights.
-        checkpoint: file of a model to start from (a bare state dict, or a run's global model), relative to the
-            server's working directory; None = initial weights of the bundle.
+        checkpoint: name of a file in the bundle's ``models/`` to start from (a bare state dict, or a run's global
+            model); None = initial weights. Only the server needs the file. A job cannot name other folders.
+
+    Raises:
+        JobError: the checkpoint is not a plain file name, or there is no such file.
     """
 
     def __init__(
@@ -41,7 +45,15 @@ class ModelStore:
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
-        self.checkpoint = Path(checkpoint).expanduser() if checkpoint else None
+        self.checkpoint = self._find(checkpoint) if checkpoint else None
+
+    def _find(self, name: str) -> Path:
+        models = self.bundle.root / "models"
+        if not re.fullmatch(r"\w[\w.-]*", name):
+            raise JobError(f"checkpoint {name!r} is not a plain file name; put the file into {models} and name it")
+        if not (models / name).is_file():
+            raise JobError(f"checkpoint '{name}' is not in {models}; put it there, at the server")
+        return models / name
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any], folder: Path) -> "ModelStore":
