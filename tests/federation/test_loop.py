@@ -3,6 +3,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,24 @@ def test_zero_steps_and_a_threshold_of_one_change_nothing(tiny_job, tmp_path, ti
     _, task = start(job, steps=0)
     idle = make_client(job, "ct_north", tmp_path / "idle").train(task)
     assert idle.n_steps == 0 and all(not tensor.any() for tensor in idle.tensors.values())
+
+
+def test_a_site_with_both_lists_uses_both_as_unsupervised_and_says_what_a_supervised_one_leaves_out(
+    tiny_job, tmp_path, tiny_site_configs, caplog
+):
+    both = tmp_path / "both"
+    lists = {}
+    for name, kept in (("ct_north", ("training", "validation")), ("ct_east", ("unlabeled",))):
+        shutil.copytree(load_site(name).data_root, both, dirs_exist_ok=True)
+        lists |= {key: json.loads((both / "datalist.json").read_text())[key] for key in kept}
+    (both / "datalist.json").write_text(json.dumps(lists))
+    job = tiny_job(sites=TWO)
+    for name, words in (("ct_east", set()), ("ct_north", {"3 unlabelled scans are not used"})):
+        site = replace(load_site(name), data_root=both, datalist=both / "datalist.json")
+        _, task = start(job)
+        update = Client.from_args(read_job(job).clients[name], site, tmp_path / name).train(task)
+        assert ("train_supervised_loss" in update.metrics) == (name == "ct_east")
+        assert all(word in caplog.text for word in words)
 
 
 def test_swapping_two_labelled_sites_changes_nothing(tiny_job, tmp_path, tiny_site_configs):

@@ -102,6 +102,7 @@ class Client:
         The private state is on disk before this returns: the process may end right after.
         """
         started = time.monotonic()
+        self._mention_unused()
         parser, network, policy, before, state = self._open(task, epoch_length=task.steps, max_epochs=1)
         optimizer = parsed(parser, "optimizer")
         if self.keep_optimizer and "optimizer" in state:
@@ -123,6 +124,15 @@ class Client:
         self.progress.event("end", task, **metrics)
         n_samples = len(parsed(parser, "train#data"))
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics)
+
+    def _mention_unused(self) -> None:
+        """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
+        unused = load_datalist(self.site.data_root, self.site.datalist, "unlabeled", required=False)
+        if unused and self.role == "supervised":
+            hint = "give it the role 'unsupervised' to learn from both lists"
+            log.warning(
+                "%s: %d unlabelled scans are not used by a supervised site; %s", self.site.site, len(unused), hint
+            )
 
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list."""

@@ -1,0 +1,61 @@
+"""The command that writes a job."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from fedmed.federation.job import read_job
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "package_job.py"
+
+
+@pytest.fixture
+def package(capsys):
+    """Return a function that runs the script in this process: exit code and what it says."""
+    spec = importlib.util.spec_from_file_location("package_job", SCRIPT)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+
+    def package(*arguments):
+        code = script.main([str(argument) for argument in arguments])
+        return code, capsys.readouterr().err
+
+    return package
+
+
+def test_one_command_writes_the_papers_job_for_own_sites(tmp_path):
+    options = [
+        "--sites",
+        "a:supervised",
+        "b:unsupervised:0.5",
+        "c:evaluate",
+        "--rounds",
+        "50",
+        "--warm-start-rounds",
+        "25",
+    ]
+    done = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=0.8", "batch_size=2")
+    assert done.returncode == 0, done.stderr
+    job = read_job(tmp_path / "study")
+    assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
+    assert job.aggregator["user_weights"] == {"b": 0.5}
+    assert job.clients["b"]["overrides"] == {"confidence": 0.8, "batch_size": 2}
+    assert job.clients["a"]["overrides"] == {"batch_size": 2} and job.clients["b"]["overlays"] == ["consistency"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--sites", "a"], "'a' is not a new SITE:ROLE"),
+        (["--sites", "a:supervised:much"], "weight in 'a:supervised:much'"),
+        (["--sites", "a:unsupervised"], "no site is 'supervised'"),
+        (["--sites", "a:supervised", "--set", "bundle_root=/etc"], "'bundle_root'"),
+        (["--sites", "a:supervised", "--overlay", "nothing"], "no overlay 'nothing'"),
+        (["--sites", "a:supervised", "--set", "x"], "'x' is not ID=VALUE"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(package, tmp_path, options, message):
+    code, said = package(tmp_path / "study", *options)
+    assert code == 2 and said.startswith("error: ") and message in said
+    assert not (tmp_path / "study").exists()
