@@ -24,19 +24,10 @@ def package(capsys):
     return package
 
 
-def test_one_command_writes_the_papers_job_for_own_sites(tmp_path):
-    options = [
-        "--sites",
-        "a:supervised",
-        "b:unsupervised:0.5",
-        "c:evaluate",
-        "--rounds",
-        "50",
-        "--warm-start-rounds",
-        "25",
-    ]
-    done = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=0.8", "batch_size=2")
-    assert done.returncode == 0, done.stderr
+def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
+    options = ["--sites", "a:supervised", "b:unsupervised:0.5", "c:evaluate", "--rounds", "50"]
+    code, said = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=0.8", "batch_size=2")
+    assert code == 0, said
     job = read_job(tmp_path / "study")
     assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
     assert job.aggregator["user_weights"] == {"b": 0.5}
