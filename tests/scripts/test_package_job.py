@@ -43,6 +43,7 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
         (["--sites", "a:unsupervised"], "no site is 'supervised'"),
         (["--sites", "a:supervised", "--set", "bundle_root=/etc"], "'bundle_root'"),
         (["--sites", "a:supervised", "--overlay", "nothing"], "no overlay 'nothing'"),
+        (["--sites", "a:supervised", "--sharing", "half"], "sharing group 'half'"),
         (["--sites", "a:supervised", "--set", "x"], "'x' is not ID=VALUE"),
     ],
 )

@@ -93,7 +93,10 @@ class JobSpec:
 
     def _server(self, plan: Plan) -> dict[str, Any]:
         overrides = dict(self.overrides.get("supervised", {}))
-        Bundle(self.bundle, self.overlays, overrides)
+        groups = Bundle(self.bundle, self.overlays, overrides).federation.get("sharing", {})
+        known = sorted({group for network in groups.values() for group in network})
+        for group in {self.sharing, self.warm_start_sharing or "full"} - {"full", *known}:
+            raise JobError(f"sharing group '{group}' is not in bundle '{self.bundle}'; it has: {', '.join(known)}")
         controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
         controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
         controller |= {"evaluate_last": True} if self.evaluate_last else {}

@@ -254,6 +254,10 @@ class Server:
             "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
             "seconds_total": time.monotonic() - self.started,
         }
+        for site, metrics in result["test"].items():
+            if metrics.get("n_cases"):
+                words = "test Dice %.4f ± %.4f over %d cases"
+                log.info(f"%s: {words}", site, metrics["dice_mean"], metrics["dice_std"], metrics["n_cases"])
         if last is not None:
             result["test_last"] = {site: dict(metrics) for site, metrics in sorted(last.items())}
         self.record.result(result)
