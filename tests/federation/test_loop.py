@@ -97,6 +97,20 @@ def test_partial_sharing_keeps_decoders_apart_and_encoders_together(tiny_job, tm
     assert any(not torch.equal(final[name], initial[name]) for name in final if name not in private["ct_north"])
 
 
+def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_decoder(tiny_job, tmp_path):
+    job = tiny_job(sharing="block_6", warm_start_sharing="full", warm_start_rounds=1, rounds=2)
+    server = run_job(job, tmp_path / "ws")
+    server.selection.best_round = 1  # whatever round was best: the question is who can be scored after the warm start
+    assert set(server.evaluation_tasks()) == {"ct_north", "ct_south"}
+    warm, private = (
+        load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
+        for site in ("ct_north", "ct_east")
+    )
+    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    assert private.keys() == warm.keys()
+    assert any(not torch.equal(private[name], initial[name]) for name in private), "the warm start did not arrive"
+
+
 def test_one_site_equals_local_training(tiny_job, tmp_path):
     """With one site, rounds of federated averaging are the site's own training with a persisted optimizer."""
     job = tiny_job(sites={"ct_north": "supervised"}, rounds=2)
