@@ -36,6 +36,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
     add("--min-clients", type=int, help="accepted updates that a round needs (default: all its sites)")
+    add("--task-timeout", type=int, default=0, help="seconds that a site may take for one task (default: no limit)")
     add("--checkpoint", help="file in the bundle's models/ to start from, at the server")
     add("--seed", type=int, default=0)
     add(
@@ -73,8 +74,17 @@ def parse_overrides(texts: list[str]) -> dict[str, dict]:
             raise JobError(f"--set: '{text}' is not ID=VALUE")
         role, dot, id = key.partition(".")
         for target in [role] if dot and role in roles else roles:
-            overrides[target][id if dot and role in roles else key] = yaml.safe_load(value)
+            overrides[target][id if dot and role in roles else key] = parse_value(value)
     return overrides
+
+
+def parse_value(text: str) -> object:
+    """YAML, except that 1e-4 is a number, as everywhere else."""
+    value = yaml.safe_load(text)
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -97,6 +107,7 @@ def main(argv: list[str] | None = None) -> int:
             user_weights=weights,
             min_clients=arguments.min_clients,
             checkpoint=arguments.checkpoint,
+            task_timeout=arguments.task_timeout,
             seed=arguments.seed,
         )
         folder = write_job(spec, arguments.folder, arguments.replace)

@@ -35,7 +35,11 @@ def run_all(experiment: Experiment, seeds: list[int], folder: Path, jobs: int) -
     with ProcessPoolExecutor(jobs) as pool:
         running = {pool.submit(run_arm, arm, seed, folder): (arm.name, seed) for arm, seed in todo}
         for future in as_completed(running):
-            results[running[future]] = future.result()
+            try:
+                results[running[future]] = future.result()
+            except FedMedError:
+                pool.shutdown(wait=False, cancel_futures=True)  # say it now, not after the remaining runs
+                raise
             spent = time.monotonic() - started
             left = spent / len(results) * (len(todo) - len(results))
             arm, seed = running[future]

@@ -3,7 +3,8 @@
 import pytest
 
 from fedmed.bundles.find import bundle_digest, find_bundle
-from fedmed.errors import BundleError
+from fedmed.bundles.load import Bundle
+from fedmed.errors import BundleError, OverrideError
 
 
 def make_bundle(folder, name="demo_segmentation", text="a: 1\n"):
@@ -47,3 +48,9 @@ def test_digest_sees_configs_and_code_but_not_weights(tmp_path):
     assert second != first
     (bundle / "configs" / "train.yaml").write_text("a: 2\n")
     assert bundle_digest(bundle) not in (first, second)
+
+
+def test_text_where_the_bundle_has_a_number_is_refused():
+    with pytest.raises(OverrideError, match="'learning_rate'.*'1e-4' is no number.*1.0e-4"):
+        Bundle("covid_ct_segmentation", ["demo"], {"learning_rate": "1e-4"})
+    assert Bundle("covid_ct_segmentation", ["demo"], {"learning_rate": 1e-4}).parser()["learning_rate"] == 1e-4

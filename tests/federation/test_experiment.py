@@ -1,12 +1,14 @@
 """Tables of arms and seeds: resumable, and honest about what changed."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from fedmed.errors import JobError
 from fedmed.federation.experiment import Arm, load_experiment, rows, run_arm
 from fedmed.federation.job import read_job
+from fedmed.federation.site import load_site
 
 SITES = {"ct_north": "supervised"}
 
@@ -27,6 +29,12 @@ def test_a_finished_run_is_kept_and_a_changed_or_broken_one_is_not(arm, tmp_path
     assert again["test"] == first["test"]
     changed = Arm(arm.name, {**arm.job, "evaluate_last": True})
     assert "test_last" in run_arm(changed, 0, tmp_path)
+    datalist = load_site("ct_north").datalist
+    other = datalist.with_name("other.json")
+    other.write_text(datalist.read_text().replace('"testing"', '"tested"'))
+    assert (
+        run_arm(replace(changed, datalists={"ct_north": "other.json"}), 0, tmp_path)["test"]["ct_north"]["n_cases"] == 0
+    )
 
 
 def test_mean_and_sample_deviation_over_seeds():

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from fedmed.errors import JobError, RoundFailed, UpdateRefused
+from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.server import Server
 
@@ -175,6 +175,77 @@ def test_warm_start_hands_trained_private_layers_to_each_site_once(make):
     shared = ["encoder.weight", "norm.num_batches_tracked"]
     play(server, 1, [update(site, 1, names=shared) for site in "abu"])
     assert all(set(task.tensors) == set(shared) for task in server.train_tasks(2).values())
+
+
+def shared_only(sites, round):
+    return [update(site, round, names=["encoder.weight", "norm.num_batches_tracked"]) for site in sites]
+
+
+def test_private_layers_that_were_private_in_the_warm_start_too_are_the_sites_own(make):
+    server = make({"sharing": "head"}, warm_start_rounds=1)
+    play(server, 0, shared_only("ab", 0))
+    tasks = server.train_tasks(1)
+    assert all("decoder.weight" not in task.tensors for task in tasks.values())
+
+
+def test_checkpoint_starts_private_layers_at_once_and_is_scored_with_them(make):
+    server = make({"sharing": "head"}, Store(checkpoint="model.pt"), warm_start_rounds=1)
+    assert all("decoder.weight" in task.tensors for task in server.train_tasks(0).values())
+    scored = shared_only("ab", 0)
+    for each in scored:
+        each.metrics["val_dice"] = 0.9
+        server.accept(each)
+    server.finish_round()
+    assert "decoder.weight" not in server.train_tasks(1)["a"].tensors
+    assert "decoder.weight" in server.train_tasks(1)["u"].tensors
+    server.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
+    assert server.selection.best_round == -1
+    assert all("decoder.weight" in task.tensors for task in server.evaluation_tasks().values())
+
+
+def test_evaluation_names_the_private_state_that_was_scored(make):
+    """Site b misses round 1; the aggregate of round 1 is the best, and b was scored with its state of round 0."""
+    server = make({"sharing": "head"}, min_clients=1)
+    play(server, 0, shared_only("abu", 0))
+    play(server, 1, shared_only("a", 1))
+    scored = shared_only("ab", 2)
+    for each in scored:
+        each.metrics["val_dice"] = 0.5
+    play(server, 2, scored)
+    server.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
+    assert server.selection.best_round == 1
+    assert {site: task.private_round for site, task in server.evaluation_tasks().items()} == {"a": 1, "b": 0}
+    assert {site: task.private_round for site, task in server.evaluation_tasks(last=True).items()} == {"a": 2, "b": 2}
+    assert {site: task.keep_rounds for site, task in server.validation_tasks().items()} == {"a": [1], "b": [0]}
+
+
+def test_a_round_in_which_no_site_counts_fails_and_nothing_else(make):
+    server = make({"user_weights": {"b": 0.0}}, min_clients=1)
+    server.train_tasks(0)
+    server.accept(update("b"))
+    with pytest.raises(RoundFailed, match="no site has a weight above 0"):
+        server.finish_round()
+
+
+def test_more_steps_than_asked_for_are_refused(make):
+    server = make()
+    server.train_tasks(0)
+    with pytest.raises(UpdateRefused, match="'a'.*1000000000 steps reported, 4 asked for"):
+        server.accept(update("a", n_steps=10**9))
+
+
+def test_a_full_disk_leaves_the_round_uncounted(make):
+    def full(*arguments):
+        raise StateError("no space")
+
+    server = make()
+    server.train_tasks(0)
+    for each in (update("a"), update("b"), update("u")):
+        server.accept(each)
+    server.save = full
+    with pytest.raises(StateError):
+        server.finish_round()
+    assert all(torch.equal(server.tensors[name], MODEL[name]) for name in MODEL) and not server.last_round
 
 
 @pytest.mark.parametrize("aggregator", [{"weight": 1}, {"user_weights": {"x": 1.0}}, {"sharing": {"teacher": "full"}}])

@@ -26,7 +26,7 @@ def package(capsys):
 
 def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     options = ["--sites", "a:supervised", "b:unsupervised:0.5", "c:evaluate", "--rounds", "50"]
-    code, said = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=0.8", "batch_size=2")
+    code, said = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=8e-1", "batch_size=2")
     assert code == 0, said
     job = read_job(tmp_path / "study")
     assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}

@@ -13,7 +13,7 @@ from torch import nn
 
 from fedmed.bundles.find import bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
-from fedmed.errors import BundleError
+from fedmed.errors import BundleError, OverrideError
 
 
 class Bundle:
@@ -38,6 +38,7 @@ class Bundle:
         self.overlays = list(overlays)
         self.files = [self._config_file(overlay) for overlay in ["train", *overlays]]
         self.overrides = check_overrides(overrides or {}, self.federation.get("overridable", []))
+        self._check_types()
         # The bundle's own package must be importable by the class paths in its configs.
         if str(self.root) not in sys.path:
             sys.path.insert(0, str(self.root))
@@ -58,6 +59,14 @@ class Bundle:
         if not path.is_file():
             raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
         return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    def _check_types(self) -> None:
+        """YAML reads 1e-4 as a text; refuse it here rather than in every site's first step."""
+        defaults = ConfigParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}
+        for key, value in self.overrides.items():
+            default = defaults.get(key)
+            if type(default) in (int, float) and type(value) not in (int, float):
+                raise OverrideError(f"override '{key}': {value!r} is no number (in YAML write 1.0e-4, not 1e-4)")
 
     def groups(self, network: nn.Module) -> dict[str, list[str]]:
         """Sharing groups of a network: group -> patterns of the names that are not shared."""

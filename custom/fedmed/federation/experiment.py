@@ -1,19 +1,25 @@
 """A table of arms and seeds, run in this process's machine and resumable."""
 
+import hashlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import yaml
 
+from fedmed import __version__
+from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.site import load_site
+from fedmed.federation.site import SiteConfig, load_site
+from fedmed.federation.state import save_json
+
+MADE_OF = "made_of.json"
 
 
 @dataclass(frozen=True)
@@ -76,20 +82,33 @@ def run_arm(arm: Arm, seed: int, folder: Path) -> dict[str, Any]:
     result = workspace / "server" / "simulate_job" / "fedmed" / "result.json"
     job = workspace / "job"
     spec = JobSpec(name=arm.name, **{**arm.job, "seed": seed})
-    if result.is_file() and _same_job(spec, job):
-        return json.loads(result.read_text(encoding="utf-8"))
-    _clear(workspace)
-    write_job(spec, job)
     sites = {site: load_site(site) for site in spec.sites}
     for site, datalist in arm.datalists.items():
         sites[site] = replace(sites[site], datalist=sites[site].datalist.with_name(datalist))
+    made_of = _made_of(spec, sites)
+    if (
+        result.is_file()
+        and (workspace / MADE_OF).is_file()
+        and json.loads((workspace / MADE_OF).read_text()) == made_of
+    ):
+        return json.loads(result.read_text(encoding="utf-8"))
+    _clear(workspace)
+    write_job(spec, job)
+    save_json(workspace / MADE_OF, made_of)
     run_job(job, workspace, sites)
     return json.loads(result.read_text(encoding="utf-8"))
 
 
-def _same_job(spec: JobSpec, folder: Path) -> bool:
-    files = spec.files()
-    return all((folder / p).is_file() and (folder / p).read_text(encoding="utf-8") == t for p, t in files.items())
+def _made_of(spec: JobSpec, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
+    """What a result depends on: a change of any of it makes the result outdated."""
+
+    def digest(path: Path) -> str:
+        return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+
+    settings = {site: {k: str(v) for k, v in asdict(config).items()} for site, config in sites.items()}
+    lists = {site: digest(config.datalist) for site, config in sites.items()}
+    bundle = Bundle(spec.bundle, spec.overlays).digest
+    return {"job": spec.files(), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": __version__}
 
 
 def _clear(workspace: Path) -> None:

@@ -44,6 +44,7 @@ class JobSpec:
         user_weights: site -> weight, 1 unless given.
         min_clients: accepted updates that a round needs; None = all its participants.
         checkpoint: file in the server's ``models/`` of the bundle to start from.
+        task_timeout: seconds that a site may take for one task; 0 = no limit.
         evaluate_last: also score the last aggregate on the test lists.
         seed: of weights, sampling and augmentation.
     """
@@ -64,6 +65,7 @@ class JobSpec:
     user_weights: Mapping[str, float] = field(default_factory=dict)
     min_clients: int | None = None
     checkpoint: str | None = None
+    task_timeout: int = 0
     evaluate_last: bool = False
     seed: int = 0
 
@@ -100,6 +102,7 @@ class JobSpec:
         controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
         controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
         controller |= {"evaluate_last": True} if self.evaluate_last else {}
+        controller |= {"task_timeout": self.task_timeout} if self.task_timeout else {}
         aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
         aggregator |= {"warm_start_sharing": self.warm_start_sharing, "user_weights": dict(self.user_weights)}
         persistor = {**self._model(), "overlays": list(self.overlays), "overrides": overrides}

@@ -30,7 +30,10 @@ class Progress:
         """Append one line: ``start``, ``step``, ``validated``, ``end`` or ``error``."""
         plain = {k: v for k, v in values.items() if not isinstance(v, float) or math.isfinite(v)}
         line = {"time": time.time(), "event": event, "task": task.name, "round": task.round}
-        append_json(self.path, {**line, "total_rounds": task.total_rounds, **plain})
+        try:
+            append_json(self.path, {**line, "total_rounds": task.total_rounds, **plain})
+        except OSError as error:  # a full disk must not hide what is being reported
+            log.warning("%s: %s cannot be written: %s", self.site, self.path, error)
 
     def step(self, task: Task, step: int, steps: int, scalars: dict[str, float]) -> None:
         """Report the scalars of an optimizer step, locally and to the server."""

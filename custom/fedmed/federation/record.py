@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from fedmed.errors import StateError
 from fedmed.federation.state import append_json, save_json
 
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
@@ -49,7 +50,10 @@ class RunRecord:
 
     def round(self, content: Mapping[str, Any]) -> None:
         """Add one finished round."""
-        append_json(self.folder / "rounds.jsonl", content)
+        try:
+            append_json(self.folder / "rounds.jsonl", content)
+        except OSError as error:
+            raise StateError(f"cannot write {self.folder / 'rounds.jsonl'}: {error}; free space") from error
 
     def result(self, content: Mapping[str, Any]) -> None:
         """Say how the run ended; a run without this file did not finish."""

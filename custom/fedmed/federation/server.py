@@ -13,7 +13,7 @@ from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighting import check_user_weights
-from fedmed.errors import JobError, RoundFailed, UpdateRefused
+from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
@@ -54,6 +54,7 @@ class Server:
         self.record = RunRecord(folder)
         self.selection = ModelSelection(plan.of_role("supervised"))
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
+        self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
         self.started = time.monotonic()
@@ -106,14 +107,13 @@ class Server:
         self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
         return tasks
 
-    def _task(self, name: str, site: str, round: int, tensors: Mapping[str, Tensor] | None = None) -> Task:
-        tensors = self.tensors if tensors is None else tensors
+    def _task(self, name: str, site: str, round: int) -> Task:
+        return self._build_task(name, site, round, self.tensors, self.last_round.get(site))
+
+    def _build_task(self, name: str, site: str, round: int, tensors: Mapping[str, Tensor], last: int | None) -> Task:
         role = self.plan.sites[site]
-        last = self.last_round.get(site)
-        received = self.policies.of(role, round).received(tensors)
-        if name == "train" and self._needs_start(last, round):
-            received = list(tensors)
-        best = self.selection.best_round
+        received = [*self.policies.of(role, round).received(tensors), *self._start_names(role, last, round)]
+        best = self.best_private.get(site)
         return Task(
             name=name,
             round=round,
@@ -122,15 +122,21 @@ class Server:
             steps=self.plan.steps if name == "train" else 0,
             bundle_digest=self.store.bundle.digest,
             private_round=last,
-            keep_rounds=[best] if best is not None and best >= 0 else [],
+            keep_rounds=[] if best is None else [best],
             validate=name == "validate" or (role == "supervised" and self.plan.validates(round)),
         )
 
-    def _needs_start(self, last: int | None, round: int) -> bool:
-        """A site's first round under the job's sharing: private layers start from the warm-start model, if any."""
-        warm = self.plan.warm_start_rounds
-        first = round >= warm and (last is None or last < warm)
-        return first and (warm > 0 or self.store.checkpoint is not None)
+    def _start_names(self, role: str, last: int | None, round: int) -> list[str]:
+        """Private tensors of which the server holds better values than the site: no site's own work among them.
+
+        A site that took part before starts the layers that were shared then and are private now; one that never did
+        starts those of the warm start, or of the checkpoint.
+        """
+        private = self.policies.of(role, round).private(self.tensors)
+        if last is None and self.store.checkpoint is not None:
+            return private
+        before = set(self.policies.of(role, last or 0).private(self.tensors))
+        return [name for name in private if name not in before]
 
     def accept(self, update: Update) -> None:
         """Check an update and keep it for the end of the round.
@@ -145,6 +151,8 @@ class Server:
                 role = self.plan.sites[update.site]
                 expected = {n: self.tensors[n] for n in self.policies.of(role, self.round).sent(self.tensors)}
                 check_update(update, expected, self.round, set(self.updates), self.max_norm)
+                if update.n_steps > self.plan.steps:  # it would weigh more than it was asked for
+                    raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
             except UpdateRefused as error:
                 log.warning("round %d: %s", self.round, error)
                 if update.site not in self.updates:
@@ -185,14 +193,21 @@ class Server:
                 f"round {self.round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
                 f"unchanged. Refused: {self.refused}"
             )
-        self.tensors = self.rule.aggregate(self.tensors, updates)
+        try:
+            tensors = self.rule.aggregate(self.tensors, updates)
+        except RoundFailed:
+            raise
+        except FedMedError as error:
+            raise RoundFailed(f"round {self.round}: {error}; the model is unchanged") from error
+        self.save(tensors, {"round": self.round}, False)  # first: what cannot be kept does not count
+        self.tensors = tensors
         self.last_round |= {u.site: self.round for u in updates}
-        self.save(self.tensors, {"round": self.round}, False)
 
     def _select(self, round: int, scores: Mapping[str, float]) -> float | None:
         score = self.selection.score(scores)
         if self.selection.offer(round, score, self.tensors):
             log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
+            self.best_private = dict(self.last_round)  # the private states that it was scored with
             self.save(self.tensors, {"round": round, "score": score}, True)
         return score
 
@@ -233,12 +248,12 @@ class Server:
         tasks, final, best = {}, self.plan.rounds - 1, self.selection.best_round
         round = final if last or best is None else best
         tensors = self.last_tensors if last else self.tensors
+        private = self.last_round if last or best is None else self.best_private
         for site, role in self.plan.sites.items():
             if not self.policies.scorable(role, round):
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
-            tasks[site] = self._task("evaluate", site, round, tensors)
-            tasks[site].private_round = round if site in self.last_round and round >= 0 else None
+            tasks[site] = self._build_task("evaluate", site, round, tensors, private.get(site))
         return tasks
 
     def finish(

@@ -30,7 +30,7 @@ def policy_of_round(
         warm_start_sharing: group during the warm start; None = ``sharing``. With ``full``, the layers that become
             private later are trained together first, so that sites without labels start from a trained model.
     """
-    warm = round < warm_start_rounds and warm_start_sharing is not None
+    warm = max(round, 0) < warm_start_rounds and warm_start_sharing is not None  # -1 is the starting model
     return SharingPolicy.from_groups(names, warm_start_sharing if warm else sharing, groups, buffers)
 
 
@@ -80,7 +80,7 @@ class RolePolicies:
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""
-        return self._policies[role, round < self._warm_rounds]
+        return self._policies[role, max(round, 0) < self._warm_rounds]
 
     def scorable(self, role: str, round: int) -> bool:
         """Whether a site of this role holds every tensor it needs to be scored.

@@ -57,14 +57,18 @@ class FederationController(ModelController):
 
     def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
         metrics: dict[str, dict[str, float]] = {}
+        connected = {client.name for client in self.engine.get_clients()}
         for site, task in tasks.items():
+            if site not in connected:  # FLARE would wait for it for ever
+                self.server.fail(site, "not connected")
+                continue
             take = partial(self._take, aggregator, task.name, metrics)
             timeout = self.server.plan.task_timeout
             self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
-        while self.get_num_standing_tasks():
-            if self.abort_signal.triggered:
-                raise Aborted("the job was aborted; the models of finished rounds are kept")
+        while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(POLL)
+        if self.abort_signal.triggered:
+            raise Aborted("the job was aborted; the models of finished rounds are kept")
         return metrics
 
     def _take(self, aggregator: BundleAggregator, name: str, metrics: dict, model: FLModel) -> bool:
