@@ -96,8 +96,9 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
         "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
         "time.sleep(60)"
     )
-    launcher = (
-        "import sys, runpy; program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
+    launcher = (  # a shell starts jobs in the background with SIGINT ignored; a terminal does not
+        "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
         "runpy.run_path(program, run_name='__main__')"
     )
     line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
