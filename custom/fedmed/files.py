@@ -1,4 +1,4 @@
-"""Files that are whole or absent."""
+"""Where FedMed keeps its own files, and how they are written: whole or not at all."""
 
 import errno
 import os
@@ -6,6 +6,11 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
+
+
+def fedmed_home() -> Path:
+    """Where demo data and caches lie: ``$FEDMED_HOME`` or ``~/.cache/fedmed``."""
+    return Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser()
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: bool = False) -> None:

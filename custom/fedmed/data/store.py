@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fedmed.data.datalist import FILE_KEYS
 from fedmed.errors import DataError
-from fedmed.files import write_atomically
+from fedmed.files import fedmed_home, write_atomically
 
 log = logging.getLogger("fedmed.data")
 
@@ -25,7 +25,7 @@ _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueErr
 
 def default_cache_dir() -> str:
     """The cache folder of a site that names none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
-    return str(Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser() / "cache")
+    return str(fedmed_home() / "cache")
 
 
 class CaseStore:

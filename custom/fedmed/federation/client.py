@@ -127,8 +127,9 @@ class Client:
 
     def _mention_unused(self) -> None:
         """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
-        unused = load_datalist(self.site.data_root, self.site.datalist, "unlabeled", required=False)
-        if unused and self.role == "supervised":
+        if self.role != "supervised":
+            return
+        if unused := load_datalist(self.site.data_root, self.site.datalist, "unlabeled", required=False):
             hint = "give it the role 'unsupervised' to learn from both lists"
             log.warning(
                 "%s: %d unlabelled scans are not used by a supervised site; %s", self.site.site, len(unused), hint

@@ -271,8 +271,8 @@ class Server:
         }
         for site, metrics in result["test"].items():
             if metrics.get("n_cases"):
-                words = "test Dice %.4f ± %.4f over %d cases"
-                log.info(f"%s: {words}", site, metrics["dice_mean"], metrics["dice_std"], metrics["n_cases"])
+                scores = metrics["dice_mean"], metrics["dice_std"], metrics["n_cases"]
+                log.info("%s: test Dice %.4f ± %.4f over %d cases", site, *scores)
         if last is not None:
             result["test_last"] = {site: dict(metrics) for site, metrics in sorted(last.items())}
         self.record.result(result)

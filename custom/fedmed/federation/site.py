@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from fedmed.errors import SiteConfigError
+from fedmed.files import fedmed_home
 
 EXAMPLE = """\
     site: hospital_a            # optional; must equal the site's name in the federation
@@ -118,11 +119,6 @@ def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
         bundles=_absolute(values["bundles"], path) if values.get("bundles") else None,
         source=path,
     )
-
-
-def fedmed_home() -> Path:
-    """Where demo data and caches lie: ``$FEDMED_HOME`` or ``~/.cache/fedmed``."""
-    return Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser()
 
 
 def _absolute(value: Any, path: Path) -> Path:

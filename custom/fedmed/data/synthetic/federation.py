@@ -13,6 +13,7 @@ from filelock import FileLock
 from fedmed.data.synthetic import chest_ct
 from fedmed.data.synthetic.chest_ct import SiteProfile
 from fedmed.errors import DataError
+from fedmed.files import fedmed_home
 
 KINDS: Mapping[str, Mapping[str, SiteProfile]] = {
     "chest_ct": chest_ct.SITES,
@@ -56,7 +57,7 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
 
 def demo_home(root: Path | str | None = None) -> Path:
     """The folder of all demo data: ``<root>/demo`` with the defaults of :func:`demo_site`."""
-    home = root or os.environ.get("FEDMED_HOME") or Path.home() / ".cache" / "fedmed"
+    home = root or fedmed_home()
     return Path(home).expanduser() / "demo"
 
 
