@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "reports": LEAVES | {"aggregation", "bundles"},
     "federation": LEAVES | WORK,
     "flare": LEAVES | WORK | {"federation"},
+    "experiments": {"federation", "reports", "bundles", "data"},  # run by scripts; no part of a federation needs it
 }
 PURE = {"losses", "aggregation"}
 IO_MODULES = {
@@ -82,6 +83,8 @@ def test_dependencies_point_one_way():
         ("bundles", "import importlib\nimportlib.import_module('fedmed.engines')"),
         ("reports", "import fedmed.flare.executors"),
         ("federation", "def f():\n    import nvflare.apis.fl_context"),
+        ("federation", "from fedmed.experiments.scores import Score"),
+        ("experiments", "from fedmed.flare.executors import BundleExecutor"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),
     ],
