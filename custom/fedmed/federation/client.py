@@ -18,6 +18,7 @@ from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, Progress
 from fedmed.errors import BundleError, DataError, JobError
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
+from fedmed.federation.plan import OPTIMIZER_STATES
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.sharing import policy_of_round
 from fedmed.federation.site import SiteConfig
@@ -69,8 +70,8 @@ class Client:
     ) -> None:
         if role not in ROLES:
             raise JobError(f"site '{site.site}': role '{role}' is unknown; use one of {', '.join(ROLES)}")
-        if optimizer_state not in ("persist", "reset"):
-            raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use persist or reset")
+        if optimizer_state not in OPTIMIZER_STATES:
+            raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
         self.sharing = {
@@ -145,8 +146,8 @@ class Client:
     def evaluate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's testing list.
 
-        Returns only mean, standard deviation and number of cases; per-case results and pictures stay in
-        ``evaluation/`` at the site.
+        Returns only mean, standard deviation and number of cases; per-case results and pictures stay at the site,
+        in ``evaluation/`` for the selected model and ``evaluation_last/`` for the last aggregate.
         """
         if not load_datalist(self.site.data_root, self.site.datalist, "testing", required=False):
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
@@ -154,7 +155,8 @@ class Client:
         parser, *_ = self._open(task)
         evaluator = parsed(parser, "evaluate#evaluator")
         names = parsed(parser, "evaluate#case_names")
-        recorder = CaseRecorder(self.folder / "evaluation", names, parser["pixdim"])
+        folder = self.folder / ("evaluation_last" if task.model == "last" else "evaluation")
+        recorder = CaseRecorder(folder, names, parser["pixdim"])
         recorder.attach(evaluator)
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()

@@ -21,6 +21,7 @@ class Task:
             for a site that never took part.
         keep_rounds: further rounds whose private state must stay on disk (the selected model's).
         validate: whether to score the received model on the site's validation list.
+        model: which model an ``evaluate`` task carries, ``selected`` or ``last``.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Task:
     private_round: int | None = None
     keep_rounds: list[int] = field(default_factory=list)
     validate: bool = False
+    model: str = "selected"
 
     def config(self) -> dict:
         """Everything but the tensors, as plain JSON values."""

@@ -254,6 +254,7 @@ class Server:
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
             tasks[site] = self._build_task("evaluate", site, round, tensors, private.get(site))
+            tasks[site].model = "last" if last else "selected"
         return tasks
 
     def finish(
