@@ -70,6 +70,17 @@ def test_writing_is_whole_or_not_at_all(tmp_path):
     assert read_job(tmp_path / "x").controller["rounds"] == 2
 
 
+def test_settings_that_are_left_alone_are_not_written(tmp_path):
+    plain = read_job(write_job(JobSpec("x", {"a": "supervised"}, 2, 1), tmp_path / "x"))
+    assert "validate_every" not in plain.controller and "optimizer_state" not in plain.clients["a"]
+    spec = JobSpec("y", {"a": "supervised"}, 2, 1, validate_every=2, optimizer_state="reset")
+    job = read_job(write_job(spec, tmp_path / "y"))
+    assert job.controller["validate_every"] == 2 and job.clients["a"]["optimizer_state"] == "reset"
+    for wrong in ({"validate_every": 0}, {"optimizer_state": "keep"}):
+        with pytest.raises(JobError, match=next(iter(wrong))):
+            JobSpec("z", {"a": "supervised"}, 2, 1, **wrong).files()
+
+
 @pytest.mark.parametrize("missing", ["meta.json", "app_server/config/config_fed_server.json"])
 def test_incomplete_job_names_the_file(tmp_path, missing):
     folder = write_job(JobSpec("x", {"a": "supervised"}, 1, 1), tmp_path / "x")

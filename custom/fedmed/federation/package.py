@@ -11,7 +11,7 @@ from typing import Any
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
-from fedmed.federation.plan import TRAINING_ROLES, Plan
+from fedmed.federation.plan import OPTIMIZER_STATES, TRAINING_ROLES, Plan
 
 EXECUTORS = {
     "supervised": "fedmed.flare.executors.SupervisedExecutor",
@@ -45,7 +45,9 @@ class JobSpec:
         min_clients: accepted updates that a round needs; None = all its participants.
         checkpoint: file in the server's ``models/`` of the bundle to start from.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
+        validate_every: labelled sites score the model they receive every so many rounds.
         evaluate_last: also score the last aggregate on the test lists.
+        optimizer_state: ``persist`` a site's optimizer across rounds, or ``reset`` it in each.
         seed: of weights, sampling and augmentation.
     """
 
@@ -66,7 +68,9 @@ class JobSpec:
     min_clients: int | None = None
     checkpoint: str | None = None
     task_timeout: int = 0
+    validate_every: int = 1
     evaluate_last: bool = False
+    optimizer_state: str = "persist"
     seed: int = 0
 
     def files(self) -> dict[str, str]:
@@ -75,7 +79,9 @@ class JobSpec:
         Raises:
             JobError, BundleError, OverrideError: the job could not run as described.
         """
-        plan = Plan(self.sites, self.rounds, self.steps, self.warm_start_rounds, self.min_clients)
+        plan = Plan(self.sites, self.rounds, self.steps, self.warm_start_rounds, self.min_clients, self.validate_every)
+        if self.optimizer_state not in OPTIMIZER_STATES:
+            raise JobError(f"'optimizer_state' is {self.optimizer_state!r}; use {' or '.join(OPTIMIZER_STATES)}")
         check_user_weights(self.user_weights, plan.sites)
         roles = [role for role in EXECUTORS if plan.of_role(role)]
         files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
@@ -102,6 +108,7 @@ class JobSpec:
         controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
         controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
         controller |= {"evaluate_last": True} if self.evaluate_last else {}
+        controller |= {"validate_every": self.validate_every} if self.validate_every != 1 else {}
         controller |= {"task_timeout": self.task_timeout} if self.task_timeout else {}
         aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
         aggregator |= {"warm_start_sharing": self.warm_start_sharing, "user_weights": dict(self.user_weights)}
@@ -135,6 +142,7 @@ class JobSpec:
         args = {**self._model(), "role": role, "overlays": overlays, "overrides": overrides}
         args |= {"sharing": self.sharing, "buffers": self.buffers}
         args |= {"warm_start_rounds": self.warm_start_rounds, "warm_start_sharing": self.warm_start_sharing}
+        args |= {"optimizer_state": self.optimizer_state} if self.optimizer_state != "persist" else {}
         executor = {"path": EXECUTORS[role], "args": args}
         to_server = {
             "id": "to_server",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fedmed.errors import JobError
 
 TRAINING_ROLES = ("supervised", "unsupervised")
+OPTIMIZER_STATES = ("persist", "reset")  # across a site's rounds
 
 
 @dataclass
