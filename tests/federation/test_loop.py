@@ -53,6 +53,8 @@ def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
     assert set(result["test"]) == {"ct_north", "ct_south", "ct_east", "ct_west"}
     assert all(test["n_cases"] == 3 and 0 <= test["dice_mean"] <= 1 for test in result["test"].values())
     assert result["selected_by"] == ["ct_north", "ct_south"]
+    assert sum(result["validation"].values()) / 2 == pytest.approx(result["best_score"])
+    assert sum(result["validation_last"].values()) / 2 == pytest.approx(result["last_score"])
     round = lines(fedmed / "rounds.jsonl")[0]
     assert round["accepted"] == ["ct_east", "ct_north", "ct_south"] and sum(round["coefficients"].values()) == 1
     assert set(round["sites"]["ct_north"]) >= {"val_dice", "train_loss", "n_steps"}

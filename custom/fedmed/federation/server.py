@@ -55,6 +55,7 @@ class Server:
         self.selection = ModelSelection(plan.of_role("supervised"))
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
+        self.best_scores: dict[str, float] = {}  # each labelled site's validation Dice of that model
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
         self.started = time.monotonic()
@@ -208,6 +209,7 @@ class Server:
         if self.selection.offer(round, score, self.tensors):
             log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
             self.best_private = dict(self.last_round)  # the private states that it was scored with
+            self.best_scores = dict(sorted(scores.items()))
             self.save(self.tensors, {"round": round, "score": score}, True)
         return score
 
@@ -235,7 +237,8 @@ class Server:
 
     def finish_validation(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
         """Take the closing scores into the selection."""
-        scores = {site: m["val_dice"] for site, m in metrics.items() if "val_dice" in m}
+        scores = {site: m["val_dice"] for site, m in sorted(metrics.items()) if "val_dice" in m}
+        self.last_scores = scores
         self.last_score, self.last_tensors = self._select(self.plan.rounds - 1, scores), self.tensors
         if self.selection.best_tensors is not None:
             self.tensors = dict(self.selection.best_tensors)
@@ -266,6 +269,8 @@ class Server:
             "best_round": chosen.best_round,
             "best_score": chosen.best_score if chosen.best_round is not None else None,
             "last_score": self.last_score,
+            "validation": self.best_scores,
+            "validation_last": self.last_scores,
             "selected_by": chosen.sites,
             "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
             "seconds_total": time.monotonic() - self.started,
