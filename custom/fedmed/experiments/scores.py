@@ -13,6 +13,7 @@ from fedmed.files import write_atomically
 LISTS = ("test", "valid")
 MODELS = ("selected", "last")
 MEAN_CASE = "mean"  # the case of a validation score, of which there is one a run and site
+AGAIN = "remove the file and run the experiment again"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _score(row: dict[str, str], where: str) -> Score:
     try:
         score = Score(**{**row, "seed": int(row["seed"]), "dice": float(row["dice"])})
     except (TypeError, ValueError) as error:
-        raise DataError(f"{where} is no score: {error}; remove the file and run the experiment again") from error
+        raise DataError(f"{where} is no score: {error}; {AGAIN}") from error
     if score.list not in LISTS or score.model not in MODELS:
         raise DataError(f"{where}: list '{score.list}' of {LISTS}, model '{score.model}' of {MODELS} expected")
     if not math.isfinite(score.dice) or not -1e-6 <= score.dice <= 1 + 1e-6:
