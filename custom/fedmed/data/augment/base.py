@@ -1,11 +1,8 @@
-"""Changes of a batch of patches that leave its geometry alone (Yang et al. 2021, section 3.2, g)."""
+"""What every augmentation is: one view for the student, one for the pseudo-label."""
 
 from collections.abc import Callable, Sequence
 
-import torch
 from torch import Tensor
-
-from fedmed.errors import FedMedError
 
 
 class Augment:
@@ -48,31 +45,6 @@ class Compose(Augment):
         for augment in self.augments:
             batch = weak_view(augment, batch)
         return batch
-
-
-class ScaleShift(Augment):
-    """The paper's g: ``v' = v (1 + a) + b`` with one a and one b, both from U(-level, level), for each patch.
-
-    Args:
-        level: ℓ in [0, 1]. The paper does not state it; 0.1 is the example of the toolkit it used.
-        clip: clip to [0, 1], the range of the input, afterwards.
-        seed: of a and b. They are drawn on the CPU: the same on every device.
-
-    Raises:
-        FedMedError: the level is outside [0, 1].
-    """
-
-    def __init__(self, level: float = 0.1, clip: bool = True, seed: int = 0) -> None:
-        if not 0 <= level <= 1:
-            raise FedMedError(f"ScaleShift: level is {level}; use a number from 0 (no change) to 1, such as 0.1")
-        self.level, self.clip = level, clip
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __call__(self, batch: Tensor) -> Tensor:
-        drawn = torch.empty(2, len(batch)).uniform_(-self.level, self.level, generator=self.generator)
-        scale, shift = drawn.to(batch).view(2, -1, *[1] * (batch.ndim - 1))
-        changed = torch.addcmul(shift, batch, 1 + scale)
-        return changed.clamp_(0, 1) if self.clip else changed
 
 
 def weak_view(augment: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor:

@@ -1,0 +1,77 @@
+"""Augmentations by the names of the paper's Table 2, as a job writes them."""
+
+from collections.abc import Callable, Sequence
+
+from fedmed.data.augment.base import Augment, Compose
+from fedmed.data.augment.cutout import Cutout
+from fedmed.data.augment.intensity import FixMatch, GaussianNoise, ScaleShift
+from fedmed.errors import FedMedError
+from fedmed.seeds import derive_seed
+
+CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2; the number is the variant's, not that of the boxes
+KNOWN = ("identity", "scale_shift", "gauss_<variance>", "cutout_1", "cutout_2", "fix_<level>")
+
+
+def build_augment(
+    names: str | Sequence[str],
+    seed: int = 0,
+    shift_level: float = 0.1,
+    cutout_size: Sequence[int] = (20, 20, 3),
+    clip: bool = True,
+) -> Augment:
+    """Return one augmentation, or several after each other.
+
+    Args:
+        names: one name or a list of names, in the paper's spelling: ``identity``, ``scale_shift``,
+            ``gauss_0.01`` (variance), ``cutout_1`` (one box), ``cutout_2`` (five boxes), ``fix_0.1`` (level of the
+            weak view). Capitals do not matter.
+        seed: each augmentation draws from its own generator, whose seed is made from this and from the
+            augmentation's kind. Neither another augmentation nor another number, as in ``gauss_0.1``, changes what
+            one draws.
+        shift_level: of ``scale_shift``.
+        cutout_size: voxels of a box.
+        clip: clip to [0, 1] after each augmentation.
+
+    Raises:
+        FedMedError: no name, an unknown name, or a number that the augmentation refuses.
+    """
+    names = [names] if isinstance(names, str) else list(names)
+    if not names:
+        raise FedMedError("augmentation: the list is empty; write 'identity' to leave the patches as they are")
+    makers: dict[str, Callable[[str, int], Augment]] = {
+        "identity": lambda number, seed: Augment(),
+        "scale_shift": lambda number, seed: ScaleShift(shift_level, clip, seed),
+        "gauss": lambda number, seed: GaussianNoise(float(number), clip, seed),
+        "cutout": lambda number, seed: Cutout(CUTOUT_BOXES[number], cutout_size, seed=seed),
+        "fix": lambda number, seed: FixMatch(float(number), clip, seed),
+    }
+    kinds = [_parse(name) for name in names]
+    augments = []
+    for index, (kind, number) in enumerate(kinds):
+        nth = sum(earlier == kind for earlier, _ in kinds[:index])
+        augments.append(makers[kind](number, _seed(seed, kind, nth)))
+    return augments[0] if len(augments) == 1 else Compose(augments)
+
+
+def _parse(name: str) -> tuple[str, str]:
+    """Kind and number of a name, ``("gauss", "0.01")``; the number is ``""`` where there is none."""
+    text = str(name).lower()
+    kind, _, number = text.rpartition("_")
+    if text in ("identity", "scale_shift"):
+        return text, ""
+    if kind == "cutout" and number in CUTOUT_BOXES or kind in ("gauss", "fix") and _is_number(number):
+        return kind, number
+    raise FedMedError(f"augmentation {name!r} is unknown; use one of {', '.join(KNOWN)}, such as gauss_0.01")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _seed(seed: int, kind: str, nth: int) -> int:
+    """The first scale-shift draws from the seed itself: what it drew when it was the only augmentation."""
+    return seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)

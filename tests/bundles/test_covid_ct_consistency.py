@@ -1,0 +1,63 @@
+"""The options of training without masks, as a job sets them (Yang et al. 2021, Table 2, blocks 1 and 2)."""
+
+import pytest
+
+from fedmed.bundles.load import Bundle
+from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift
+from fedmed.errors import OverrideError
+from fedmed.losses.consistency import KINDS, SCOPES
+
+BUNDLE = "covid_ct_segmentation"
+
+
+@pytest.fixture
+def trainer(site_facts):
+    """Return a function: overrides of a job -> the trainer of an unlabelled site."""
+
+    def make(**overrides):
+        job = Bundle(BUNDLE, ["demo", "consistency"], overrides)
+        facts = {key: value for key, value in site_facts("ct_east").items() if key not in overrides}
+        parser = job.parser(**facts)
+        parser.update({"train#handlers": []})
+        return parser.get_parsed_content("train#trainer")
+
+    return make
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_loss_and_scope_is_reachable(trainer, kind):
+    for scope in SCOPES:
+        loss = trainer(consistency_loss=kind, consistency_scope=scope, confidence=0.8).consistency_loss
+        assert (loss.kind, loss.scope, loss.threshold) == (kind, scope, 0.8)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("identity", Augment),
+        ("scale_shift", ScaleShift),
+        ("gauss_0.01", GaussianNoise),
+        ("cutout_1", Cutout),
+        ("cutout_2", Cutout),
+        ("fix_0.25", FixMatch),
+        (["scale_shift", "cutout_1"], Compose),
+    ],
+)
+def test_every_augmentation_is_reachable(trainer, name, expected):
+    assert type(trainer(augmentation=name).augment) is expected
+
+
+def test_settings_of_augmentations(trainer):
+    assert trainer(shift_level=0.3).augment.level == 0.3
+    assert trainer(augmentation="cutout_2", cutout_size=[4, 4, 1]).augment.size == (4, 4, 1)
+
+
+def test_a_job_cannot_set_the_seed_of_augmentations():
+    with pytest.raises(OverrideError, match="may not set"):
+        Bundle(BUNDLE, ["demo", "consistency"], {"augment_seed": 1})
+
+
+def test_training_with_weak_and_strong_views(trainer):
+    made = trainer(augmentation=["fix_0.1", "cutout_2"], cutout_size=[4, 4, 2])
+    made.run()
+    assert made.state.output["loss"].isfinite()

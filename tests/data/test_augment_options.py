@@ -1,0 +1,212 @@
+"""Table 2, block 2: noise, cutout, weak and strong views, and their names."""
+
+import pytest
+import torch
+
+from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift, build_augment
+from fedmed.errors import FedMedError
+
+NAMES = ["scale_shift", "gauss_0.01", "cutout_1", "cutout_2", "fix_0.1"]
+
+
+def patches(count=2, size=(24, 24, 6), seed=0):
+    """Voxels strictly between 0 and 1."""
+    return torch.rand(count, 1, *size, generator=torch.Generator().manual_seed(seed)) * 0.9 + 0.05
+
+
+# --- noise
+
+
+@pytest.mark.parametrize(("variance", "deviation"), [(0.001, 0.0316228), (0.01, 0.1), (0.1, 0.3162278)])
+def test_noise_has_the_variance(variance, deviation):
+    batch = patches(4, (32, 32, 16))
+    noise = (GaussianNoise(variance, clip=False, seed=1)(batch) - batch).double()
+    assert noise.std().item() == pytest.approx(deviation, rel=0.02)
+    assert noise.mean().item() == pytest.approx(0, abs=0.02 * deviation)
+    rows = noise.flatten(1)
+    assert torch.corrcoef(rows).fill_diagonal_(0).abs().max() < 0.05  # each patch has its own noise
+
+
+def test_noise_is_clipped_to_the_input_range():
+    batch = patches()
+    before = batch.clone()
+    free, clipped = GaussianNoise(0.1, clip=False, seed=2)(batch), GaussianNoise(0.1, seed=2)(batch)
+    assert free.min() < 0 and free.max() > 1
+    assert torch.equal(clipped, free.clamp(0, 1)) and torch.equal(batch, before)
+
+
+def test_no_noise_is_the_identity():
+    assert torch.equal(GaussianNoise(0.0)(patches()), patches())
+
+
+# --- cutout
+
+
+def hidden(augment, batch):
+    """Voxels that became 0, (B, X, Y, Z); all others must be as they were."""
+    changed = augment(batch)
+    gone = changed == 0
+    assert torch.equal(changed[~gone], batch[~gone])
+    return gone[:, 0]
+
+
+def test_one_box_hides_exactly_its_voxels():
+    """01 §12.8."""
+    gone = hidden(Cutout(1, seed=3), patches(16, (40, 36, 8)))
+    assert gone.flatten(1).sum(1).tolist() == [1200] * 16
+    for patch in gone:
+        extent = [int(n) for n in patch.nonzero().amax(0) - patch.nonzero().amin(0) + 1]
+        assert extent == [20, 20, 3]  # one solid box
+
+
+def test_five_boxes_may_overlap():
+    """01 §12.8."""
+    counts = hidden(Cutout(5, seed=3), patches(16, (40, 36, 8))).flatten(1).sum(1)
+    assert counts.max() <= 6000 and counts.min() >= 1200 and counts.float().mean() > 2400
+
+
+def test_boxes_are_uniform_and_fully_inside():
+    gone = hidden(Cutout(1, (2, 1), seed=4), patches(3000, (4, 2)))
+    starts = [tuple(patch.nonzero()[0].tolist()) for patch in gone]
+    counts = {start: starts.count(start) for start in set(starts)}
+    assert set(counts) == {(x, y) for x in range(3) for y in range(2)}
+    assert all(400 < count < 600 for count in counts.values())
+
+
+def test_all_channels_are_hidden_alike_by_any_value():
+    changed = Cutout(2, (3, 3, 3), value=-7.0, seed=5)(torch.rand(3, 2, 8, 8, 8))
+    assert torch.equal(changed[:, 0] == -7, changed[:, 1] == -7) and (changed == -7).any()
+
+
+def test_a_box_as_large_as_the_patch():
+    assert not Cutout(1, (4, 4, 3))(torch.ones(2, 1, 4, 4, 3)).any()
+
+
+@pytest.mark.parametrize("size", [(24, 19, 6), (24, 24), (24, 24, 2)])
+def test_a_box_that_does_not_fit(size):
+    with pytest.raises(FedMedError, match=r"a box of \[20, 20, 3\] voxels does not fit .* 'cutout_size'"):
+        Cutout()(torch.ones(1, 1, *size))
+
+
+# --- weak and strong
+
+
+def test_fixmatch_has_a_weak_and_a_strong_view():
+    batch = torch.full((512, 1, 2), 0.5)
+    augment = FixMatch(0.1, clip=False, seed=6)
+    weak, strong = ((view - batch).abs().amax().item() for view in (augment.weak(batch), augment(batch)))
+    assert 0.1 < weak <= 0.15 + 1e-6  # half of the scale's level, and the shift's
+    assert 0.9 < strong <= 1.35 + 1e-6
+    assert (augment.for_label.level, augment.for_student.level) == (0.1, 0.9)
+
+
+def test_fixmatch_at_one_half_is_symmetric():
+    """01 §12.9."""
+    augment = FixMatch(0.5)
+    assert augment.for_label.level == augment.for_student.level == 0.5
+    assert not torch.equal(augment(patches()), augment.weak(patches()))  # alike, but drawn independently
+
+
+def test_views_do_not_disturb_each_other():
+    both, student_alone = FixMatch(0.25, seed=7), FixMatch(0.25, seed=7)
+    both.weak(patches())
+    assert torch.equal(both(patches()), student_alone(patches()))
+
+
+# --- names
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "values"),
+    [
+        ("identity", Augment, {}),
+        ("scale_shift", ScaleShift, {"level": 0.2}),
+        ("Gauss_0.001", GaussianNoise, {"variance": 0.001}),
+        ("gauss_1e-1", GaussianNoise, {"variance": 0.1}),
+        ("Cutout_1", Cutout, {"boxes": 1, "size": (3, 3, 2)}),
+        ("cutout_2", Cutout, {"boxes": 5, "size": (3, 3, 2)}),
+    ],
+)
+def test_names_of_the_paper(name, kind, values):
+    augment = build_augment(name, shift_level=0.2, cutout_size=[3, 3, 2])
+    assert type(augment) is kind
+    assert {key: getattr(augment, key) for key in values} == values
+
+
+def test_the_name_of_fixmatch():
+    augment = build_augment("Fix_0.25")
+    assert (augment.for_label.level, augment.for_student.level) == (0.25, 0.75)
+
+
+def test_a_list_is_applied_in_its_order():
+    batch = patches()
+    both = build_augment(["fix_0.1", "cutout_1"], seed=8)
+    assert isinstance(both, Compose)
+    single = [build_augment(name, seed=8) for name in ("fix_0.1", "cutout_1")]
+    assert torch.equal(both(batch), single[1](single[0](batch)))
+    assert torch.equal(both.weak(batch), single[0].weak(batch))  # cutout leaves the pseudo-label's view alone
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_seed_alone_decides(name):
+    batch, state = patches(), torch.get_rng_state()
+    first, again = build_augment(name, seed=9), build_augment(name, seed=9)
+    one = first(batch)
+    assert torch.equal(one, again(batch)) and not torch.equal(one, batch)
+    assert not torch.equal(first(batch), one)  # the second call draws anew
+    assert not torch.equal(build_augment(name, seed=10)(batch), one)
+    assert torch.equal(torch.get_rng_state(), state)  # so sampling draws what it drew before
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("others", [["gauss_0.1"], ["cutout_2", "scale_shift"]])
+def test_another_augmentation_changes_no_draw(name, others):
+    alone, among = build_augment(name, seed=11), build_augment([*others, name], seed=11)
+    kinds = [other.split("_")[0] for other in others]
+    if name.split("_")[0] in kinds:  # the second of a kind draws its own numbers
+        assert not torch.equal(among.augments[-1](patches()), alone(patches()))
+    else:
+        assert torch.equal(among.augments[-1](patches()), alone(patches()))
+
+
+def test_arms_that_differ_in_a_number_draw_the_same():
+    batch = patches()
+    small, large = (build_augment(f"gauss_{x}", seed=12, clip=False)(batch) - batch for x in (0.01, 0.04))
+    assert torch.allclose(2 * small, large, atol=1e-6)
+
+
+def test_the_default_draws_what_it_drew_before_there_was_a_choice():
+    assert torch.equal(build_augment("scale_shift", seed=13)(patches()), ScaleShift(seed=13)(patches()))
+
+
+@pytest.mark.parametrize("name", ["blur", "gauss", "gauss_x", "cutout_3", "fix_", "scale_shift_0.1", ""])
+def test_an_unknown_name_lists_the_known(name):
+    with pytest.raises(FedMedError, match=r"unknown; use one of identity, scale_shift, gauss_<variance>, cutout_1"):
+        build_augment(["scale_shift", name])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: build_augment([]), "the list is empty"),
+        (lambda: build_augment("gauss_-0.1"), "variance is -0.1"),
+        (lambda: build_augment("gauss_nan"), "variance is nan"),
+        (lambda: build_augment("fix_0.75"), "level is 0.75"),
+        (lambda: build_augment("cutout_1", cutout_size=[20, 0, 3]), "size is"),
+        (lambda: Cutout(0), "boxes is 0"),
+    ],
+)
+def test_bad_values(make, message):
+    with pytest.raises(FedMedError, match=message):
+        make()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", NAMES)
+def test_on_a_gpu(name):
+    batch = patches()
+    changed = build_augment(name, seed=14)(batch.cuda())
+    assert changed.device.type == "cuda"
+    assert torch.equal(changed, build_augment(name, seed=14)(batch.cuda()))
+    if not name.startswith("gauss"):  # noise is drawn on the device
+        assert torch.allclose(changed.cpu(), build_augment(name, seed=14)(batch), atol=1e-6)
