@@ -32,6 +32,12 @@ def test_defaults(write, minimal, tmp_path):
     site = load(write(minimal))
     assert site.datalist == tmp_path / "data" / "datalist.json"
     assert (site.threads, site.workers, site.amp, site.max_batch_size) == (1, 0, False, None)
+    assert site.allow_release is False
+
+
+def test_only_the_site_itself_can_allow_a_release(write, minimal):
+    assert load(write({**minimal, "allow_release": True})).allow_release is True
+    assert load(write({**minimal, "allow_release": None})).allow_release is False
 
 
 def test_relative_paths_are_relative_to_the_file(write, minimal, tmp_path):
@@ -64,6 +70,7 @@ def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypat
         ({"threads": True}, "'threads' is True"),
         ({"workers": -1}, "'workers' is -1"),
         ({"device": "gpu"}, "'device' is 'gpu'; use auto, cpu"),
+        ({"allow_release": "yes please"}, "'allow_release' is 'yes please'; it must be a bool"),
         ({"amp": True}, "'amp' is true, but the device is the CPU"),
         ({"data_root": "/does/not/exist"}, "folder /does/not/exist does not exist"),
         ({"data_root": None}, "data_root"),

@@ -20,6 +20,7 @@ EXAMPLE = """\
     threads: 2                  # CPU threads of one process
     workers: 0                  # processes that load images
     amp: false                  # mixed precision (GPU only)
+    allow_release: false        # may a job score other sites with this site's private layers?
 """
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -40,6 +41,8 @@ class SiteConfig:
         max_batch_size: upper limit of this machine; a job's larger batch is cut to it, and that is logged.
         bundles: folder of this site's bundles, or None for the defaults.
         source: the file the settings come from.
+        allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
+            trained part of their own can be scored with it. A job can only ask.
     """
 
     site: str
@@ -53,6 +56,7 @@ class SiteConfig:
     max_batch_size: int | None
     bundles: Path | None
     source: Path
+    allow_release: bool = False
 
 
 _KEYS = {f.name for f in fields(SiteConfig)} - {"source"} | {"demo"}
@@ -118,6 +122,7 @@ def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
         max_batch_size=_at_least(1, values, "max_batch_size", None, path),
         bundles=_absolute(values["bundles"], path) if values.get("bundles") else None,
         source=path,
+        allow_release=_typed(values, "allow_release", bool, False, path) is True,
     )
 
 
