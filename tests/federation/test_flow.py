@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedmed.errors import RoundFailed
+from fedmed.federation import flow
 from fedmed.federation.flow import run_federation
 
 
@@ -27,6 +28,12 @@ class Server:
         self.failed_in_a_row = self.failed_in_a_row + 1 if self.round in self.bad else 0
         if self.round in self.bad:
             raise RoundFailed(f"round {self.round}")
+
+
+@pytest.fixture(autouse=True)
+def no_closing(monkeypatch):
+    """The end of a run is the fake server's own."""
+    monkeypatch.setattr(flow, "Closing", lambda server: server)
 
 
 def test_one_failed_round_is_survived_and_said(caplog):

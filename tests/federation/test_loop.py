@@ -12,6 +12,7 @@ import torch
 from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
+from fedmed.federation.closing import Closing
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
 from fedmed.federation.messages import Task
@@ -103,7 +104,7 @@ def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_deco
     job = tiny_job(sharing="block_6", warm_start_sharing="full", warm_start_rounds=1, rounds=2)
     server = run_job(job, tmp_path / "ws")
     server.selection.best_round = 1  # whatever round was best: the question is who can be scored after the warm start
-    assert set(server.evaluation_tasks()) == {"ct_north", "ct_south"}
+    assert set(Closing(server).evaluation_tasks()) == {"ct_north", "ct_south"}
     warm, private = (
         load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]
         for site in ("ct_north", "ct_east")

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
+from fedmed.federation.closing import Closing
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.server import Server
 
@@ -143,12 +144,13 @@ def test_selection_keeps_the_scored_model_and_tells_sites_to_keep_its_state(make
     for each in [update("a", 2, dice=0.5), update("b", 2, dice=0.5), update("u", 2)]:
         server.accept(each)
     server.finish_round()
-    assert server.validation_tasks()["a"].private_round == 2
-    server.finish_validation({"a": {"val_dice": 0.2}, "b": {"val_dice": 0.3}})
+    closing = Closing(server)
+    assert closing.validation_tasks()["a"].private_round == 2
+    closing.finish_validation({"a": {"val_dice": 0.2}, "b": {"val_dice": 0.3}})
     assert server.selection.best_round == 0 and server.selection.best_score == pytest.approx(0.7)
     assert all(server.tensors[name] is after_first[name] for name in MODEL)
-    assert set(server.evaluation_tasks()) == set(SITES)
-    server.finish({"e": {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1}})
+    assert set(closing.evaluation_tasks()) == set(SITES)
+    closing.finish({"e": {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1}})
     best = [meta for _, meta, is_best in server.store.saved if is_best]
     assert [meta["round"] for meta in best] == [-1, 0]
 
@@ -161,8 +163,9 @@ def test_private_layers_never_travel(make):
         server.accept(update("a"))
     play(server, 0, [update(site, names=sorted(shared)) for site in "abu"])
     assert server.tensors["decoder.weight"] is server.store.initial["decoder.weight"]
-    server.finish_validation({})
-    assert set(server.evaluation_tasks()) == {"a", "b"}
+    closing = Closing(server)
+    closing.finish_validation({})
+    assert set(closing.evaluation_tasks()) == {"a", "b"}
 
 
 def test_warm_start_hands_trained_private_layers_to_each_site_once(make):
@@ -198,9 +201,10 @@ def test_checkpoint_starts_private_layers_at_once_and_is_scored_with_them(make):
     server.finish_round()
     assert "decoder.weight" not in server.train_tasks(1)["a"].tensors
     assert "decoder.weight" in server.train_tasks(1)["u"].tensors
-    server.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
+    closing = Closing(server)
+    closing.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
     assert server.selection.best_round == -1
-    assert all("decoder.weight" in task.tensors for task in server.evaluation_tasks().values())
+    assert all("decoder.weight" in task.tensors for task in closing.evaluation_tasks().values())
 
 
 def test_evaluation_names_the_private_state_that_was_scored(make):
@@ -212,11 +216,12 @@ def test_evaluation_names_the_private_state_that_was_scored(make):
     for each in scored:
         each.metrics["val_dice"] = 0.5
     play(server, 2, scored)
-    server.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
+    closing = Closing(server)
+    closing.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
     assert server.selection.best_round == 1
-    assert {site: task.private_round for site, task in server.evaluation_tasks().items()} == {"a": 1, "b": 0}
-    assert {site: task.private_round for site, task in server.evaluation_tasks(last=True).items()} == {"a": 2, "b": 2}
-    assert {site: task.keep_rounds for site, task in server.validation_tasks().items()} == {"a": [1], "b": [0]}
+    assert {site: task.private_round for site, task in closing.evaluation_tasks().items()} == {"a": 1, "b": 0}
+    assert {site: task.private_round for site, task in closing.evaluation_tasks(last=True).items()} == {"a": 2, "b": 2}
+    assert {site: task.keep_rounds for site, task in closing.validation_tasks().items()} == {"a": [1], "b": [0]}
 
 
 def test_a_round_in_which_no_site_counts_fails_and_nothing_else(make):

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Mapping
 
 from fedmed.errors import RoundFailed
+from fedmed.federation.closing import Closing
 from fedmed.federation.messages import Task
 from fedmed.federation.server import Server
 
@@ -31,6 +32,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             log.error("%s", error)
             if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
                 raise
-    server.finish_validation(ask(server.validation_tasks()))
-    last = ask(server.evaluation_tasks(last=True)) if server.plan.evaluate_last else None
-    server.finish(ask(server.evaluation_tasks()), last)
+    closing = Closing(server)
+    closing.finish_validation(ask(closing.validation_tasks()))
+    last = ask(closing.evaluation_tasks(last=True)) if server.plan.evaluate_last else None
+    closing.finish(ask(closing.evaluation_tasks()), last)

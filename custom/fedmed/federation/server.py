@@ -1,4 +1,4 @@
-"""What happens in one round at the server. The controller of FLARE and the in-process loop both call this."""
+"""What happens in one round at the server. FLARE's controller and the in-process loop both call this."""
 
 import logging
 import threading
@@ -20,6 +20,7 @@ from fedmed.federation.record import RunRecord
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.sharing import RolePolicies
 from fedmed.federation.store import ModelStore
+from fedmed.federation.tasks import TaskMaker
 
 log = logging.getLogger("fedmed.server")
 Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
@@ -50,6 +51,7 @@ class Server:
     ) -> None:
         self.plan, self.store, self.rule, self.policies, self.max_norm = plan, store, rule, policies, max_norm
         self.tensors = store.initial
+        self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
         self.record = RunRecord(folder)
         self.selection = ModelSelection(plan.of_role("supervised"))
@@ -97,47 +99,18 @@ class Server:
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 
-    # ---- training rounds
-
     def train_tasks(self, round: int) -> dict[str, Task]:
         """Start a round: site -> its task."""
         self.round, self.round_started = round, time.monotonic()
         self.updates: dict[str, Update] = {}
         self.refused: dict[str, str] = {}
-        tasks = {site: self._task("train", site, round) for site in self.plan.participants(round)}
+        tasks = {site: self.task("train", site, round) for site in self.plan.participants(round)}
         self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
         return tasks
 
-    def _task(self, name: str, site: str, round: int) -> Task:
-        return self._build_task(name, site, round, self.tensors, self.last_round.get(site))
-
-    def _build_task(self, name: str, site: str, round: int, tensors: Mapping[str, Tensor], last: int | None) -> Task:
-        role = self.plan.sites[site]
-        received = [*self.policies.of(role, round).received(tensors), *self._start_names(role, last, round)]
-        best = self.best_private.get(site)
-        return Task(
-            name=name,
-            round=round,
-            total_rounds=self.plan.rounds,
-            tensors={n: tensors[n] for n in received},
-            steps=self.plan.steps if name == "train" else 0,
-            bundle_digest=self.store.bundle.digest,
-            private_round=last,
-            keep_rounds=[] if best is None else [best],
-            validate=name == "validate" or (role == "supervised" and self.plan.validates(round)),
-        )
-
-    def _start_names(self, role: str, last: int | None, round: int) -> list[str]:
-        """Private tensors of which the server holds better values than the site: no site's own work among them.
-
-        A site that took part before starts the layers that were shared then and are private now; one that never did
-        starts those of the warm start, or of the checkpoint.
-        """
-        private = self.policies.of(role, round).private(self.tensors)
-        if last is None and self.store.checkpoint is not None:
-            return private
-        before = set(self.policies.of(role, last or 0).private(self.tensors))
-        return [name for name in private if name not in before]
+    def task(self, name: str, site: str, round: int) -> Task:
+        """A task with the current model, for a site that goes on from its last accepted update."""
+        return self.tasks.make(name, site, round, self.tensors, self.last_round.get(site), self.best_private.get(site))
 
     def accept(self, update: Update) -> None:
         """Check an update and keep it for the end of the round.
@@ -177,9 +150,7 @@ class Server:
         for site in self.plan.participants(self.round):
             if site not in self.updates and site not in self.refused:
                 self.fail(site, "no answer")
-        score = self._select(
-            self.round - 1, {u.site: u.metrics["val_dice"] for u in updates if "val_dice" in u.metrics}
-        )
+        score = self.select(self.round - 1, {u.site: u.metrics["val_dice"] for u in updates if "val_dice" in u.metrics})
         self.failed_in_a_row += 1
         try:
             self._aggregate(updates)
@@ -204,7 +175,8 @@ class Server:
         self.tensors = tensors
         self.last_round |= {u.site: self.round for u in updates}
 
-    def _select(self, round: int, scores: Mapping[str, float]) -> float | None:
+    def select(self, round: int, scores: Mapping[str, float]) -> float | None:
+        """Offer the current model, the aggregate after ``round``, to the selection; return its mean score."""
         score = self.selection.score(scores)
         if self.selection.offer(round, score, self.tensors):
             log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
@@ -227,58 +199,3 @@ class Server:
             "bytes_down": self.bytes_down,
             "bytes_up": sum(tensor_bytes(u.tensors) for u in updates),
         }
-
-    # ---- closing tasks
-
-    def validation_tasks(self) -> dict[str, Task]:
-        """After the last round: labelled sites score its aggregate, which no training round does."""
-        last = self.plan.rounds - 1
-        return {site: self._task("validate", site, last) for site in self.plan.of_role("supervised")}
-
-    def finish_validation(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
-        """Take the closing scores into the selection."""
-        scores = {site: m["val_dice"] for site, m in sorted(metrics.items()) if "val_dice" in m}
-        self.last_scores = scores
-        self.last_score, self.last_tensors = self._select(self.plan.rounds - 1, scores), self.tensors
-        if self.selection.best_tensors is not None:
-            self.tensors = dict(self.selection.best_tensors)
-
-    def evaluation_tasks(self, last: bool = False) -> dict[str, Task]:
-        """The selected model, or the last aggregate, to every site that can be scored with it.
-
-        With partial sharing only labelled sites have a trained private part; the others are left out, and that is said.
-        """
-        tasks, final, best = {}, self.plan.rounds - 1, self.selection.best_round
-        round = final if last or best is None else best
-        tensors = self.last_tensors if last else self.tensors
-        private = self.last_round if last or best is None else self.best_private
-        for site, role in self.plan.sites.items():
-            if not self.policies.scorable(role, round):
-                log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
-                continue
-            tasks[site] = self._build_task("evaluate", site, round, tensors, private.get(site))
-            tasks[site].model = "last" if last else "selected"
-        return tasks
-
-    def finish(
-        self, test: Mapping[str, Mapping[str, float]], last: Mapping[str, Mapping[str, float]] | None = None
-    ) -> None:
-        """Write the result of the run: test scores of the selected model and, if asked for, of the last aggregate."""
-        chosen = self.selection
-        result = {
-            "best_round": chosen.best_round,
-            "best_score": chosen.best_score if chosen.best_round is not None else None,
-            "last_score": self.last_score,
-            "validation": self.best_scores,
-            "validation_last": self.last_scores,
-            "selected_by": chosen.sites,
-            "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
-            "seconds_total": time.monotonic() - self.started,
-        }
-        for site, metrics in result["test"].items():
-            if metrics.get("n_cases"):
-                scores = metrics["dice_mean"], metrics["dice_std"], metrics["n_cases"]
-                log.info("%s: test Dice %.4f ± %.4f over %d cases", site, *scores)
-        if last is not None:
-            result["test_last"] = {site: dict(metrics) for site, metrics in sorted(last.items())}
-        self.record.result(result)
