@@ -75,5 +75,5 @@ class TableInfo:
         """(group, its arms), arms without a group first, groups as they first appear."""
         found: dict[str | None, list[ArmInfo]] = {None: []}
         for arm in self.arms:
-            found.setdefault(arm.group, []).append(arm)
+            found.setdefault(arm.group or None, []).append(arm)
         return [(group, arms) for group, arms in found.items() if arms]
