@@ -1,0 +1,41 @@
+import pytest
+
+from fedmed.errors import DataError
+from fedmed.experiments.info import ArmInfo, TableInfo
+from fedmed.experiments.outputs import write_outputs
+from fedmed.experiments.scores import read_scores, write_scores
+
+CLAIMS = [{"id": 1, "text": "b wins", "holds": [{"better": "b", "worse": "a", "sites": ["site_1"]}]}]
+
+
+def info(**changes):
+    return TableInfo(
+        **{"name": "t", "title": "T", "arms": [ArmInfo("a"), ArmInfo("b")], "sites": ["site_1"], **changes}
+    )
+
+
+def test_all_is_made_from_the_file_of_scores(tmp_path, runs):
+    low, high = [[0.1 * i for i in range(7)]] * 2, [[0.1 * i + 0.05 for i in range(7)]] * 2
+    scores = [s for model in ("selected", "last") for s in runs("a", low, model=model) + runs("b", high, model=model)]
+    write_scores(tmp_path / "scores.csv", scores)
+    paths = write_outputs(tmp_path / "t", info(claims=CLAIMS), read_scores(tmp_path / "scores.csv"))
+    assert [path.name for path in paths] == [
+        *("table.md", "table.csv", "figure.png", "table_last.md", "table_last.csv", "figure_last.png"),
+        *("claims.md", "comparisons.csv"),
+    ]
+    assert "| 1 | b wins | ✓ |" in (tmp_path / "t" / "claims.md").read_text("utf-8")
+    assert (tmp_path / "t" / "figure.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "t" / "figure.png").stat().st_size > 10_000
+
+
+def test_only_what_there_is(tmp_path, runs):
+    paths = write_outputs(tmp_path, info(), runs("a", [[0.5]], list="valid"))
+    assert [path.name for path in paths] == ["table_last.md", "table_last.csv"]
+    paths = write_outputs(tmp_path, info(claims=CLAIMS), runs("a", [[0.5]]))
+    assert "| 1 | b wins | not run |" in paths[-2].read_text("utf-8")
+
+
+def test_unpaired_cases_write_nothing(tmp_path, runs):
+    with pytest.raises(DataError, match="lacks case 'case_01'"):
+        write_outputs(tmp_path, info(claims=CLAIMS), runs("a", [[0.5]]) + runs("b", [[0.5, 0.6]]))
+    assert not list(tmp_path.iterdir())
