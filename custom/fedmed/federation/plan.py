@@ -23,6 +23,7 @@ class Plan:
         max_failed_rounds: the job stops after so many failed rounds in a row.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
+        collapse_guard: warn when the pseudo-labels of a site collapse (see :mod:`fedmed.federation.guard`).
         job: the job's name, for the report.
     """
 
@@ -35,6 +36,7 @@ class Plan:
     max_failed_rounds: int = 2
     task_timeout: int = 0
     evaluate_last: bool = False
+    collapse_guard: bool = True
     job: str = ""
 
     def __post_init__(self) -> None:

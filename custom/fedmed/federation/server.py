@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
+from fedmed.federation.guard import CollapseGuard
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
@@ -54,6 +56,7 @@ class Server:
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
         self.record = RunRecord(folder)
+        self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised"))
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
@@ -158,6 +161,13 @@ class Server:
         finally:
             self.record.round(self._round_record(updates, score, not self.failed_in_a_row))
 
+    def _warnings(self, updates: list[Update]) -> list[dict[str, Any]]:
+        """What the guard finds in a round; it is said and recorded, and training goes on."""
+        found = [finding for update in updates if self.guard and (finding := self.guard.check(update))]
+        for finding in found:
+            log.warning("round %d: site '%s': %s", self.round, finding.site, finding.message)
+        return [asdict(finding) for finding in found]
+
     def _aggregate(self, updates: list[Update]) -> None:
         needed, asked = self.plan.needed(self.round), len(self.plan.participants(self.round))
         if len(updates) < needed:
@@ -193,6 +203,7 @@ class Server:
             "aggregated": aggregated,
             "accepted": [u.site for u in updates],
             "refused": [{"site": s, "reason": r} for s, r in sorted(self.refused.items())],
+            "warnings": self._warnings(updates),
             "coefficients": self.rule.coefficients(updates) if aggregated else {},
             "sites": sites,
             "score": score,

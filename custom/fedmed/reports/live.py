@@ -77,13 +77,16 @@ def round_line(line: dict[str, Any], state: LiveState) -> str:
     parts = [f"round {state.rounds_done}/{state.total_rounds or '?'} finished"]
     parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
     parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
-    return ", ".join(parts + ([] if score is None else [f"validation Dice of the model it began with {score:.4f}"]))
+    parts += [] if score is None else [f"validation Dice of the model it began with {score:.4f}"]
+    warnings = [f"\nWARNING {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
+    return ", ".join(parts) + "".join(warnings)
 
 
 def render(state: LiveState, now: float) -> RenderableType:
     """The live display."""
     best = [] if state.best_score is None else [Text(f"best validation Dice so far {state.best_score:.3f}")]
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
+    notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
     return Group(_head(state, now), *best, Text(), _site_table(state), *notes, *errors)
 

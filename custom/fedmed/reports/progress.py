@@ -36,6 +36,7 @@ class LiveState:
     last_round_end: float | None = None
     best_score: float | None = None
     refused: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
 
     def site_event(self, name: str, line: dict[str, Any]) -> None:
         """Take one line of a site's ``progress.jsonl``."""
@@ -64,6 +65,10 @@ class LiveState:
             self.best_score = max(score, self.best_score if self.best_score is not None else score)
         self.refused += [
             f"round {self.rounds_done}: {r.get('site')} refused: {r.get('reason')}" for r in line.get("refused") or ()
+        ]
+        self.warnings += [
+            f"warning, round {self.rounds_done}: {w.get('site')}: {w.get('message')}"
+            for w in line.get("warnings") or ()
         ]
 
     def seconds_left(self, now: float) -> float | None:

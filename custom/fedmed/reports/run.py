@@ -64,6 +64,7 @@ class Round:
     bytes_down: float | None
     bytes_up: float | None
     aggregated: bool = True  # False: too few updates, the model stayed as it was
+    warnings: tuple[tuple[str, str], ...] = ()  # (site, message)
 
 
 @dataclass
@@ -175,5 +176,6 @@ def _round(line: dict[str, Any]) -> Round:
         coefficients=coefficients,
         sites=sites,
         aggregated=line.get("aggregated") is not False,
+        warnings=tuple((str(w.get("site")), str(w.get("message"))) for w in line.get("warnings") or ()),
         **{key: number(line.get(key)) for key in ("seconds", "score", "bytes_down", "bytes_up")},
     )

@@ -118,6 +118,11 @@ def refusals(run: Run) -> list[tuple[int, str, str]]:
     return [(r.index + 1, site, reason) for r in run.rounds for site, reason in r.refused]
 
 
+def warnings(run: Run) -> list[tuple[int, str, str]]:
+    """(round counted from 1, site, message) of everything the server warned of."""
+    return [(r.index + 1, site, message) for r in run.rounds for site, message in r.warnings]
+
+
 def facts(run: Run) -> list[tuple[str, str]]:
     """The short figures at the top of the page."""
     result = run.result or {}
