@@ -1,10 +1,17 @@
 """The options of training without masks, as a job sets them (Yang et al. 2021, Table 2, blocks 1 and 2)."""
 
 import pytest
+import torch
 
 from fedmed.bundles.load import Bundle
 from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift
 from fedmed.errors import OverrideError
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.messages import Task
+from fedmed.federation.site import load_site
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
 from fedmed.losses.consistency import KINDS, SCOPES
 
 BUNDLE = "covid_ct_segmentation"
@@ -61,3 +68,28 @@ def test_training_with_weak_and_strong_views(trainer):
     made = trainer(augmentation=["fix_0.1", "cutout_2"], cutout_size=[4, 4, 2])
     made.run()
     assert made.state.output["loss"].isfinite()
+
+
+def test_options_beyond_the_paper_are_off(trainer):
+    made = trainer()
+    assert made.teacher is None and made.ramp_up_steps == 0
+
+
+def test_the_teacher_is_kept_between_rounds_and_stays_at_the_site(tiny_job, tmp_path):
+    overrides = read_job(tiny_job("o")).clients["ct_east"]["overrides"]
+    overrides |= {"teacher": "ema", "ema_decay": 0.5, "ramp_up_steps": 3, "confidence": 0.5}
+    overrides |= {"unsupervised_learning_rate": 1.0e-3}
+    job = tiny_job(overrides={"unsupervised": overrides})
+    client = Client.from_args(read_job(job).clients["ct_east"], load_site("ct_east"), tmp_path / "site")
+    received = ModelStore.from_args(read_job(job).persistor, job).initial
+    first = client.train(Task("train", 0, 2, received, steps=2))
+    kept = [load_tensors(tmp_path / "site/state/round_0.pt")["engine"]]
+    client.train(Task("train", 1, 2, received, steps=2, private_round=0))
+    kept.append(load_tensors(tmp_path / "site/state/round_1.pt")["engine"])
+
+    assert set(first.tensors) == set(received)  # nothing more than the model's own names leaves
+    assert [state["steps_done"] for state in kept] == [2, 4]
+    assert [int(state["teacher"]["n_averaged"]) for state in kept] == [3, 6]  # the received models count
+    name = "conv_final.2.conv.weight"
+    student, teacher = received[name] + first.tensors[name], kept[0]["teacher"][f"module.{name}"]
+    assert first.tensors[name].any() and not torch.equal(student, teacher)

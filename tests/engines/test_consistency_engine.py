@@ -13,6 +13,15 @@ from fedmed.losses.consistency import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 
 
+@pytest.fixture
+def network(network):
+    """Of two minds: about half of its probabilities lie above one half, so that no region is empty or whole."""
+    with torch.no_grad():
+        network.layers[3].weight.mul_(10)
+        network.layers[3].bias.zero_()
+    return network
+
+
 def build(network, loader, lr=1e-2, loss=None, augment=None, **changes):
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     loss = loss or ConsistencyLoss("dice_hard", "foreground", 0.5)
@@ -39,9 +48,13 @@ def reference(network, unlabeled, labeled=(), weights=(1.0, 1.0), lr=1e-2):
 
 
 def test_equals_algorithm_2(network, twin, unlabeled, same):
-    build(network, unlabeled).run()
+    before = copy.deepcopy(network.state_dict())
+    engine = build(network, unlabeled)
+    engine.run()
     reference(twin, unlabeled)
     assert same(network, twin)
+    assert 0.1 < engine.state.output["confident_fraction"] < 0.9
+    assert not any(torch.equal(parameter, before[name]) for name, parameter in network.named_parameters())
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0), (2.0, 0.25)])

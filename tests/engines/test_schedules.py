@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from fedmed.engines.schedules import one_cycle
+from fedmed.engines.schedules import one_cycle, scaled_learning_rate, sigmoid_ramp_up
 
 
 def rates(optimizer, steps=100):
@@ -31,3 +31,20 @@ def test_momentum_is_left_alone():
     rates(adam, 10)
     assert sgd.param_groups[0]["momentum"] == 0
     assert adam.param_groups[0]["betas"] == (0.8, 0.99)
+
+
+def test_ramp_up_of_laine_and_aila():
+    factors = [sigmoid_ramp_up(step, 10) for step in range(13)]
+    assert factors[0] == pytest.approx(0.006737947) and factors[5] == pytest.approx(0.286504797)
+    assert factors[9] == pytest.approx(0.951229425) and factors[10:] == [1.0] * 3
+    assert factors == sorted(factors)
+    assert sigmoid_ramp_up(0, 0) == 1.0
+
+
+def test_learning_rates_are_scaled_for_a_while_also_when_it_fails():
+    weights = [torch.nn.Parameter(torch.zeros(1)) for _ in range(2)]
+    optimizer = torch.optim.SGD([{"params": weights[:1], "lr": 0.1}, {"params": weights[1:], "lr": 0.3}])
+    with pytest.raises(ZeroDivisionError), scaled_learning_rate(optimizer, 0.5):
+        assert [group["lr"] for group in optimizer.param_groups] == [0.05, 0.15]
+        raise ZeroDivisionError
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.3]

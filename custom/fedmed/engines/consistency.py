@@ -1,16 +1,18 @@
 """Training on images without masks, by consistency with the model's own confident predictions."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from monai.engines.utils import IterationEvents
 from monai.inferers import Inferer, SimpleInferer
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from fedmed.data.augment import weak_view
+from fedmed.engines.schedules import scaled_learning_rate, sigmoid_ramp_up
 from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
-from fedmed.errors import DataError, FedMedError
+from fedmed.errors import DataError, FedMedError, StateError
 from fedmed.losses.consistency import ConsistencyLoss
 
 
@@ -25,6 +27,15 @@ class ConsistencyEngine(StatefulTrainer):
     3. ``q``, the probability of the augmented patch, in train mode, and the consistency loss of ``p`` and ``q``;
     4. one optimizer step on ``supervised_weight`` · supervised + ``consistency_weight`` · consistency loss. Each
        loss is differentiated as soon as it is known, so only one graph is in memory.
+
+    Two options are not the paper's, and off by default:
+
+    - ``teacher``: ``p`` comes from a moving average of the models that the student was at this site. The received
+      model counts as one of them: a new teacher starts as its copy, a kept one makes one step towards it. The
+      teacher is private: it travels in :meth:`state_dict` and never enters the network.
+    - ``ramp_up_steps``: the consistency part grows with :func:`sigmoid_ramp_up` over the first steps of all the
+      site's rounds together. With labelled cases that is a factor of ``consistency_weight``. Without, it is a
+      factor of the learning rate, because the size of Adam's steps does not depend on the scale of its only loss.
 
     With a threshold of 1, no weight decay and a fresh Adam the parameters do not move. BatchNorm's running
     statistics still do: the student's pass is an ordinary pass in train mode.
@@ -46,14 +57,16 @@ class ConsistencyEngine(StatefulTrainer):
             returns it.
         amp: float16 mixed precision; has an effect on CUDA devices only.
         train_handlers: Ignite handlers.
+        teacher: from :func:`fedmed.networks.teacher.build_teacher`; None = the current model.
+        ramp_up_steps: length of the ramp-up in iterations; 0 = none.
 
     ``engine.state.output`` has detached scalars: ``loss`` (what was minimised), ``confident_fraction`` (share of
     voxels in the loss's region), ``foreground_fraction`` (share with p > 0.5), and with labelled cases
-    ``supervised_loss`` and ``consistency_loss``, unweighted.
+    ``supervised_loss`` and ``consistency_loss``, unweighted; with a ramp-up its factor, ``ramp_up``.
 
     Raises:
         DataError: there is no unlabelled loader.
-        FedMedError: labelled cases without a supervised loss.
+        FedMedError: labelled cases without a supervised loss; a negative ramp-up.
     """
 
     def __init__(
@@ -73,11 +86,15 @@ class ConsistencyEngine(StatefulTrainer):
         inferer: Inferer | None = None,
         amp: bool = False,
         train_handlers: Sequence | None = None,
+        teacher: AveragedModel | None = None,
+        ramp_up_steps: int = 0,
     ) -> None:
         if unlabeled_loader is None:
             raise DataError("consistency training has no unlabelled images; list some under 'unlabeled'")
         if labeled_loader is not None and supervised_loss is None:
             raise FedMedError("ConsistencyEngine: labeled_loader is given without supervised_loss; give both or none")
+        if ramp_up_steps < 0:
+            raise FedMedError(f"ConsistencyEngine: ramp_up_steps is {ramp_up_steps}; use 0 (none) or more iterations")
         super().__init__(
             device=device,
             max_epochs=max_epochs,
@@ -94,17 +111,43 @@ class ConsistencyEngine(StatefulTrainer):
         self.supervised_weight, self.consistency_weight = supervised_weight, consistency_weight
         self.inferer = SimpleInferer() if inferer is None else inferer
         self.labeled_loader = labeled_loader
+        self.teacher, self.ramp_up_steps, self.steps_done = teacher, ramp_up_steps, 0
         self._labeled: Iterator = iter(())
 
     def run(self) -> None:  # type: ignore[override]
         """Train ``max_epochs`` epochs."""
+        self._teach()
         try:
             super().run()
         finally:
             self._labeled = iter(())  # ends the loader's worker processes
 
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        """What must outlive a round besides model and optimizer: also the teacher and the steps of the ramp-up."""
+        teacher = {} if self.teacher is None else {"teacher": dict(self.teacher.state_dict())}
+        return super().state_dict() | teacher | ({"steps_done": self.steps_done} if self.ramp_up_steps else {})
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Accept what :meth:`state_dict` returned, also from a round without these options.
+
+        Raises:
+            StateError: the kept teacher is that of another network.
+        """
+        super().load_state_dict(state_dict)
+        self.steps_done = state_dict.get("steps_done", 0)
+        if self.teacher is not None and "teacher" in state_dict:
+            try:
+                self.teacher.load_state_dict(state_dict["teacher"])
+            except RuntimeError as error:
+                raise StateError(
+                    f"the site's kept teacher does not fit the network: {error}. Continue with the network it was "
+                    "made with, or start a new job"
+                ) from error
+
     def _iteration(self, engine: "ConsistencyEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
+        alone, ramp_up = self.labeled_loader is None, sigmoid_ramp_up(self.steps_done, self.ramp_up_steps)
+        weight = self.consistency_weight * (1.0 if alone else ramp_up)
         p = self._pseudo_label(images)
         output = {
             "confident_fraction": self.consistency_loss.region(p).float().mean(),
@@ -113,41 +156,50 @@ class ConsistencyEngine(StatefulTrainer):
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         losses = {}
-        if self.labeled_loader is not None:
+        if not alone:
             losses["supervised_loss"] = self._supervised()
-        losses["consistency_loss"] = self._consistency(images, p)
+        losses["consistency_loss"] = self._consistency(images, p, weight)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
-        self.step(self.optimizer)
-        weights = {"supervised_loss": self.supervised_weight, "consistency_loss": self.consistency_weight}
+        with scaled_learning_rate(self.optimizer, ramp_up if alone else 1.0):
+            self.step(self.optimizer)
+        self._teach()
+        self.steps_done += 1
+        weights = {"supervised_loss": self.supervised_weight, "consistency_loss": weight}
         output["loss"] = sum(weights[name] * loss for name, loss in losses.items())
+        if self.ramp_up_steps:
+            output["ramp_up"] = torch.full((), ramp_up, device=p.device)
         self.state.output = output | (losses if len(losses) > 1 else {})
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
 
     def _pseudo_label(self, images: Tensor) -> Tensor:
         """p of Eq. 4: (B, 1, ...), constant."""
-        self.network.eval()
+        model = (self.network if self.teacher is None else self.teacher).eval()
         with torch.no_grad():
-            return self._forward(weak_view(self.augment, images)).float()
+            return self._forward(weak_view(self.augment, images), model).float()
+
+    def _teach(self) -> None:
+        if self.teacher is not None:
+            self.teacher.update_parameters(self.network)
 
     def _supervised(self) -> Tensor:
         images, labels = self.prepare_batch(self._next_labeled(), self.state.device, self.non_blocking)
-        loss = self.supervised_loss(self._forward(images), labels)
+        loss = self.supervised_loss(self._forward(images, self.network), labels)
         self.backward(self.supervised_weight * loss)
         return loss.detach()
 
-    def _consistency(self, images: Tensor, p: Tensor) -> Tensor:
+    def _consistency(self, images: Tensor, p: Tensor, weight: float) -> Tensor:
         """Eq. 6."""
-        q = self._forward(self.augment(images))
+        q = self._forward(self.augment(images), self.network)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
         loss = self.consistency_loss(p, q)
         self.fire_event(IterationEvents.LOSS_COMPLETED)
-        self.backward(self.consistency_weight * loss)
+        self.backward(weight * loss)
         return loss.detach()
 
-    def _forward(self, images: Tensor) -> Tensor:
+    def _forward(self, images: Tensor, model: nn.Module) -> Tensor:
         with torch.autocast("cuda", enabled=self.amp):
-            return self.inferer(images, self.network)
+            return self.inferer(images, model)
 
     def _next_labeled(self) -> dict[str, Any]:
         batch = next(self._labeled, None)

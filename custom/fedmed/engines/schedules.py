@@ -1,4 +1,8 @@
-"""Learning-rate schedules."""
+"""Learning-rate and weight schedules."""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
@@ -16,3 +20,27 @@ def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int) -> OneCycle
         total_steps: steps of the whole training, over all rounds.
     """
     return OneCycleLR(optimizer, max_lr=max_lr, total_steps=total_steps, cycle_momentum=False)
+
+
+def sigmoid_ramp_up(step: int, steps: int) -> float:
+    """Factor ``exp(-5 (1 - t)^2)`` with ``t = step / steps``, at most 1 (Laine and Aila 2017, appendix A).
+
+    Args:
+        step: steps done before this one.
+        steps: length of the ramp; 0 = none, the factor is 1. It starts at exp(-5) = 0.0067 and is exactly 1 from
+            ``step = steps`` on.
+    """
+    return 1.0 if step >= steps else math.exp(-5 * (1 - step / steps) ** 2)
+
+
+@contextmanager
+def scaled_learning_rate(optimizer: Optimizer, factor: float) -> Iterator[None]:
+    """Multiply all learning rates by ``factor`` for as long as the context lasts."""
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate * factor
+    try:
+        yield
+    finally:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
