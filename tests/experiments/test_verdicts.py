@@ -91,7 +91,7 @@ def test_markdown_and_csv(verdict):
     judged = [verdict(HIGH)]
     text = claims_markdown("Losses", judged)
     assert text.startswith("# Losses: claims\n\n| id | claim | verdict |\n| --- | --- | --- |\n| 1 | better | ✓ |\n")
-    assert "| 1 | arm 0 − low | site_1 | test, last | 8 | +0.135 | 0.008 | +1.00 | 2/2 | ✓ |" in text
+    assert "| 1 | arm 0 | low | site_1 | test, last | 8 | +0.135 | 0.008 | +1.00 | 2/2 | ✓ |" in text
     assert "One seed" not in text
     (row,) = csv.DictReader(io.StringIO(comparisons_csv(judged)))
     assert (row["claim"], row["better"], row["n_cases"], row["seeds_agreeing"]) == ("1", "arm 0", "8", "2")

@@ -36,12 +36,15 @@ def figure(info: TableInfo, scores: Sequence[Score], model: str) -> Figure:
 
 
 def _heading(drawn: Figure, info: TableInfo, caption: str) -> None:
-    """Title, and below it what is drawn, broken where the figure ends."""
+    """Title, and below it what is drawn, both broken where the figure ends."""
     caption += f"; dashed: {info.baseline}" if info.baseline else ""
-    broken = textwrap.wrap(caption, round(13 * drawn.get_figwidth()))
-    drawn.suptitle(info.title + "\n" * len(broken), x=0.008, ha="left", fontsize=12, fontweight="bold")
-    below = 1 - 0.31 / drawn.get_figheight()
-    drawn.text(0.008, below, "\n".join(broken), color=MUTED, va="top", linespacing=1.3)
+    title, below = (
+        textwrap.wrap(text, round(n * drawn.get_figwidth())) for text, n in ((info.title, 9), (caption, 13))
+    )
+    space = "\n" * len(below)
+    drawn.suptitle("\n".join(title) + space, x=0.008, ha="left", fontsize=12, fontweight="bold")
+    top = 1 - (0.10 + 0.21 * len(title)) / drawn.get_figheight()
+    drawn.text(0.008, top, "\n".join(below), color=MUTED, va="top", linespacing=1.3)
 
 
 def dots(info: TableInfo, means: Means) -> Figure:

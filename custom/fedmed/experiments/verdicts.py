@@ -89,14 +89,27 @@ def claims_markdown(title: str, judged: Sequence[Judged]) -> str:
     rows = [(one.claim.id, *_cells(finding, one.claim.report)) for one in judged for finding in one.findings]
     if any(finding.comparison.n_seeds == 1 for one in judged for finding in one.findings):
         lines += ["One seed was run: a verdict speaks of two trained models, not of two ways to train.", ""]
-    head = ("claim", "comparison", "site", "Dice", "cases", "difference", "p (Holm)", "effect", "seeds", "alone")
+    head = (
+        "claim",
+        "claimed better",
+        "than",
+        "site",
+        "Dice",
+        "cases",
+        "difference",
+        "p (Holm)",
+        "effect",
+        "seeds",
+        "alone",
+    )
     return "\n".join([*lines, "## Comparisons", "", *_table(head, rows), ""])
 
 
 def _cells(finding: Finding, report: bool) -> tuple[str, ...]:
     c = finding.comparison
     return (
-        f"{c.better} − {c.worse}",
+        c.better,
+        c.worse,
         c.site,
         f"{c.list}, {c.model}",
         str(c.n_cases) if c.list == "test" else NOTHING,
