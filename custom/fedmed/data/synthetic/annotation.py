@@ -1,4 +1,4 @@
-"""How a site's readers draw: tight outlines, generous ones, or a density threshold inside a rough outline."""
+"""How a site's readers draw: tight outlines, generous or loose ones, or a density threshold inside a rough outline."""
 
 import numpy as np
 from scipy import ndimage
@@ -6,7 +6,7 @@ from scipy import ndimage
 from fedmed.data.synthetic.grid import Grid
 from fedmed.errors import DataError
 
-STYLES = ("tight", "generous", "threshold")
+STYLES = ("tight", "generous", "loose", "threshold")
 
 
 def annotate(disease: np.ndarray, image: np.ndarray, lungs: np.ndarray, grid: Grid, style: str) -> np.ndarray:
@@ -26,6 +26,8 @@ def annotate(disease: np.ndarray, image: np.ndarray, lungs: np.ndarray, grid: Gr
         mask = disease > 0.55
     elif style == "generous":
         mask = _grown(disease > 0.4, grid, 3.5) & (lungs > 0.1)
+    elif style == "loose":  # one outline round neighbouring lesions
+        mask = _grown(disease > 0.3, grid, 7.0) & (lungs > 0.1)
     elif style == "threshold":
         blurred = ndimage.gaussian_filter(image, [0.9, 0.9, 0.3])
         mask = _grown(disease > 0.35, grid, 4.0) & (blurred > -690) & (lungs > 0.5)

@@ -33,7 +33,8 @@ class SiteProfile:
         lesions: what its patients have.
         prevalence: share of the unlabelled patients who have it (those in labelled lists all do).
         shallow: HU added to its patients' lungs, which they do not fill by a deep breath.
-        annotation: how its readers draw ("tight", "generous" or "threshold").
+        annotation: how its readers draw ("tight", "generous", "loose" or "threshold"); with several, each patient is
+            drawn by one of them.
         counts: number of patients in each list of the datalist.
     """
 
@@ -43,7 +44,7 @@ class SiteProfile:
     lesions: LesionMix = field(default_factory=LesionMix)
     prevalence: float = 1.0
     shallow: float = 0.0
-    annotation: str = "tight"
+    annotation: str | tuple[str, ...] = "tight"
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -128,7 +129,9 @@ def make_scan(profile: SiteProfile, patient_id: str, seed: int = 0, diseased: bo
     bones.paint_bones(image, rng, grid, patient, chest)
     tissue.paint_table(image, grid, patient, chest)
     scanned = scan(image, rng, grid, profile.scanner, patient.height)
-    mask = annotate(disease, scanned.astype(np.float32), lung, grid, profile.annotation)
+    readers = profile.annotation
+    style = readers if isinstance(readers, str) else str(rng.choice(readers))
+    mask = annotate(disease, scanned.astype(np.float32), lung, grid, style)
     shift = tuple(float(v) for v in rng.uniform([-12, -25, -900], [12, 25, -300]))
     return Scan(scanned, mask, occupancy(chest.lungs, 1.0) > 0.5, grid.affine(shift))
 

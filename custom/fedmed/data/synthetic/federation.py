@@ -10,7 +10,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from fedmed.data.synthetic import chest_ct
+from fedmed.data.synthetic import chest_ct, coarse
 from fedmed.data.synthetic.chest_ct import SiteProfile
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
@@ -18,7 +18,9 @@ from fedmed.files import fedmed_home
 KINDS: Mapping[str, Mapping[str, SiteProfile]] = {
     "chest_ct": chest_ct.SITES,
     "chest_ct_tiny": {name: chest_ct.tiny(profile) for name, profile in chest_ct.SITES.items()},
+    "chest_ct_coarse": coarse.SITES,
 }
+VERSIONS = {"chest_ct_coarse": coarse.VERSION}  # of kinds that can change alone
 THREADS = 2
 
 
@@ -26,8 +28,9 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
     """Return the data root of one demo site, made by the first call (seconds) and reused by later ones.
 
     Args:
-        kind: "chest_ct", or "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list).
-        site: a name in :data:`fedmed.data.synthetic.chest_ct.SITES`.
+        kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), or "chest_ct_coarse"
+            (the sites of the paper's tables, about 64 x 50 x 32 voxels).
+        site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.
 
@@ -38,7 +41,7 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
         DataError: for an unknown kind or site, or when the folder cannot be written.
     """
     profile = _profile(kind, site)
-    folder = demo_home(root) / f"{kind}-v{chest_ct.VERSION}-seed{seed}"
+    folder = demo_home(root) / f"{kind}-v{VERSIONS.get(kind, chest_ct.VERSION)}-seed{seed}"
     final = folder / site
     if (final / "datalist.json").is_file():
         return final
