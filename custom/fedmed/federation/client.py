@@ -16,10 +16,11 @@ from fedmed.data.datalist import load_datalist
 from fedmed.engines.evaluation import CaseRecorder
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
-from fedmed.federation.messages import Task, Update
+from fedmed.federation.messages import Release, Task, Update
 from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.federation.plan import OPTIMIZER_STATES
 from fedmed.federation.progress import Progress, Stream
+from fedmed.federation.release import hand_out
 from fedmed.federation.sharing import policy_of_round
 from fedmed.federation.site import SiteConfig
 from fedmed.federation.state import SiteState
@@ -163,6 +164,13 @@ class Client:
         metrics = recorder.finish()
         self.progress.event("end", task, dice=metrics["dice_mean"])
         return metrics
+
+    def release(self, task: Task) -> Release:
+        """Hand out the private layers that belong to a round, if the site's own settings allow it."""
+        self.progress.event("start", task)
+        answer = hand_out(self.site, self.state, task)
+        self.progress.event("end", task, released=len(answer.tensors))
+        return answer
 
     def _open(self, task: Task, **facts: Any) -> tuple[ConfigParser, torch.nn.Module, SharingPolicy, dict, dict]:
         """Build a fresh model and fill it with what was received and with the site's private tensors."""

@@ -3,8 +3,10 @@
 import logging
 import time
 from collections.abc import Mapping
+from typing import Any
 
-from fedmed.federation.messages import Task
+from fedmed.federation.borrowing import Borrower, Evaluated
+from fedmed.federation.messages import Release, Task
 from fedmed.federation.server import Server
 
 log = logging.getLogger("fedmed.server")
@@ -21,6 +23,8 @@ class Closing:
     def __init__(self, server: Server) -> None:
         self.server, self.plan, self.selection = server, server.plan, server.selection
         self.last_tensors = server.tensors
+        self.borrower = Borrower(server)
+        self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
 
     def validation_tasks(self) -> dict[str, Task]:
         """Labelled sites score the last aggregate, which no training round does."""
@@ -34,22 +38,42 @@ class Closing:
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 
+    def _model(self, last: bool) -> Evaluated:
+        server, best = self.server, self.selection.best_round
+        if last:
+            return Evaluated("last", self.plan.rounds - 1, self.last_tensors, server.last_round)
+        if best is None:  # no score chose a model, so the last aggregate is taken
+            return Evaluated("selected", self.plan.rounds - 1, server.tensors, server.last_round)
+        return Evaluated("selected", best, server.tensors, server.best_private)
+
+    def release_tasks(self, last: bool = False) -> dict[str, Task]:
+        """Ask for the private layers that sites without a trained part are scored with, if the job wants that."""
+        return self.borrower.tasks(self._model(last))
+
+    def take_release(self, answers: Mapping[str, Release], last: bool = False) -> None:
+        """Take the answer to :meth:`release_tasks`."""
+        self.borrower.take(answers, self._model(last))
+
     def evaluation_tasks(self, last: bool = False) -> dict[str, Task]:
         """The selected model, or the last aggregate, to every site that can be scored with it.
 
-        With partial sharing only labelled sites have a trained private part; the others are left out, and that is said.
+        With partial sharing only labelled sites have a trained private part. The others get a labelled site's if one
+        was released; else they are left out, and that is said.
         """
-        server, tasks, final, best = self.server, {}, self.plan.rounds - 1, self.selection.best_round
-        round = final if last or best is None else best
-        tensors = self.last_tensors if last else server.tensors
-        private = server.last_round if last or best is None else server.best_private
+        server, model, tasks = self.server, self._model(last), {}
         for site, role in self.plan.sites.items():
-            if not server.policies.scorable(role, round):
+            own = server.policies.scorable(role, model.round)
+            lent = {} if own else self.borrower.lend(site, model)
+            if lent is None:
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
-            kept = server.best_private.get(site)
-            tasks[site] = server.tasks.make("evaluate", site, round, tensors, private.get(site), kept)
-            tasks[site].model = "last" if last else "selected"
+            private, kept = model.private.get(site) if own else None, server.best_private.get(site)
+            tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
+            tasks[site].tensors |= lent
+            tasks[site].model = model.name
+            if not own:
+                self.decoder_of[model.name, site] = self.borrower.owner
+        self.borrower.forget()
         return tasks
 
     def finish(self, test: Metrics, last: Metrics | None = None) -> None:
@@ -62,13 +86,21 @@ class Closing:
             "validation": self.server.best_scores,
             "validation_last": self.last_scores,
             "selected_by": chosen.sites,
-            "test": {site: dict(metrics) for site, metrics in sorted(test.items())},
+            "test": self._rows("selected", test),
             "seconds_total": time.monotonic() - self.server.started,
         }
-        for site, metrics in result["test"].items():
-            if metrics.get("n_cases"):
-                scores = metrics["dice_mean"], metrics["dice_std"], metrics["n_cases"]
-                log.info("%s: test Dice %.4f ± %.4f over %d cases", site, *scores)
         if last is not None:
-            result["test_last"] = {site: dict(metrics) for site, metrics in sorted(last.items())}
+            result["test_last"] = self._rows("last", last)
+        if self.borrower.records:
+            result["releases"] = self.borrower.records
+        for site, row in result["test"].items():
+            if row.get("n_cases"):
+                whose = f", with {row['decoder_of']}'s decoder" if "decoder_of" in row else ""
+                numbers = row["dice_mean"], row["dice_std"], row["n_cases"]
+                log.info("%s: test Dice %.4f ± %.4f over %d cases%s", site, *numbers, whose)
         self.server.record.result(result)
+
+    def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
+        """Each site's scores, and whose private layers made them if not its own."""
+        whose = {site: {"decoder_of": owner} for (name, site), owner in self.decoder_of.items() if name == model}
+        return {site: {**metrics, **whose.get(site, {})} for site, metrics in sorted(test.items())}

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from fedmed.errors import RoundFailed
 from fedmed.federation.closing import Closing
@@ -9,7 +10,7 @@ from fedmed.federation.messages import Task
 from fedmed.federation.server import Server
 
 log = logging.getLogger("fedmed.server")
-Ask = Callable[[Mapping[str, Task]], dict[str, dict[str, float]]]
+Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
 
 
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
@@ -17,8 +18,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
 
     Args:
         server: the server's side.
-        ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the metrics of
-            validation and evaluation tasks by site.
+        ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the other answers by
+            site: metrics of validation and evaluation, a :class:`Release` of a release task.
         finish_round: ends a round; ``server.finish_round`` by default.
 
     Raises:
@@ -34,5 +35,10 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
                 raise
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
-    last = ask(closing.evaluation_tasks(last=True)) if server.plan.evaluate_last else None
-    closing.finish(ask(closing.evaluation_tasks()), last)
+    last = _test(closing, ask, True) if server.plan.evaluate_last else None
+    closing.finish(_test(closing, ask, False), last)
+
+
+def _test(closing: Closing, ask: Ask, last: bool) -> dict[str, dict[str, float]]:
+    closing.take_release(ask(closing.release_tasks(last)), last)
+    return ask(closing.evaluation_tasks(last))

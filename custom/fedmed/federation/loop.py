@@ -7,6 +7,7 @@ class that the job names by path. Real federations run on FLARE.
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from fedmed.errors import FedMedError, UpdateRefused
 from fedmed.federation.client import Client
@@ -47,7 +48,7 @@ def run_job(folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | Non
     return server
 
 
-def _ask(server: Server, clients: Mapping[str, Client], tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
+def _ask(server: Server, clients: Mapping[str, Client], tasks: Mapping[str, Task]) -> dict[str, Any]:
     results = {}
     for site, task in sorted(tasks.items()):
         try:

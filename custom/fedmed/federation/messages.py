@@ -10,7 +10,8 @@ class Task:
     """One request of the server to one site.
 
     Attributes:
-        name: ``train`` (validate the received model if asked, then train), ``validate`` or ``evaluate``.
+        name: ``train`` (validate the received model if asked, then train), ``validate``, ``release`` (hand out private
+            tensors, if the site allows it) or ``evaluate``.
         round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
         total_rounds: rounds of the job.
         tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
@@ -68,3 +69,20 @@ class Update:
     n_samples: int
     metrics: dict[str, float] = field(default_factory=dict)
     extras: dict = field(default_factory=dict)
+
+
+@dataclass
+class Release:
+    """A site's answer to a ``release`` task.
+
+    Attributes:
+        site: who answers.
+        round: the round after which the site kept these private tensors.
+        allowed: whether the site's own settings allow it; if not, there are no tensors.
+        tensors: name -> value (no difference), on the CPU.
+    """
+
+    site: str
+    round: int | None
+    allowed: bool = False
+    tensors: dict[str, Tensor] = field(default_factory=dict)

@@ -46,6 +46,7 @@ class JobSpec:
         checkpoint: file in the server's ``models/`` of the bundle to start from.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         validate_every: labelled sites score the model they receive every so many rounds.
+        release_from: supervised site whose private layers score the sites that have none; it must allow that itself.
         evaluate_last: also score the last aggregate on the test lists.
         optimizer_state: ``persist`` a site's optimizer across rounds, or ``reset`` it in each.
         seed: of weights, sampling and augmentation.
@@ -69,6 +70,7 @@ class JobSpec:
     checkpoint: str | None = None
     task_timeout: int = 0
     validate_every: int = 1
+    release_from: str | None = None
     evaluate_last: bool = False
     optimizer_state: str = "persist"
     seed: int = 0
@@ -79,7 +81,17 @@ class JobSpec:
         Raises:
             JobError, BundleError, OverrideError: the job could not run as described.
         """
-        plan = Plan(self.sites, self.rounds, self.steps, self.warm_start_rounds, self.min_clients, self.validate_every)
+        plan = Plan(
+            sites=self.sites,
+            rounds=self.rounds,
+            steps=self.steps,
+            warm_start_rounds=self.warm_start_rounds,
+            min_clients=self.min_clients,
+            validate_every=self.validate_every,
+            release_from=self.release_from,
+        )
+        if self.release_from is not None and self.sharing == "full" and self.buffers != "local":
+            raise JobError("'release_from' asks for private layers, but all are shared; choose a partial 'sharing'")
         if self.optimizer_state not in OPTIMIZER_STATES:
             raise JobError(f"'optimizer_state' is {self.optimizer_state!r}; use {' or '.join(OPTIMIZER_STATES)}")
         check_user_weights(self.user_weights, plan.sites)
@@ -108,6 +120,7 @@ class JobSpec:
         controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
         controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
         controller |= {"evaluate_last": True} if self.evaluate_last else {}
+        controller |= {"release_from": self.release_from} if self.release_from else {}
         controller |= {"validate_every": self.validate_every} if self.validate_every != 1 else {}
         controller |= {"task_timeout": self.task_timeout} if self.task_timeout else {}
         aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
@@ -144,6 +157,7 @@ class JobSpec:
         args |= {"warm_start_rounds": self.warm_start_rounds, "warm_start_sharing": self.warm_start_sharing}
         args |= {"optimizer_state": self.optimizer_state} if self.optimizer_state != "persist" else {}
         executor = {"path": EXECUTORS[role], "args": args}
+        asked = ["release"] if self.release_from and role == "supervised" else []
         to_server = {
             "id": "to_server",
             "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
@@ -151,7 +165,7 @@ class JobSpec:
         }
         return {
             "format_version": 2,
-            "executors": [{"tasks": ["train", "validate", "evaluate"], "executor": executor}],
+            "executors": [{"tasks": ["train", "validate", *asked, "evaluate"], "executor": executor}],
             "task_data_filters": [],
             "task_result_filters": [],
             "components": [to_server],

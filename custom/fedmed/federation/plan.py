@@ -23,6 +23,8 @@ class Plan:
         max_failed_rounds: the job stops after so many failed rounds in a row.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
+        release_from: supervised site whose private layers score the sites that have none of their own; the site must
+            allow it (``allow_release`` in its own settings).
         collapse_guard: warn when the pseudo-labels of a site collapse (see :mod:`fedmed.federation.guard`).
         job: the job's name, for the report.
     """
@@ -36,6 +38,7 @@ class Plan:
     max_failed_rounds: int = 2
     task_timeout: int = 0
     evaluate_last: bool = False
+    release_from: str | None = None
     collapse_guard: bool = True
     job: str = ""
 
@@ -52,6 +55,9 @@ class Plan:
                 raise JobError(f"'{name}' is {value!r}; it must be a whole number of at least 1")
         if not 0 <= self.warm_start_rounds <= self.rounds:
             raise JobError(f"'warm_start_rounds' is {self.warm_start_rounds}; it must lie in 0…{self.rounds}")
+        if self.release_from is not None and self.release_from not in self.of_role("supervised"):
+            known = ", ".join(self.of_role("supervised"))
+            raise JobError(f"'release_from' is '{self.release_from}'; it must be a supervised site: {known}")
         n_training = len(self.of_role(*TRAINING_ROLES))
         if self.min_clients is not None and not 1 <= self.min_clients <= n_training:
             raise JobError(f"'min_clients' is {self.min_clients}; the job has {n_training} training sites")

@@ -19,7 +19,7 @@ from fedmed.federation.messages import Task
 from fedmed.federation.model import plain_metrics
 from fedmed.federation.server import Server
 from fedmed.flare.aggregators import BundleAggregator
-from fedmed.flare.convert import KEY, task_to_model, to_numpy
+from fedmed.flare.convert import KEY, model_to_release, task_to_model, to_numpy
 from fedmed.flare.persistor import BundleModelPersistor
 
 POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
@@ -55,27 +55,30 @@ class FederationController(ModelController):
         else:
             self.save_model(FLModel(params_type=ParamsType.FULL, params=to_numpy(tensors), meta=dict(meta)))
 
-    def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, dict[str, float]]:
-        metrics: dict[str, dict[str, float]] = {}
+    def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, Any]:
+        answers: dict[str, Any] = {}
         connected = {client.name for client in self.engine.get_clients()}
         for site, task in tasks.items():
             if site not in connected:  # FLARE would wait for it for ever
                 self.server.fail(site, "not connected")
                 continue
-            take = partial(self._take, aggregator, task.name, metrics)
+            take = partial(self._take, aggregator, task.name, answers)
             timeout = self.server.plan.task_timeout
             self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(POLL)
         if self.abort_signal.triggered:
             raise Aborted("the job was aborted; the models of finished rounds are kept")
-        return metrics
+        return answers
 
-    def _take(self, aggregator: BundleAggregator, name: str, metrics: dict, model: FLModel) -> bool:
+    def _take(self, aggregator: BundleAggregator, name: str, answers: dict, model: FLModel) -> bool:
         """Return False for a refused update: FLARE then records it as refused."""
         if name == "train":
             return aggregator.accept_model(model)
-        metrics[model.meta["client_name"]] = plain_metrics(model.meta.get(KEY, {}).get("metrics", {}))
+        if name == "release":
+            answers[model.meta["client_name"]] = model_to_release(model)
+        else:
+            answers[model.meta["client_name"]] = plain_metrics(model.meta.get(KEY, {}).get("metrics", {}))
         return True
 
     def _accept_train_result(

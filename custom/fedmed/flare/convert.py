@@ -9,7 +9,7 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.messages import Task, Update
+from fedmed.federation.messages import Release, Task, Update
 from fedmed.federation.model import plain_metrics
 
 KEY = "fedmed"
@@ -71,3 +71,17 @@ def model_to_update(model: FLModel) -> Update:
     except (KeyError, TypeError, ValueError) as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
     return Update(site=site, tensors=tensors, metrics=metrics, extras=dict(facts.get("extras", {})), **numbers)
+
+
+def release_to_model(release: Release) -> FLModel:
+    """A site's answer to a ``release`` task."""
+    facts = {"round": release.round, "allowed": release.allowed}
+    return FLModel(params_type=ParamsType.FULL, params=to_numpy(release.tensors), meta={KEY: facts})
+
+
+def model_to_release(model: FLModel) -> Release:
+    """Inverse of :func:`release_to_model`, at the server; what is malformed counts as nothing released."""
+    facts = model.meta.get(KEY)
+    if not isinstance(facts, Mapping) or facts.get("allowed") is not True or not model.params:
+        return Release(model.meta.get("client_name", "?"), None)
+    return Release(model.meta.get("client_name", "?"), facts.get("round"), True, to_tensors(model.params))

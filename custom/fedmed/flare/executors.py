@@ -19,7 +19,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.messages import Task
 from fedmed.federation.model import plain_metrics
 from fedmed.federation.site import load_site
-from fedmed.flare.convert import KEY, model_to_task, update_to_model
+from fedmed.flare.convert import KEY, model_to_task, release_to_model, update_to_model
 
 log = logging.getLogger("fedmed.site")
 
@@ -61,6 +61,8 @@ class BundleExecutor(Executor):
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
         if name == "train":
             return update_to_model(client.train(task))
+        if name == "release":
+            return release_to_model(client.release(task))
         metrics = plain_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
         return FLModel(metrics=metrics, meta={KEY: {"metrics": metrics}})
 

@@ -17,7 +17,7 @@ from fedmed.reports.run import JOB_FOLDER, error_text
 from fedmed.reports.tail import Tail
 from fedmed.reports.words import NOTHING, duration, fixed
 
-WORDS = {"train": "training", "validate": "validating", "evaluate": "evaluating"}
+WORDS = {"train": "training", "validate": "validating", "evaluate": "evaluating", "release": "releasing"}
 
 
 class Follower:

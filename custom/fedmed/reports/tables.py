@@ -29,6 +29,12 @@ class SiteRow:
     mean: float | None
     std: float | None
     cases: tuple[float, ...]
+    decoder_of: str | None = None  # whose private layers scored it, if not its own
+
+    @property
+    def scored(self) -> str:
+        """In words, with whose decoder the site was scored; empty if with its own."""
+        return f"with {self.decoder_of}'s decoder" if self.decoder_of else ""
 
 
 def site_rows(run: Run) -> list[SiteRow]:
@@ -47,6 +53,7 @@ def _row(site: Site, test: dict[str, Any]) -> SiteRow:
         mean=number(test.get("dice_mean")),
         std=number(test.get("dice_std")),
         cases=tuple(dice for _, dice in site.cases if dice is not None) if test else (),
+        decoder_of=str(test["decoder_of"]) if test.get("decoder_of") else None,
     )
 
 
@@ -63,9 +70,16 @@ def terminal_table(run: Run) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("cases", "Dice", "± std"):
         table.add_column(name, justify="right")
-    for row in site_rows(run):
+    rows = site_rows(run)
+    borrowed = any(row.decoder_of for row in rows)
+    if borrowed:
+        table.add_column("scored", no_wrap=True)
+    for row in rows:
         numbers = (fixed(row.mean), fixed(row.std))
-        table.add_row(row.name, row.role, row.labels, str(row.n_cases or NOTHING), *numbers)
+        scored = (row.scored,) if borrowed else ()
+        table.add_row(row.name, row.role, row.labels, str(row.n_cases or NOTHING), *numbers, *scored)
+    notes = [*release_notes(run), *(f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run))]
+    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
     return table
 
 
@@ -76,12 +90,14 @@ def summary(run: Run) -> str:
         state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
         best = max((r.score for r in run.rounds if r.score is not None), default=None)
         return f"{state}." if best is None else f"{state}; the best validation Dice so far is {best:.2f}."
-    means = {row.name: row.mean for row in site_rows(run) if row.mean is not None}
+    rows = {row.name: row for row in site_rows(run)}
+    means = {name: row.mean for name, row in rows.items() if row.mean is not None}
     parts = []
     for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen")):
         if tested := [site for site in run.by_role(role) if site.name in means]:
             mean = sum(means[site.name] for site in tested) / len(tested)
-            parts.append(f"{mean:.2f} at the {group(tested, word)}")
+            borrowed = {rows[site.name].scored for site in tested} - {""}
+            parts.append(" ".join([f"{mean:.2f} at the {group(tested, word)}", *sorted(borrowed)]))
     start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
     return f"{start} reaches a mean test Dice of {join(parts)}." if parts else f"{start} was chosen; no site tested it."
 
@@ -116,6 +132,22 @@ def selection_note(run: Run) -> str:
 def refusals(run: Run) -> list[tuple[int, str, str]]:
     """(round counted from 1, site, reason) of every refused update."""
     return [(r.index + 1, site, reason) for r in run.rounds for site, reason in r.refused]
+
+
+def release_notes(run: Run) -> list[str]:
+    """One sentence on each request for a site's private layers: what came of it."""
+    notes = []
+    for entry in (run.result or {}).get("releases") or []:
+        owner, needy = entry.get("from"), join(list(entry.get("for") or []))
+        last = ", last aggregate" if entry.get("model") == "last" else ""
+        where = f"because none was trained there: {needy}{last}."
+        if entry.get("released"):
+            sent = f"{count(int(entry.get('n_tensors') or 0), 'tensor')}, {size(number(entry.get('bytes_up')))}"
+            notes.append(f"Tested with {owner}'s decoder, {where} {owner} allowed its release ({sent}).")
+        else:
+            reason = entry.get("reason") or "no reason is known"
+            notes.append(f"Not tested without a decoder, {where} {owner} released none: {reason}.")
+    return notes
 
 
 def warnings(run: Run) -> list[tuple[int, str, str]]:

@@ -1,0 +1,120 @@
+"""Which private layers are asked for, and what of an answer is believed."""
+
+import json
+import re
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fedmed.federation.closing import Closing
+from fedmed.federation.messages import Release, Task, Update
+from fedmed.federation.release import hand_out
+from fedmed.federation.server import Server
+from fedmed.federation.state import SiteState
+
+SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
+MODEL = {"encoder.weight": torch.tensor([1.0, -2.0]), "decoder.weight": torch.tensor([[0.5]])}
+DECODER = {"decoder.weight": torch.tensor([[7.0]])}
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
+
+    def make(best=1, aggregator=None, **plan):
+        bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
+        store = SimpleNamespace(bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None)
+        store.initial = {name: tensor.clone() for name, tensor in MODEL.items()}
+        store.describe, store.save = dict, lambda *content: None
+        controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
+        server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
+        for round in range(3):
+            tasks = server.train_tasks(round)
+            for site in tasks:
+                names = server.policies.of(SITES[site], round).sent(MODEL)
+                difference = {name: torch.full_like(MODEL[name], 0.1) for name in names}
+                score = {"val_dice": 0.9 if best == round - 1 else 0.1} if SITES[site] == "supervised" else {}
+                server.accept(Update(site, round, difference, 4, 10, score))
+            server.finish_round()
+        closing = Closing(server)
+        closing.finish_validation({site: {"val_dice": 0.9 if best == 2 else 0.1} for site in "ab"})
+        return closing
+
+    return make
+
+
+def released(closing, last=False, answer=None):
+    """The sites that are scored and the record of the request."""
+    tasks = closing.release_tasks(last)
+    default = {s: Release(s, task.private_round, True, dict(DECODER)) for s, task in tasks.items()}
+    closing.take_release(default if answer is None else answer, last)
+    return set(closing.evaluation_tasks(last)), closing.borrower.records[-1]
+
+
+@pytest.mark.parametrize(("last", "round"), [(False, 1), (True, 2)])
+def test_the_layers_that_belong_to_the_tested_model_are_asked_for(make, last, round):
+    closing = make(best=1)
+    task = closing.release_tasks(last)["a"]
+    assert (task.name, task.private_round, task.tensors) == ("release", round, {})
+    scored, entry = released(closing, last)
+    assert scored == set(SITES) and entry["round"] == round and entry["bytes_up"] == 4 and entry["bytes_down"] == 8
+
+
+def test_both_models_may_be_asked_for_and_the_result_says_whose_decoder(make, tmp_path):
+    closing = make(best=1)
+    for last in (True, False):
+        released(closing, last)
+    scores = {site: {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1} for site in SITES}
+    closing.finish(scores, scores)
+    result = json.loads((tmp_path / "result.json").read_text())
+    for test in ("test", "test_last"):
+        assert [result[test][site].get("decoder_of") for site in "abeu"] == [None, None, "a", "a"]
+    assert [entry["model"] for entry in result["releases"]] == ["last", "selected"]
+
+
+def test_lent_layers_are_dropped_after_the_evaluation(make):
+    closing = make()
+    released(closing)
+    assert set(closing.evaluation_tasks()) == {"a", "b"}
+
+
+def test_nobody_is_asked_without_need_or_for_what_was_never_trained(make):
+    shared = make(best=0, aggregator={"sharing": "head", "warm_start_sharing": "full"}, warm_start_rounds=1)
+    assert shared.release_tasks() == {} and set(shared.evaluation_tasks()) == set(SITES)
+    assert make(aggregator={"sharing": "full"}).release_tasks() == {}
+    assert make(release_from=None).release_tasks() == {}
+    scored, entry = released(make(best=-1))
+    assert scored == {"a", "b"} and "not trained private layers" in entry["reason"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({}, "did not answer"),
+        ({"b": Release("b", 1, True, DECODER)}, "did not answer"),
+        ({"a": Release("a", 1)}, "does not allow it"),
+        ({"a": Release("a", 0, True, DECODER)}, "of round 0, round 1 was asked for"),
+        ({"a": Release("a", 1, True, {})}, "'decoder.weight' is missing"),
+        ({"a": Release("a", 1, True, MODEL)}, "'encoder.weight' is not in"),
+        ({"a": Release("a", 1, True, {"decoder.weight": torch.zeros(3)})}, r"arrived as \(3,\)"),
+        ({"a": Release("a", 1, True, {"decoder.weight": torch.full((1, 1), torch.nan)})}, "NaN"),
+    ],
+)
+def test_an_unusable_answer_leaves_the_others_unscored_and_is_named(make, answer, reason, caplog):
+    scored, entry = released(make(best=1), answer=answer)
+    assert scored == {"a", "b"} and not entry["released"]
+    assert re.search(reason, entry["reason"]) and "site 'a' released no private layers" in caplog.text
+
+
+def test_only_the_sites_own_settings_open_the_door(tmp_path, caplog):
+    state = SiteState(tmp_path)
+    state.save(4, DECODER, optimizer={"lr": 1.0})
+    task = Task("release", 4, 5, {}, private_round=4)
+    site = SimpleNamespace(site="a", source="a.yaml", allow_release=False)
+    assert hand_out(site, state, task) == Release("a", 4, False, {})
+    assert "nothing is released, because 'allow_release' is not true in a.yaml" in caplog.text
+    site.allow_release = True
+    answer = hand_out(site, state, task)
+    assert answer.allowed and answer.tensors.keys() == DECODER.keys()
+    assert "releases its 1 private tensors of round 4 (4 bytes)" in caplog.text and "allowed by a.yaml" in caplog.text
