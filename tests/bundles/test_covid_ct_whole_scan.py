@@ -1,0 +1,173 @@
+"""Inference of whole scans: the result lies on the image's own grid, and memory stays bounded."""
+
+import re
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+from monai.bundle import ConfigWorkflow
+from monai.data import MetaTensor
+from monai.transforms import Compose, Invertd, Spacing
+from scipy.spatial.transform import Rotation
+from torch import nn
+
+from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.lidc import default_data
+
+# One of the five files is a copy of another.
+REAL = [p for p in sorted((default_data().parent / "ct_lung_volumes").glob("*/*_ct.nii.gz")) if "_lungs_" not in p.name]
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+class DenserThanHalf(nn.Module):
+    """In place of a trained network: a voxel above -500 HU is a lesion."""
+
+    def forward(self, window):
+        logit = 40 * (window - 0.5)
+        return torch.cat([-logit, logit], dim=1)
+
+
+@pytest.fixture
+def infer(configs, bundle, tmp_path):
+    """Return a function: folder of images, settings -> the results, as nibabel images, by the image's name."""
+
+    def run(folder, **values):
+        torch.save({}, tmp_path / "model.pt")
+        values = {"bundle_root": str(bundle), "device": "cpu", "window_overlap": [0.25] * 3, **values}
+        values |= {"dataset_dir": str(folder), "output_dir": str(tmp_path / "out"), "window_batch": 1}
+        made = ConfigWorkflow(
+            configs("inference"), workflow_type="inference", logging_file=False, network_def=DenserThanHalf(),
+            model_path=str(tmp_path / "model.pt"), **values,
+        )  # fmt: skip
+        made.initialize()
+        made.run()
+        return {path.name: nib.load(path) for path in sorted((tmp_path / "out").glob("*.nii.gz"))}
+
+    return run
+
+
+def affine_of(axes: str, spacing: tuple, degrees: tuple = (0.0, 0.0, 0.0)) -> np.ndarray:
+    """Voxel-to-RAS matrix of an image whose array axes run towards ``axes``, turned by ``degrees``."""
+    directions = {"R": (1, 0, 0), "L": (-1, 0, 0), "A": (0, 1, 0), "P": (0, -1, 0), "S": (0, 0, 1), "I": (0, 0, -1)}
+    matrix = np.eye(4)
+    turned = Rotation.from_euler("xyz", degrees, degrees=True).as_matrix()
+    matrix[:3, :3] = turned @ np.array([directions[axis] for axis in axes]).T @ np.diag(spacing)
+    matrix[:3, 3] = (-31.5, 12.25, -400.0)
+    return matrix
+
+
+def phantom(shape: tuple, affine: np.ndarray) -> np.ndarray:
+    """Bool mask of two ellipsoids, defined in millimetres from the volume's middle; they differ in every direction."""
+    places = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1) @ affine[:3, :3].T
+    away = places - (np.array(shape) - 1) / 2 @ affine[:3, :3].T
+    large = ((away - [6, -5, 4]) / [17, 12, 25]) ** 2
+    small = ((away - [-14, 12, -20]) / [7, 9, 16]) ** 2
+    return (large.sum(-1) < 1) | (small.sum(-1) < 1)
+
+
+def save(mask: np.ndarray, affine: np.ndarray, path: Path) -> None:
+    """A CT in which the mask is dense (-200 HU) and the rest aerated lung (-850 HU)."""
+    path.parent.mkdir(exist_ok=True)
+    nib.save(nib.Nifti1Image(np.where(mask, -200, -850).astype(np.int16), affine), path)
+
+
+def dice(a: np.ndarray, b: np.ndarray) -> float:
+    return 2 * float((a & b).sum()) / float(a.sum() + b.sum())
+
+
+@pytest.mark.parametrize(
+    ("axes", "spacing", "degrees"),
+    [
+        ("RAS", (0.8, 0.8, 5.0), (0, 0, 0)),
+        ("LPS", (0.7, 0.7, 4.0), (0, 0, 0)),
+        ("LAS", (1.3, 1.1, 2.5), (0, 0, 0)),
+        ("RAI", (0.9, 0.9, 7.5), (0, 0, 0)),
+        ("PSR", (1.0, 3.0, 1.4), (0, 0, 0)),  # sagittal slices
+        ("ILP", (5.0, 0.9, 0.9), (0, 0, 0)),
+        ("LPS", (0.9, 0.9, 5.0), (12, 0, 0)),  # tilted towards the feet
+        ("RAS", (1.0, 1.0, 3.0), (-9, 14, 25)),
+    ],
+)
+def test_a_mask_survives_the_way_to_the_network_and_back(infer, tmp_path, axes, spacing, degrees):
+    affine = affine_of(axes, spacing, degrees)
+    sizes = {"R": 66, "L": 66, "A": 58, "P": 58, "S": 92, "I": 92}
+    shape = tuple(round(sizes[axis] / s) for axis, s in zip(axes, spacing, strict=True))
+    truth = phantom(shape, affine)
+    save(truth, affine, tmp_path / "in" / "scan.nii.gz")
+    (name, result), *others = infer(tmp_path / "in", window_size=[48, 48, 16]).items()
+    source = nib.load(tmp_path / "in" / "scan.nii.gz")
+    assert name == "scan_covid.nii.gz" and not others
+    assert result.shape == source.shape and result.get_data_dtype() == np.uint8
+    assert corner_distance(result.affine, source.affine, source.shape) < 1e-3
+    assert dice(np.asarray(result.dataobj) == 1, truth) > 0.95
+
+
+@pytest.mark.skipif(not REAL, reason="the real volumes of the development data are not here")
+@pytest.mark.parametrize("path", REAL, ids=lambda path: path.name.removesuffix("_ct.nii.gz"))
+def test_grids_of_real_scans(infer, tmp_path, path):
+    """Body against air stands for the mask: every real scan has it, at its own spacing and orientation."""
+    source = nib.load(path)
+    truth = np.asarray(source.dataobj) > -400
+    save(truth, source.affine, tmp_path / "in" / path.name)
+    (result,) = infer(tmp_path / "in", pixdim=[1.5, 1.5, 3.0], window_size=[96, 96, 32]).values()
+    assert result.shape == source.shape
+    assert corner_distance(result.affine, source.affine, source.shape) < 1e-3
+    assert dice(np.asarray(result.dataobj) == 1, truth) > 0.95
+
+
+# --- resampling
+
+
+@pytest.mark.parametrize("pixdim", [(3.0, 3.0, 6.0), (0.8, 0.8, 5.0), (1.7, 0.5, 2.0), (1.5, 1.2, 4.0)])
+@pytest.mark.usefixtures("bundle")
+def test_resampling_equals_monai_s_there_and_back(pixdim):
+    from covid_ct.transforms import SafeSpacingd
+
+    image = MetaTensor(torch.rand(2, 19, 17, 11), affine=torch.tensor(affine_of("LPS", (1.5, 1.2, 4.0))))
+    monai, ours = Spacing(pixdim), Compose([SafeSpacingd("image", pixdim)])
+    expected, case = monai(image), ours({"image": image})
+    assert case["image"].shape == expected.shape
+    assert torch.allclose(case["image"].affine, expected.affine, atol=1e-9)
+    assert torch.allclose(case["image"], expected, atol=1e-4)
+    case["pred"] = MetaTensor(torch.rand(expected.shape))
+    back = Invertd("pred", ours, "image", nearest_interp=False)(case)["pred"]
+    expected = monai.inverse(MetaTensor(case["pred"]).copy_meta_from(expected))
+    assert back.shape == image.shape and torch.equal(back.affine, image.affine)
+    assert torch.allclose(back, expected, atol=1e-4)
+
+
+@pytest.mark.usefixtures("bundle")
+def test_a_volume_of_one_slice_and_a_size_below_zero():
+    from covid_ct.errors import BundleInputError
+    from covid_ct.transforms import SafeSpacingd
+
+    image = MetaTensor(torch.rand(1, 6, 5, 1), affine=torch.diag(torch.tensor([1.0, 1.0, 5.0, 1.0])))
+    assert SafeSpacingd("image", (2.0, 2.0, 1.0))({"image": image})["image"].shape == (1, 4, 3, 1)
+    for pixdim in ((1.0, 0.0, 1.0), (1.0, 1.0)):
+        with pytest.raises(BundleInputError, match="three sizes in mm"):
+            SafeSpacingd("image", pixdim)
+
+
+# --- memory
+
+
+def peak(reset: bool = False) -> float:
+    """The most memory that this process has held since the last reset, in MB."""
+    if reset:
+        CLEAR.write_text("5")
+    return int(re.search(r"VmHWM:\s+(\d+)", STATUS.read_text()).group(1)) / 1024
+
+
+@pytest.mark.skipif(not CLEAR.exists(), reason="needs Linux to tell how much memory was held")
+def test_memory_is_a_few_volumes_however_many_scans(infer, tmp_path):
+    """Also with voxels as fine as the scan's, and with a finished scan before the one at work."""
+    shape, affine = (256, 256, 40), affine_of("LPS", (1.2, 1.2, 5.0))
+    volume = np.prod(shape) * 4 / 2**20  # MB in float32
+    for name in ("a", "b", "c"):
+        save(phantom(shape, affine), affine, tmp_path / "in" / f"{name}.nii.gz")
+    settings = {"pixdim": [1.3, 1.3, 4.5], "window_size": [64, 64, 16]}
+    before = peak(reset=True)
+    assert len(infer(tmp_path / "in", **settings)) == 3
+    assert peak() - before < 8 * volume
