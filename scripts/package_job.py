@@ -37,6 +37,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
     add("--min-clients", type=int, help="accepted updates that a round needs (default: all its sites)")
     add("--task-timeout", type=int, default=0, help="seconds that a site may take for one task (default: no limit)")
+    add("--validate-every", type=int, default=1, metavar="N", help="labelled sites validate every N rounds")
+    add(
+        "--release-from",
+        metavar="SITE",
+        help="with partial sharing, score sites without a decoder with this labelled site's; it must allow that itself "
+        "('allow_release: true' in its YAML)",
+    )
+    add("--optimizer-state", default="persist", choices=["persist", "reset"], help="of a site, across its rounds")
     add("--checkpoint", help="file in the bundle's models/ to start from, at the server")
     add("--seed", type=int, default=0)
     add(
@@ -106,6 +114,9 @@ def main(argv: list[str] | None = None) -> int:
             normalise=not arguments.literal,
             user_weights=weights,
             min_clients=arguments.min_clients,
+            validate_every=arguments.validate_every,
+            release_from=arguments.release_from,
+            optimizer_state=arguments.optimizer_state,
             checkpoint=arguments.checkpoint,
             task_timeout=arguments.task_timeout,
             seed=arguments.seed,

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
 
 from fedmed.errors import JobError, OverrideError
 from fedmed.federation.job import read_job
@@ -54,8 +55,17 @@ def test_job_is_complete(name):
         assert args["seed"] == job.persistor["seed"] and args["bundle"] == job.persistor["bundle"]
 
 
-def test_partial_job_keeps_the_decoder():
-    assert read_job(JOBS / "covid_fssl_partial").aggregator["sharing"] == "block_6"
+def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it():
+    job = read_job(JOBS / "covid_fssl_partial")
+    assert job.aggregator["sharing"] == "block_6" and job.controller["release_from"] == "ct_north"
+    executors = {
+        role: json.loads((JOBS / f"covid_fssl_partial/app_{role}/config/config_fed_client.json").read_text())
+        for role in ("supervised", "unsupervised", "evaluate")
+    }
+    asked = {role: "release" in config["executors"][0]["tasks"] for role, config in executors.items()}
+    assert asked == {"supervised": True, "unsupervised": False, "evaluate": False}
+    demo = {path.stem: yaml.safe_load(path.read_text()) for path in (JOBS.parent / "site_configs/demo").glob("ct_*")}
+    assert [site for site, values in demo.items() if values.get("allow_release")] == ["ct_north"]
 
 
 def test_writing_is_whole_or_not_at_all(tmp_path):

@@ -8,6 +8,7 @@ from rich.console import Console
 from fedmed.reports.live import Follower, render
 from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.tables import summary, terminal_table
 
 LINE = {"round": 1, "warnings": [{"site": "ct_east", "message": "80 % of voxels, lower unsupervised_learning_rate"}]}
 
@@ -22,6 +23,26 @@ def test_a_warning_is_a_plain_line_and_stays_in_the_display(tmp_path):
     console = Console(file=io.StringIO(), width=140)
     console.print(render(follower.state, 0.0))
     assert "warning, round 2: ct_east: 80 % of voxels" in console.file.getvalue()
+
+
+def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_80_columns(fake_run):
+    folder = fake_run(rounds=2)
+    path = folder / "server/simulate_job/fedmed/result.json"
+    result = json.loads(path.read_text())
+    result["test"]["ct_east"]["decoder_of"] = "ct_north"
+    entry = {"model": "selected", "from": "ct_north", "for": ["ct_east"]}
+    released = {**entry, "released": True, "n_tensors": 25, "bytes_up": 302088}
+    for releases, words in (
+        ([released], "ct_north allowed its release (25 tensors, 302 kB)."),
+        ([{**entry, "reason": "it did not answer"}], "ct_north released none: it did not answer."),
+    ):
+        path.write_text(json.dumps({**result, "releases": releases}))
+        console = Console(file=io.StringIO(), width=80)
+        console.print(terminal_table(read_run(folder)))
+        text = console.file.getvalue()
+        assert "with ct_north's decoder" in text and words in " ".join(text.split())
+        assert f"{result['test']['ct_west']['dice_mean']:.3f}" in text
+    assert "unlabelled site ct_east with ct_north's decoder" in summary(read_run(folder))
 
 
 def test_a_warning_stands_at_the_top_of_the_page(fake_run):

@@ -70,14 +70,9 @@ def terminal_table(run: Run) -> Table:
         table.add_column(name, no_wrap=True)
     for name in ("cases", "Dice", "± std"):
         table.add_column(name, justify="right")
-    rows = site_rows(run)
-    borrowed = any(row.decoder_of for row in rows)
-    if borrowed:
-        table.add_column("scored", no_wrap=True)
-    for row in rows:
-        numbers = (fixed(row.mean), fixed(row.std))
-        scored = (row.scored,) if borrowed else ()
-        table.add_row(row.name, row.role, row.labels, str(row.n_cases or NOTHING), *numbers, *scored)
+    for row in site_rows(run):
+        labels = "\n".join(filter(None, (row.labels, row.scored)))  # below, because 80 columns are full
+        table.add_row(row.name, row.role, labels, str(row.n_cases or NOTHING), fixed(row.mean), fixed(row.std))
     notes = [*release_notes(run), *(f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run))]
     table.caption, table.caption_justify = "\n".join(notes) or None, "left"
     return table

@@ -1,0 +1,81 @@
+"""The release of private layers as FLARE carries it: from the executor of one site to the server's answer."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.signal import Signal
+from nvflare.app_common.decomposers import common_decomposers
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.fuel.utils import fobs
+
+from fedmed.federation.messages import Release, Task
+from fedmed.federation.state import SiteState
+from fedmed.flare.controller import FederationController
+from fedmed.flare.convert import model_to_release, release_to_model, task_to_model
+from fedmed.flare.executors import SupervisedExecutor
+
+PRIVATE = {"conv_final.2.conv.bias": torch.tensor([0.25, -1.5])}
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Return a function: one site's answer to a release task, over the wire and through the controller's callback."""
+    folder = tmp_path / "configs"
+    folder.mkdir()
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+    (tmp_path / "data").mkdir()
+
+    def ask(round=3, **settings):
+        values = {"data_root": str(tmp_path / "data"), "device": "cpu", **settings}
+        (folder / "ct_north.yaml").write_text(yaml.safe_dump(values))
+        workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+        context = FLContext()
+        engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
+        for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
+            context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
+        SiteState(tmp_path / "run/fedmed").save(3, PRIVATE, optimizer={"secret": torch.ones(4)})
+        executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation", sharing="block_6")
+        common_decomposers.register()
+        task = fobs.loads(
+            fobs.dumps(FLModelUtils.to_shareable(task_to_model(Task("release", 3, 4, {}, private_round=round))))
+        )
+        reply = fobs.loads(fobs.dumps(executor.execute("release", task, context, Signal())))
+        if reply.get_return_code() != ReturnCode.OK:
+            return reply
+        model = FLModelUtils.from_shareable(reply)
+        model.meta["client_name"] = "ct_north"
+        answers = {}
+        assert FederationController._take(SimpleNamespace(), None, "release", answers, model) is True
+        return answers["ct_north"]
+
+    return ask
+
+
+def test_an_allowed_release_arrives_bit_by_bit_and_nothing_else_does(ask):
+    answer = ask(allow_release=True)
+    assert (answer.site, answer.round, answer.allowed) == ("ct_north", 3, True)
+    assert answer.tensors.keys() == PRIVATE.keys()
+    assert all(torch.equal(answer.tensors[name], tensor) for name, tensor in PRIVATE.items())
+
+
+@pytest.mark.parametrize("settings", [{}, {"allow_release": False}])
+def test_a_refusal_arrives_as_one(ask, settings, caplog):
+    answer = ask(**settings)
+    assert not answer.allowed and not answer.tensors
+    assert "nothing is released" in caplog.text
+
+
+def test_a_missing_state_is_an_error_at_the_site(ask, caplog):
+    assert ask(round=9, allow_release=True).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert "private state of round 9" in caplog.text
+
+
+def test_what_is_malformed_counts_as_nothing_released():
+    sent = release_to_model(Release("a", 1, True, dict(PRIVATE)))
+    for change in ({}, {"fedmed": "yes"}, {"fedmed": {"allowed": "true", "round": 1}}):
+        sent.meta = {"client_name": "a", **change}
+        assert model_to_release(sent) == Release("a", None)
