@@ -1,85 +1,88 @@
 #!/usr/bin/env python3
-"""Run every arm and seed of an experiment and write its table. A stopped run goes on where it was."""
+"""Run every arm and seed of a table and write it, with figures, paired tests and a check of the paper's claims.
+
+    scripts/reproduce.py table1 --jobs 2                     # on the demo federation, which is made on first use
+    scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see experiments/data/
+
+Finished runs are kept: a stopped command goes on where it was, and tables share the runs that they have in common.
+"""
 
 import argparse
-import csv
 import sys
-import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from fedmed.errors import FedMedError
-from fedmed.federation.experiment import Experiment, load_experiment, rows, run_arm
+from fedmed.experiments.claims import check_claims
+from fedmed.experiments.federation import Federation, load_federation
+from fedmed.experiments.outputs import info_of, write_outputs
+from fedmed.experiments.pool import Outcome, run_all
+from fedmed.experiments.runs import Run, prepare
+from fedmed.experiments.scores import write_scores
+from fedmed.experiments.table import Table, load_table, only
 
-TABLES = [
-    ("table", "test", "Model selected by the labelled sites"),
-    ("table_last", "test_last", "Model of the last round"),
-]
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
-    names = ", ".join(sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")))
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("experiment", help=f"a YAML file, or one of: {names}")
-    parser.add_argument("--out", type=Path, default=Path("runs"), help="results go to OUT/<experiment>")
-    parser.add_argument("--seeds", type=int, nargs="+", help="instead of the experiment's own")
+    tables, data = (
+        ", ".join(sorted(p.stem for p in folder.glob("*.yaml"))) for folder in (EXPERIMENTS, EXPERIMENTS / "data")
+    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"YAML files, or some of: {tables}")
+    parser.add_argument("--data", default="demo", help=f"a federation: a YAML file, or one of: {data} (default demo)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs"), help="results go to OUT/<data>/<table> (default runs)"
+    )
+    parser.add_argument("--seeds", type=int, nargs="+", help="instead of the table's own")
     parser.add_argument("--arms", nargs="+", help="only these rows")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (default 1)")
     return parser.parse_args(argv)
 
 
-def run_all(experiment: Experiment, seeds: list[int], folder: Path, jobs: int) -> dict:
-    results, started = {}, time.monotonic()
-    todo = [(arm, seed) for seed in seeds for arm in experiment.arms]
-    with ProcessPoolExecutor(jobs) as pool:
-        running = {pool.submit(run_arm, arm, seed, folder): (arm.name, seed) for arm, seed in todo}
-        for future in as_completed(running):
-            try:
-                results[running[future]] = future.result()
-            except FedMedError:
-                pool.shutdown(wait=False, cancel_futures=True)  # say it now, not after the remaining runs
-                raise
-            spent = time.monotonic() - started
-            left = spent / len(results) * (len(todo) - len(results))
-            arm, seed = running[future]
-            print(f"[{len(results)}/{len(todo)}] {arm}, seed {seed}: done; about {left / 60:.1f} min left", flush=True)
-    return {key: results[key] for key in ((arm.name, seed) for arm, seed in todo)}
+def find(name: str, folder: Path) -> Path:
+    path = Path(name)
+    return path if path.suffix == ".yaml" else folder / f"{name}.yaml"
 
 
-def markdown(table: list[dict]) -> str:
-    sites = list(dict.fromkeys(row["site"] for row in table))
-    cells = {(row["arm"], row["site"]): f"{row['dice_mean']:.3f} ± {row['dice_std']:.3f}" for row in table}
-    counts = {row["site"]: row["n_cases"] for row in table}
-    lines = ["| arm | " + " | ".join(f"{site} (n = {counts[site]})" for site in sites) + " |"]
-    lines.append("|---" * (len(sites) + 1) + "|")
-    for arm in dict.fromkeys(row["arm"] for row in table):
-        lines.append(f"| {arm} | " + " | ".join(cells.get((arm, site), "–") for site in sites) + " |")
-    return "\n".join(lines) + "\n"
+def plan(table: Table, federation: Federation, seeds: list[int], out: Path) -> list[Run]:
+    info_of(table, federation)  # what is wrong with it is better said before the runs than after them
+    return [prepare(arm, table, federation, seed, out / "runs") for seed in seeds for arm in table.arms]
+
+
+def write(table: Table, federation: Federation, outcome: Outcome, runs: list[Run], folder: Path) -> list[Path]:
+    """The outputs of one table; an arm with a failed run is left out, because its mean would be over other seeds."""
+    failed = {run.arm for run in runs if run.folder in outcome.failed}
+    scores = [score for run in runs if run.arm not in failed for score in outcome.scores_of(run)]
+    folder.mkdir(parents=True, exist_ok=True)
+    write_scores(folder / "scores.csv", scores)
+    return write_outputs(
+        folder, info_of(only(table, [a.name for a in table.arms if a.name not in failed]), federation), scores
+    )
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
-    path = Path(arguments.experiment)
+    out = arguments.out.resolve()
     try:
-        experiment = load_experiment(path if path.suffix == ".yaml" else EXPERIMENTS / f"{path}.yaml")
-        if arguments.arms:
-            chosen = [arm for arm in experiment.arms if arm.name in arguments.arms]
-            experiment = Experiment(experiment.name, chosen, experiment.seeds)
-        folder = arguments.out.resolve() / experiment.name
-        results = run_all(experiment, arguments.seeds or list(experiment.seeds), folder, arguments.jobs)
+        federation = load_federation(find(arguments.data, EXPERIMENTS / "data"))
+        tables = [load_table(find(name, EXPERIMENTS)) for name in arguments.tables]
+        for table in tables:
+            check_claims(table.claims, [arm.name for arm in table.arms], table.test)
+        tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
+        planned = [plan(t, federation, arguments.seeds or federation.seeds or t.seeds, out) for t in tables]
+        outcome = run_all([run for runs in planned for run in runs], arguments.jobs)
+        for table, runs in zip(tables, planned, strict=True):
+            for path in write(table, federation, outcome, runs, out / federation.name / table.name):
+                print(path)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for name, test, title in TABLES:
-        if table := rows(results, test):
-            with (folder / f"{name}.csv").open("w", newline="") as stream:
-                writer = csv.DictWriter(stream, fieldnames=list(table[0]))
-                writer.writeheader()
-                writer.writerows(table)
-            (folder / f"{name}.md").write_text(markdown(table))
-            print(f"\n{title}, test Dice, mean ± standard deviation over seeds\n\n{markdown(table)}{folder / name}.md")
-    return 0
+    except KeyboardInterrupt:
+        print("\nstopped; finished runs are kept, and the same command goes on with the others", file=sys.stderr)
+        return 130
+    for folder, error in outcome.failed.items():
+        print(f"error: {error} (log: {folder / 'log.txt'})", file=sys.stderr)
+    return 2 if outcome.failed else 0
 
 
 if __name__ == "__main__":

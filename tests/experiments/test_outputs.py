@@ -1,9 +1,13 @@
+from dataclasses import replace
+
 import pytest
 
 from fedmed.errors import DataError
+from fedmed.experiments.federation import Budget, Federation
 from fedmed.experiments.info import ArmInfo, TableInfo
-from fedmed.experiments.outputs import write_outputs
+from fedmed.experiments.outputs import info_of, write_outputs
 from fedmed.experiments.scores import read_scores, write_scores
+from fedmed.experiments.table import Arm, Table
 
 CLAIMS = [{"id": 1, "text": "b wins", "holds": [{"better": "b", "worse": "a", "sites": ["site_1"]}]}]
 
@@ -39,3 +43,14 @@ def test_unpaired_cases_write_nothing(tmp_path, runs):
     with pytest.raises(DataError, match="lacks case 'case_01'"):
         write_outputs(tmp_path, info(claims=CLAIMS), runs("a", [[0.5]]) + runs("b", [[0.5, 0.6]]))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_table_on_a_federation_has_its_site_names():
+    table = Table("t", "T", [0], ["site_1"], [Arm("a", {"site_1": "supervised"}), Arm("b", {"site_1": "supervised"})])
+    table = replace(table, claims=CLAIMS, baseline="a")
+    federation = Federation("demo", {"site_1": "image_1"}, {"default": []}, Budget(4, 0, 2, 2))
+    found = info_of(table, federation)
+    assert (found.title, found.sites, found.baseline) == ("T (demo)", ["image_1"], "a")
+    assert found.arms == [ArmInfo("a"), ArmInfo("b")]
+    assert found.claims[0]["holds"][0]["sites"] == ["image_1"]
+    assert CLAIMS[0]["holds"][0]["sites"] == ["site_1"]

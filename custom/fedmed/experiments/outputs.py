@@ -4,15 +4,41 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedmed.experiments.claims import parse_claims
+from fedmed.experiments.federation import Federation
 from fedmed.experiments.figures import figure
-from fedmed.experiments.info import TableInfo
+from fedmed.experiments.info import ArmInfo, TableInfo
 from fedmed.experiments.scores import Score
+from fedmed.experiments.table import Table
 from fedmed.experiments.tables import table_csv, table_markdown, table_rows
 from fedmed.experiments.verdicts import claims_markdown, comparisons_csv, judge
 from fedmed.files import write_atomically
 from fedmed.reports.plots import png, style
 
 SUFFIXES = {"selected": "", "last": "_last"}
+
+
+def info_of(table: Table, federation: Federation) -> TableInfo:
+    """What a reader sees of a table on a federation: its sites, also in the claims, have the federation's names.
+
+    Args:
+        table: with claims that :func:`fedmed.experiments.claims.check_claims` has passed.
+        federation: names the sites; its own name is added to the title, so that nobody takes it for the paper's table.
+    """
+    name, has_x = federation.sites, any(arm.x is not None for arm in table.arms)
+    claims = [
+        {**claim, "holds": [{**line, "sites": [name[site] for site in line["sites"]]} for line in claim["holds"]]}
+        for claim in table.claims
+    ]
+    return TableInfo(
+        name=table.name,
+        title=f"{table.title} ({federation.name})",
+        arms=[ArmInfo(arm.name, arm.group or None, arm.x) for arm in table.arms],
+        sites=[name[site] for site in table.test],
+        baseline=table.baseline,
+        claims=claims,
+        x_label=table.x_label if has_x else None,  # of some of the arms, only the baseline may be left
+        x_log=table.x_log,
+    )
 
 
 def write_outputs(folder: Path, info: TableInfo, scores: Sequence[Score]) -> list[Path]:

@@ -1,0 +1,83 @@
+"""Many runs at a time, each in a process of its own, with a display of the time left."""
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from fedmed.errors import FedMedError
+from fedmed.experiments.runs import Run, finished, run
+from fedmed.experiments.scores import Score
+
+
+@dataclass
+class Outcome:
+    """What became of the runs, by their folders.
+
+    Attributes:
+        scores: of the finished ones.
+        failed: errors of the others.
+    """
+
+    scores: dict[Path, list[Score]] = field(default_factory=dict)
+    failed: dict[Path, FedMedError] = field(default_factory=dict)
+
+    def scores_of(self, run: Run) -> list[Score]:
+        """Scores of a run, under the name that its table gives the arm."""
+        return [replace(score, arm=run.arm) for score in self.scores[run.folder]]
+
+
+def run_all(runs: Sequence[Run], jobs: int, console: Console | None = None) -> Outcome:
+    """Run what is not finished, ``jobs`` at a time; an arm that fails does not stop the others.
+
+    Args:
+        runs: of one or several tables; equal ones (same folder) are done once.
+        jobs: processes.
+        console: where progress is shown; a terminal gets a bar, anything else a line a run.
+    """
+    unique = {run.folder: run for run in runs}
+    todo = [run for run in unique.values() if not finished(run)]
+    console = console or Console(highlight=False)
+    console.print(
+        f"{len(runs)} runs, {len(runs) - len(unique)} of them shared, {len(unique) - len(todo)} finished before"
+    )
+    outcome = Outcome({folder: run(each) for folder, each in unique.items() if finished(each)})
+    if todo:
+        _work(todo, jobs, console, outcome)
+    return outcome
+
+
+def _work(todo: Sequence[Run], jobs: int, console: Console, outcome: Outcome) -> None:
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    started = time.monotonic()
+    with ProcessPoolExecutor(jobs) as pool, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("first runs", total=len(todo))
+        running = {pool.submit(run, each): each for each in todo}
+        try:
+            for done, future in enumerate(as_completed(running), start=1):
+                each = running[future]
+                _note(outcome, each, future)
+                left = (time.monotonic() - started) / done * (len(todo) - done)
+                result = "failed" if each.folder in outcome.failed else "done"
+                text = f"{each.arm}, seed {each.seed}: {result}; about {_minutes(left)} left"
+                bar.update(task, advance=1, description=text)
+                if not console.is_terminal:
+                    console.print(f"[{done}/{len(todo)}] {text}", markup=False, soft_wrap=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _note(outcome: Outcome, each: Run, future: "Future[list[Score]]") -> None:
+    try:
+        outcome.scores[each.folder] = future.result()
+    except FedMedError as error:
+        outcome.failed[each.folder] = type(error)(f"{each.arm}, seed {each.seed}: {error}")
+
+
+def _minutes(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"

@@ -1,0 +1,115 @@
+"""From a table's YAML to jobs: roles, schedule, overrides."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.bundles.load import Bundle
+from fedmed.errors import JobError
+from fedmed.experiments.claims import check_claims
+from fedmed.experiments.federation import Budget, Federation, load_federation
+from fedmed.experiments.plan import job_of
+from fedmed.experiments.table import Arm, Table, load_table, only
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+DEMO = load_federation(EXPERIMENTS / "data" / "demo.yaml")
+TABLES = sorted(EXPERIMENTS.glob("*.yaml"))
+
+
+def table(**arm):
+    return Table("t", "T", [0], ["site_1", "site_2", "site_3"], [Arm("a", **arm)])
+
+
+def job(**arm):
+    return job_of(table(**arm).arms[0], table(**arm), DEMO, 3)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_table_of_the_paper_has_jobs_that_the_bundle_accepts(path):
+    loaded = load_table(path)
+    check_claims(loaded.claims, [arm.name for arm in loaded.arms], loaded.test)
+    for arm in loaded.arms:
+        if arm.network in DEMO.networks:
+            assert job_of(arm, loaded, DEMO, 0).files()
+
+
+def test_sites_that_do_not_train_are_tested():
+    made = job(train={"site_1": "supervised", "pneumonia": "unsupervised"})
+    roles = {"image_1": "supervised", "image_2": "evaluate", "image_3": "evaluate", "image_p": "unsupervised"}
+    assert made.sites == roles and made.evaluate_last and made.seed == 3
+    assert job(pool=["site_1", "site_3"]).sites == {
+        "pool": "supervised", "image_1": "evaluate", "image_2": "evaluate", "image_3": "evaluate",
+    }  # fmt: skip
+
+
+def test_all_arms_have_the_same_number_of_iterations():
+    pair = {"site_1": "supervised", "site_2": "unsupervised"}
+    arms = [job(train=pair, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(pool=["site_1", "site_2"])]
+    assert {made.rounds * made.steps for made in arms} == {DEMO.budget.steps}
+    assert {made.warm_start_rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
+    assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate}
+    # Nobody joins late where every site has labels, or where the arm says so.
+    assert arms[-1].warm_start_rounds == 0 == job(train=pair, warm_start=False).warm_start_rounds
+
+
+def test_batch_learning_rate_and_own_settings_become_overrides():
+    rate = Bundle("covid_ct_segmentation", ["coarse"]).parser()["learning_rate"]
+    batch = Bundle("covid_ct_segmentation", ["coarse"]).parser()["batch_size"]
+    made = job(train={"site_1": "supervised", "site_2": "unsupervised"}, learning_rate=0.2, weights={"site_2": 0.5})
+    assert made.overrides["unsupervised"]["unsupervised_learning_rate"] == pytest.approx(0.2 * rate)
+    assert made.overrides["unsupervised"]["cutout_size"] == [6, 6, 2] and made.user_weights == {"image_2": 0.5}
+    assert job(pool=["site_1"], batch=2).overrides == {"supervised": {"batch_size": 2 * batch}}
+
+
+def test_what_the_federation_lacks_is_named():
+    with pytest.raises(JobError, match="site 'site_9'.*'demo'.*image|site_1"):
+        job(train={"site_9": "supervised"})
+    with pytest.raises(JobError, match="arm 'a' needs the network 'ahnet_huge'"):
+        job(train={"site_1": "supervised"}, network="ahnet_huge")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seeds": None, "arms": {"a": {"trained": 1}}}, "arm 'a': .*trained"),
+        ({"arms": {"a": {}}}, "arm 'a': give either 'train'"),
+        ({"arms": {"a": {"train": {"site_1": "teacher"}}}}, "site_1 has the role 'teacher'"),
+        ({"colour": "red"}, "is no table.*colour"),
+        ({"arms": None}, "is no table"),
+    ],
+)
+def test_malformed_tables_are_named(tmp_path, change, message):
+    content = {"title": "T", "seeds": [0], "test": ["site_1"], "arms": {"a": {"train": {"site_1": "supervised"}}}}
+    (tmp_path / "t.yaml").write_text(yaml.safe_dump({**content, **change}))
+    with pytest.raises(JobError, match=message) as error:
+        load_table(tmp_path / "t.yaml")
+    assert "t.yaml" in str(error.value)
+    with pytest.raises(JobError, match=r"missing\.yaml"):
+        load_table(tmp_path / "missing.yaml")
+
+
+def test_a_budget_is_whole_numbers_that_fit():
+    with pytest.raises(JobError, match="interval"):
+        Budget(100, 50, 0, 20)
+    with pytest.raises(JobError, match="longer than the 100 steps"):
+        Budget(100, 120, 10, 20)
+
+
+def test_a_federation_needs_a_default_network(tmp_path):
+    content = {"sites": {"site_1": "a"}, "networks": {"big": []}, "budget": vars(DEMO.budget)}
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(JobError, match="'default'"):
+        load_federation(tmp_path / "d.yaml")
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump({**content, "networks": {"default": []}}))
+    assert load_federation(tmp_path / "d.yaml") == Federation("d", {"site_1": "a"}, {"default": []}, DEMO.budget)
+
+
+def test_some_arms_keep_the_claims_about_them():
+    loaded = load_table(EXPERIMENTS / "table1.yaml")
+    few = only(loaded, ["Image_2", "Unsup_1 + Sup_2"])
+    assert [arm.name for arm in few.arms] == ["Image_2", "Unsup_1 + Sup_2"] and few.baseline is None
+    assert few.claims == []
+    assert only(loaded, ["Image_1", "Sup_1 + Unsup_2"]).claims[0]["id"] == "2a"
+    with pytest.raises(JobError, match="no arm 'Image_7'"):
+        only(loaded, ["Image_7"])
