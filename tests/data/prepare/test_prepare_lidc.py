@@ -1,4 +1,4 @@
-"""The nodule sites: groups by slice spacing, one site a patient, two datalists of the unlabelled site."""
+"""The nodule sites: groups by slice spacing, one site a patient, two datalists a site."""
 
 import json
 
@@ -56,6 +56,20 @@ def test_the_labelled_variant_holds_the_same_patients(crops, tmp_path):
     assert shown == sorted(e["image"] for e in plain["unlabeled"])
     assert all("label" in e for e in variant["training"] + variant["validation"])
     assert not any("label" in e for e in plain["unlabeled"])
+
+
+def test_every_site_can_be_the_one_with_labels(crops, tmp_path):
+    out = tmp_path / "sites"
+    prepare_lidc(crops, out)
+    for protocol in PROTOCOLS:
+        lists_ = lists(out, protocol.site, "datalist_labelled.json")
+        assert {k: len(v) for k, v in lists_.items()} == {"training": 12, "validation": 4, "testing": 4}
+        patients = [{e["patient"] for e in entries} for entries in lists_.values()]
+        assert len(set.union(*patients)) == sum(map(len, patients)) == 10
+        assert all((crops / e["label"]).is_file() for entries in lists_.values() for e in entries)
+    assert lists(out, "lidc_thick", "datalist_labelled.json") == lists(out, "lidc_thick")
+    labelled = [p.name for p in (out / "site_configs_labelled").iterdir() if "datalist_labelled" in p.read_text()]
+    assert labelled == ["lidc_thin.yaml"]
 
 
 def test_a_patient_is_at_one_site(crops, tmp_path):

@@ -18,10 +18,12 @@ from fedmed.data.prepare.pool import Track, inspect_all
 from fedmed.data.prepare.report import slice_spacing
 from fedmed.data.prepare.scan import find_sources
 from fedmed.data.prepare.site import fill_lists, require_usable
+from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
 from fedmed.errors import DataError
 
 LABELLED_DATALIST = "datalist_labelled.json"
+SPLIT = (0.6, 0.2, 0.2)  # of the patients of a site that is trained on
 PATIENT = r"^(.+)_R_\d+$"
 CROP_LIMITS = replace(LIMITS, lowest_peak=-700.0)  # a crop inside a lung may hold nothing brighter than ground glass
 CHECKOUT = Path(__file__).resolve().parents[4]
@@ -39,10 +41,10 @@ class Protocol:
 
 
 PROTOCOLS = (
-    Protocol("lidc_thin", 0.0, 1.05, "unlabelled", (0.6, 0.2, 0.2)),
+    Protocol("lidc_thin", 0.0, 1.05, "unlabelled", SPLIT),
     Protocol("lidc_mid_a", 1.05, 1.55, "labelled", (0.0, 0.0, 1.0)),
     Protocol("lidc_mid_b", 1.55, 2.15, "labelled", (0.0, 0.0, 1.0)),
-    Protocol("lidc_thick", 2.15, float("inf"), "labelled", (0.6, 0.2, 0.2)),
+    Protocol("lidc_thick", 2.15, float("inf"), "labelled", SPLIT),
 )
 
 
@@ -54,9 +56,10 @@ def default_data() -> Path:
 def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track | None = None) -> dict:
     """Write the four sites below ``out``.
 
-    Each ``out/<site>`` is a prepared site. ``lidc_thin`` also gets ``datalist_labelled.json``, in which the patients of
-    its ``unlabeled`` list are labelled ``training`` and ``validation`` (``testing`` is the same). ``out/site_configs``
-    holds the four site YAMLs, ``out/site_configs_labelled`` the same with ``lidc_thin`` fully labelled.
+    Each ``out/<site>`` is a prepared site. Beside its ``datalist.json`` lies ``datalist_labelled.json``, which divides
+    all of its patients among labelled ``training``, ``validation`` and ``testing``, so that any site can be the one
+    that trains. At ``lidc_thick`` both are equal; at ``lidc_thin`` ``testing`` is the same. ``out/site_configs`` holds
+    the four site YAMLs, ``out/site_configs_labelled`` the same with ``lidc_thin`` fully labelled.
 
     Args:
         data: folder with ``image`` and ``mask``.
@@ -126,12 +129,8 @@ def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases:
     site, folder = protocol.site, staging / protocol.site
     folder.mkdir()
     final = out / site
-    variants = {"site_configs": DATALIST, "site_configs_labelled": DATALIST}
-    if protocol.role == "unlabelled":
-        fill_lists(cases, "labelled", protocol.fractions, seed)
-        files = {case.case: entry(case, data, final, folder) for case in cases if case.lists}
-        write_datalist(folder / LABELLED_DATALIST, cases, files)
-        variants["site_configs_labelled"] = LABELLED_DATALIST
+    _write_labelled(folder, final, data, cases, seed)
+    labelled = LABELLED_DATALIST if protocol.role == "unlabelled" else DATALIST
     fill_lists(cases, protocol.role, protocol.fractions, seed)
     require_usable(cases, protocol.role, protocol.fractions, data)
     spacing = f"{protocol.above:g} to {protocol.up_to:g} mm"
@@ -143,10 +142,19 @@ def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases:
         "seed": seed,
     }
     write_files(folder, final, site, data, cases, settings)
-    for configs, datalist in variants.items():
+    for datalist in (DATALIST, LABELLED_DATALIST):
         require_readable(folder / datalist, data)
+    for configs, datalist in {"site_configs": DATALIST, "site_configs_labelled": labelled}.items():
         (staging / configs).mkdir(exist_ok=True)
         write_site_yaml(staging / configs / f"{site}.yaml", site, data, final / datalist)
+
+
+def _write_labelled(folder: Path, final: Path, data: Path, cases: Sequence[Case], seed: int) -> None:
+    """Write the datalist in which every patient has masks; the cases' own lists stay as they are."""
+    assigned = assign(cases, "labelled", SPLIT, seed)
+    shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
+    files = {case.case: entry(case, data, final, folder) for case in shown}
+    write_datalist(folder / LABELLED_DATALIST, shown, files)
 
 
 def _replace(staging: Path, out: Path) -> None:
