@@ -63,12 +63,11 @@ def test_a_second_collapse_is_told_again_and_sites_are_apart():
     assert guard.check(Update("a", 1, {}, 1, 1, {"train_foreground_fraction": 0.99})).site == "a"
 
 
-def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, tmp_path, caplog):
+def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, unscored, tmp_path, caplog):
     """A learning rate far too high at the unlabelled site: its own confident voxels are all it ever sees."""
-    sizes = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
-    wild = {**sizes, "confidence": 0.5, "unsupervised_learning_rate": 0.05}
-    spec = {"sites": {"ct_north": "supervised", "ct_east": "unsupervised"}, "rounds": 3, "steps": 8}
-    job = tiny_job(**spec, overrides={"supervised": sizes, "unsupervised": wild}, validate_every=3)
+    lively["unsupervised"]["unsupervised_learning_rate"] = 0.05
+    sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
+    job = tiny_job(sites=sites, rounds=2, steps=8, overrides=lively)
     run_job(job, tmp_path / "ws")
     fedmed = tmp_path / "ws/server/simulate_job/fedmed"
     rounds = [json.loads(line) for line in (fedmed / "rounds.jsonl").read_text().splitlines()]

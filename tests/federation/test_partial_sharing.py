@@ -49,17 +49,6 @@ def spied(monkeypatch):
     return passed
 
 
-@pytest.fixture
-def lively(tiny_job):
-    """Overrides with which the unlabelled site moves too: a threshold that a barely trained model passes."""
-    overrides = read_job(tiny_job("o")).clients["ct_north"]["overrides"]
-    return {
-        "supervised": overrides,
-        "unsupervised": {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3},
-        "evaluate": overrides,
-    }
-
-
 def server_file(workspace, name):
     return workspace / "server/simulate_job" / name
 
@@ -72,16 +61,9 @@ def n_bytes(tensors):
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
-@pytest.fixture
-def unscored(monkeypatch):
-    """Scoring takes most of a tiny run; where it is not the question it is left out."""
-    monkeypatch.setattr(Client, "_score", lambda self, task, parser: 0.5)
-    monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
-
-
 @pytest.mark.parametrize("group", HEADS)
 def test_private_layers_differ_between_sites_stay_there_and_shared_ones_agree(
-    group, tiny_job, lively, spied, unscored, tmp_path, tiny_site_configs
+    group, tiny_job, lively, unscored, spied, tmp_path, tiny_site_configs
 ):
     training = {site: role for site, role in SITES.items() if role != "evaluate"}
     job = tiny_job(sharing=group, sites=training, overrides=lively, rounds=2, steps=1, validate_every=2)

@@ -1,0 +1,91 @@
+"""What must hold of a whole federation whatever its numbers: order of sites, weight 0, threshold 1."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.federation import client as client_module
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.loop import run_job
+from fedmed.federation.messages import Task
+from fedmed.federation.site import load_site
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+from fedmed.seeds import derive_seed
+
+TWO = {"ct_north": "supervised", "ct_south": "supervised"}
+PAIR = {"ct_north": "supervised", "ct_east": "unsupervised"}
+pytestmark = pytest.mark.usefixtures("unscored", "tiny_site_configs")
+
+
+def last_model(workspace):
+    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
+
+
+def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_path, monkeypatch):
+    """The hospitals change names, and with them their places in the server's lists; seeds follow the hospital."""
+    home = {site: load_site(site).data_root for site in TWO}
+    other = dict(zip(TWO, reversed(TWO), strict=True))
+
+    def swapped_seed(base, site, *rest):
+        return derive_seed(base, other.get(site, site), *rest)
+
+    job = tiny_job(sites=TWO, steps=1)
+    run_job(job, tmp_path / "first")
+    monkeypatch.setattr(client_module, "derive_seed", swapped_seed)
+    sites = {}
+    for site in TWO:
+        theirs = load_site(other[site])
+        assert theirs.data_root == home[other[site]]
+        sites[site] = replace(theirs, site=site)
+    run_job(job, tmp_path / "second", sites)
+    first, second = last_model(tmp_path / "first"), last_model(tmp_path / "second")
+    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    for name, tensor in first.items():
+        assert torch.allclose(tensor, second[name], atol=1e-6), name
+    assert any((first[name] - initial[name]).abs().max() > 1e-4 for name in first), "nothing was learnt"
+
+
+def test_an_unlabelled_site_of_weight_zero_leaves_supervised_federated_learning(tiny_job, lively, tmp_path):
+    """A user weight of 0 is allowed: the site takes part, and counts for nothing."""
+    spec = {"rounds": 2, "steps": 1, "overrides": lively}
+    run_job(tiny_job("with", sites=PAIR, user_weights={"ct_east": 0.0}, **spec), tmp_path / "with")
+    run_job(tiny_job("alone", sites={"ct_north": "supervised"}, **spec), tmp_path / "alone")
+    both, alone = last_model(tmp_path / "with"), last_model(tmp_path / "alone")
+    assert all(torch.equal(both[name], alone[name]) for name in alone)
+    record = tmp_path / "with/server/simulate_job/fedmed/rounds.jsonl"
+    rounds = [json.loads(line) for line in record.read_text().splitlines()]
+    assert all(r["coefficients"] == {"ct_east": 0.0, "ct_north": 1.0} for r in rounds)
+
+
+def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to_zero(tiny_job, lively, tmp_path):
+    job = tiny_job(sites=PAIR, overrides=lively)
+    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    updates = [
+        Client.from_args(read_job(job).clients[site], load_site(site), tmp_path / site).train(
+            Task("train", 0, 1, initial, steps=1)
+        )
+        for site in PAIR
+    ]
+    alone = IterationWeighted().aggregate(initial, updates[:1])
+    distances = []
+    for weight in (1.0, 0.1, 0.01, 0.001):
+        model = IterationWeighted(user_weights={"ct_east": weight}).aggregate(initial, updates)
+        distances.append(max(float((model[name] - alone[name]).abs().max()) for name in alone))
+    assert distances[0] > 1e-4, "the unlabelled site did not move"
+    for weight, distance in zip((0.1, 0.01, 0.001), distances[1:], strict=True):
+        assert distance <= 2 * distances[0] * weight / (1 + weight) + 1e-6  # w / (1 + w) of the way, and rounding
+
+
+@pytest.mark.parametrize("loss", ["dice_hard", "dice_soft", "ce", "l1", "l2"])
+def test_a_threshold_of_one_moves_nothing_whatever_the_loss(loss, tiny_job, lively, tmp_path):
+    overrides = {**lively, "unsupervised": {**lively["unsupervised"], "confidence": 1.0, "consistency_loss": loss}}
+    job = tiny_job(sites=PAIR, overrides=overrides)
+    initial = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    client = Client.from_args(read_job(job).clients["ct_east"], load_site("ct_east"), tmp_path / "site")
+    update = client.train(Task("train", 0, 1, initial, steps=1))
+    assert update.n_steps == 1 and not any(tensor.any() for tensor in update.tensors.values())
