@@ -1,0 +1,210 @@
+"""A case in three planes and in 3D: axial, coronal and sagittal slices through its largest lesion, and its lungs.
+
+As a radiologist sees it: the patient's right is on the left, the sagittal slice looks to the left. All at one scale.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+from matplotlib import patheffects
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from nibabel.filebasedimages import ImageFileError
+from scipy import ndimage
+
+from fedmed.data.geometry import corner_distance
+from fedmed.errors import DataError
+from fedmed.reports.overlays import SCALE_BAR, contours
+from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
+from fedmed.reports.surface import View, find_lungs, render
+
+WINDOW = (-1350.0, 150.0)  # HU: the lung window
+NIGHT = "#08090b"
+EDGE = [patheffects.withStroke(linewidth=2.5, foreground=NIGHT)]  # can be read on black and on white
+WORDS = {"xycoords": "axes fraction", "textcoords": "offset points", "color": INK_DARK, "fontsize": 9}
+WORDS |= {"path_effects": EDGE}
+SAME_PLACE = 0.1  # mm between corners of an image and its mask
+PLANES = ("axial", "coronal", "sagittal")
+MARKS = {"axial": "RLAP", "coronal": "RLHF", "sagittal": "APHF"}  # left, right, top, bottom
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scan with one or two masks, array axes towards right, front, head (nearly so where the scan is oblique).
+
+    Args:
+        name: shown above the picture.
+        image: (X, Y, Z) HU.
+        prediction, truth: bool, the image's shape; no truth is None.
+        spacing: voxel size in mm.
+    """
+
+    name: str
+    image: np.ndarray
+    prediction: np.ndarray
+    truth: np.ndarray | None
+    spacing: tuple[float, float, float]
+
+    def millilitres(self, mask: np.ndarray) -> float:
+        return float(mask.sum()) * float(np.prod(self.spacing)) / 1000
+
+    def dice(self) -> float | None:
+        """Dice of prediction and truth; None without truth or where both are empty."""
+        if self.truth is None or not (self.truth.any() or self.prediction.any()):
+            return None
+        both = float((self.truth & self.prediction).sum())
+        return 2 * both / float(self.truth.sum() + self.prediction.sum())
+
+
+def read_case(image: Path, prediction: Path, truth: Path | None = None) -> Case:
+    """Read a case from NIfTI files.
+
+    Raises:
+        DataError: a file is missing or unreadable, is no single volume, or a mask is on another grid than the image.
+    """
+    scan = _read(image)
+    masks = [None if path is None else _read(path) for path in (prediction, truth)]
+    for path, mask in zip((prediction, truth), masks, strict=True):
+        if mask is not None:
+            _same_grid(Path(image), scan, Path(path), mask)
+    values = [None if m is None else np.asarray(nib.as_closest_canonical(m).dataobj) > 0.5 for m in masks]
+    straight = nib.as_closest_canonical(scan)
+    spacing = tuple(float(s) for s in np.linalg.norm(straight.affine[:3, :3], axis=0))
+    name = Path(image).name.removesuffix(".gz").removesuffix(".nii")
+    return Case(name, np.asarray(straight.dataobj, dtype=np.float32), values[0], values[1], spacing)
+
+
+def _read(path: Path) -> nib.Nifti1Image:
+    if not Path(path).is_file():
+        raise DataError(f"{path} does not exist; give a NIfTI file")
+    try:
+        image = nib.load(path)
+    except (ImageFileError, OSError, ValueError) as error:
+        raise DataError(f"{path} cannot be read ({error}); give a NIfTI file") from error
+    if len(image.shape) != 3:
+        raise DataError(f"{path} has shape {image.shape}; a single volume (X, Y, Z) is needed")
+    return image
+
+
+def _same_grid(image: Path, scan: nib.Nifti1Image, path: Path, mask: nib.Nifti1Image) -> None:
+    if mask.shape != scan.shape:
+        raise DataError(f"{path} has shape {mask.shape}, but {image} has {scan.shape}; give a mask of this image")
+    apart = corner_distance(scan.affine, mask.affine, scan.shape)
+    if not apart <= SAME_PLACE:
+        raise DataError(f"{path} lies {apart:.1f} mm away from {image}; give a mask of this image")
+
+
+def focus(case: Case) -> tuple[int, int, int]:
+    """Voxel (x, y, z) whose three slices show most of the largest lesion: of the truth if there is one, else of the
+    prediction; the middle of the volume where nothing is marked."""
+    masks = [mask for mask in (case.truth, case.prediction) if mask is not None and mask.any()]
+    if not masks:
+        return tuple(n // 2 for n in case.image.shape)
+    parts, _ = ndimage.label(masks[0])
+    sizes = np.bincount(parts.ravel())
+    largest = parts == 1 + int(np.argmax(sizes[1:]))
+    others = ((1, 2), (0, 2), (0, 1))
+    return tuple(int(np.argmax(largest.sum(axis=axes))) for axes in others)
+
+
+def cut(volume: np.ndarray, plane: str, at: tuple[int, int, int]) -> np.ndarray:
+    """One slice (rows from the top, columns from the left) of a volume with axes towards right, front, head."""
+    x, y, z = at
+    slices = {"axial": volume[::-1, ::-1, z], "coronal": volume[::-1, y, ::-1], "sagittal": volume[x, ::-1, ::-1]}
+    return slices[plane].T
+
+
+def pixel_size(case: Case, plane: str) -> tuple[float, float]:
+    """(row, column) spacing of a slice in mm."""
+    x, y, z = case.spacing
+    return {"axial": (y, x), "coronal": (z, x), "sagittal": (z, y)}[plane]
+
+
+def draw_plane(axes: Axes, case: Case, plane: str, at: tuple[int, int, int]) -> None:
+    """Draw one slice in mm: the prediction filled, the truth as an outline."""
+    image, size = cut(case.image, plane, at), pixel_size(case, plane)
+    height, width = image.shape[0] * size[0], image.shape[1] * size[1]
+    frame = (0, width, height, 0)
+    axes.imshow(image, cmap="gray", vmin=WINDOW[0], vmax=WINDOW[1], extent=frame, interpolation="bilinear")
+    _outline(axes, cut(case.prediction, plane, at), size, PREDICTION, 0.28)
+    if case.truth is not None:
+        _outline(axes, cut(case.truth, plane, at), size, TRUTH, 0.0)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    left, right, top, bottom = MARKS[plane]
+    for letter, x, y in ((left, 0, 0.5), (right, 1, 0.5), (top, 0.5, 1), (bottom, 0.5, 0)):
+        inwards = (10 * (1 - 2 * x), 10 * (1 - 2 * y))
+        axes.annotate(letter, (x, y), inwards, ha="center", va="center", **WORDS)
+    axes.annotate(plane, (0, 1), (6, -5), va="top", **WORDS)
+
+
+def _outline(axes: Axes, mask: np.ndarray, size: tuple[float, float], colour: str, fill: float) -> None:
+    if fill and mask.any():
+        height, width = mask.shape[0] * size[0], mask.shape[1] * size[1]
+        paint = np.zeros((*mask.shape, 4))
+        paint[..., :3] = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        paint[..., 3] = fill * mask
+        axes.imshow(paint, extent=(0, width, height, 0), interpolation="nearest")
+    for line in contours(mask, size):
+        axes.plot(line[:, 0], line[:, 1], color=colour, linewidth=1.2)
+
+
+def draw_lungs(axes: Axes, case: Case, view: View) -> None:
+    """Draw the lungs in 3D with the prediction inside, and what of the truth the prediction missed."""
+    lesions = [(case.prediction, PREDICTION)]
+    if case.truth is not None:
+        lesions.append((case.truth & ~case.prediction, TRUTH))
+    marked = np.logical_or.reduce([mask for mask, _ in lesions])
+    lungs = find_lungs(case.image, case.spacing) | marked
+    axes.imshow(render(lungs, lesions, case.spacing, view), interpolation="bilinear")
+    axes.set_axis_off()
+
+
+def case_figure(case: Case, view: View | None = None, title: str | None = None) -> Figure:
+    """Axial slice and 3D view above, coronal and sagittal slice below, all slices at one scale.
+
+    Args:
+        case: what to show.
+        view: of the 3D picture.
+        title: above it; None is the case's name.
+    """
+    x, y, z = (n * s for n, s in zip(case.image.shape, case.spacing, strict=True))
+    scale = 7.6 / (y + max(x, z))  # inches a mm
+    gap, head = 0.06, 0.42  # inches between the pictures and above them
+    width, height = (x + y) * scale + gap, (y + z) * scale + gap + head
+    figure, at = Figure(figsize=(width, height), facecolor=NIGHT), focus(case)
+    columns = {0: (0.0, x * scale), 1: (x * scale + gap, y * scale)}
+    rows = {0: (z * scale + gap, y * scale), 1: (0.0, z * scale)}
+
+    def place(row: int, column: int) -> Axes:
+        (left, wide), (low, high) = columns[column], rows[row]
+        return figure.add_axes((left / width, low / height, wide / width, high / height))
+
+    for plane, row, column in (("axial", 0, 0), ("coronal", 1, 0), ("sagittal", 1, 1)):
+        draw_plane(place(row, column), case, plane, at)
+    draw_lungs(place(0, 1), case, view or View())
+    _scale_bar(figure.axes[0])
+    _heading(figure, case, title or case.name, 1 - 0.5 * head / height)
+    return figure
+
+
+def _scale_bar(axes: Axes) -> None:
+    right, bottom = axes.get_xlim()[1] - 8, axes.get_ylim()[0] - 8
+    middle, long = right - SCALE_BAR / 2, [right - SCALE_BAR, right]
+    axes.plot(long, [bottom] * 2, color=INK_DARK, linewidth=2, path_effects=EDGE)
+    words = {"ha": "center", "va": "bottom", "path_effects": EDGE}
+    axes.text(middle, bottom - 4, "5 cm", color=INK_DARK, fontsize=8, **words)
+
+
+def _heading(figure: Figure, case: Case, title: str, y: float) -> None:
+    figure.text(0.012, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
+    found = [(f"prediction {case.millilitres(case.prediction):.0f} ml", PREDICTION)]
+    if case.truth is not None:
+        found.append((f"truth {case.millilitres(case.truth):.0f} ml", TRUTH))
+    if (dice := case.dice()) is not None:
+        found.append((f"Dice {dice:.2f}", INK_DARK))
+    for place, (words, colour) in enumerate(reversed(found)):
+        figure.text(0.988 - 0.17 * place, y, words, color=colour, fontsize=10, ha="right", va="center")

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Draw a scan with its mask: three planes through the largest lesion, and the lungs in 3D.
+
+    scripts/view_case.py scan.nii.gz scan_covid.nii.gz --out scan.png
+    scripts/view_case.py scan.nii.gz scan_covid.nii.gz --truth scan_seg.nii.gz --out scan.png --title "Case 7"
+
+Prediction orange, truth blue; in 3D blue is what of the truth the prediction missed. The patient's right is on the
+left. A picture holds the patient's anatomy: treat it as you treat the scan.
+"""
+
+import argparse
+import sys
+from io import BytesIO
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from PIL import Image
+
+from fedmed.errors import FedMedError
+from fedmed.files import write_atomically
+from fedmed.reports.planes import NIGHT, case_figure, read_case
+from fedmed.reports.plots import style
+from fedmed.reports.surface import View
+
+
+def save(figure: Figure, path: Path, dots: int) -> None:
+    """Write a figure as a PNG of 256 colours, which is a third of the size and looks the same.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    drawn = BytesIO()
+    figure.savefig(drawn, format="png", dpi=dots, facecolor=NIGHT)
+    small = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    try:
+        write_atomically(path, lambda stream: small.save(stream, "PNG", optimize=True))
+    except OSError as error:
+        raise FedMedError(f"{path} cannot be written ({error}); choose another --out") from error
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 0, or 2 when a file cannot be read or does not fit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("image", metavar="IMAGE", type=Path, help="chest CT in HU, NIfTI")
+    parser.add_argument("mask", metavar="MASK", type=Path, help="what inference made of it, on the same grid")
+    parser.add_argument("--truth", metavar="MASK", type=Path, help="a reader's mask, on the same grid")
+    parser.add_argument("--out", metavar="PNG", type=Path, required=True)
+    parser.add_argument("--title", help="default: the image's name")
+    parser.add_argument("--azimuth", type=float, default=View.azimuth, help="3D: degrees towards the patient's left")
+    parser.add_argument("--elevation", type=float, default=View.elevation, help="3D: degrees from above")
+    parser.add_argument("--dpi", type=int, default=110)
+    options = parser.parse_args(arguments)
+    try:
+        case = read_case(options.image, options.mask, options.truth)
+        view = View(options.azimuth, options.elevation)
+        with style():
+            picture = case_figure(case, view, options.title)
+        save(picture, options.out, options.dpi)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
