@@ -15,6 +15,7 @@ from fedmed.errors import FedMedError
 from fedmed.experiments.claims import check_claims
 from fedmed.experiments.federation import Federation, load_federation
 from fedmed.experiments.outputs import info_of, write_outputs
+from fedmed.experiments.plan import lacking
 from fedmed.experiments.pool import Outcome, run_all
 from fedmed.experiments.runs import Run, prepare
 from fedmed.experiments.scores import write_scores
@@ -44,6 +45,15 @@ def find(name: str, folder: Path) -> Path:
     return path if path.suffix == ".yaml" else folder / f"{name}.yaml"
 
 
+def available(table: Table, federation: Federation) -> Table:
+    """The table without the arms that this federation cannot run; which these are, is said."""
+    reasons = {arm.name: lacking(arm, federation) for arm in table.arms}
+    for name, reason in reasons.items():
+        if reason:
+            print(f"{table.name}: '{name}' is left out: the federation '{federation.name}' does not have {reason}")
+    return only(table, [name for name, reason in reasons.items() if not reason])
+
+
 def plan(table: Table, federation: Federation, seeds: list[int], out: Path) -> list[Run]:
     info_of(table, federation)  # what is wrong with it is better said before the runs than after them
     return [prepare(arm, table, federation, seed, out / "runs") for seed in seeds for arm in table.arms]
@@ -69,6 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         for table in tables:
             check_claims(table.claims, [arm.name for arm in table.arms], table.test)
         tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
+        tables = [available(table, federation) for table in tables]
         planned = [plan(t, federation, arguments.seeds or federation.seeds or t.seeds, out) for t in tables]
         outcome = run_all([run for runs in planned for run in runs], arguments.jobs)
         for table, runs in zip(tables, planned, strict=True):

@@ -22,6 +22,8 @@ def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> JobSpec
     """
     overlays = list(_known(federation.networks, arm.network, "network", arm, federation))
     settings = {"bundle": "covid_ct_segmentation", **federation.job, **arm.job}
+    if lender := settings.get("release_from"):
+        settings["release_from"] = site_name(lender, arm, federation)
     return JobSpec(
         name=JOB_NAME,
         sites=roles_of(arm, table, federation),
@@ -45,6 +47,14 @@ def roles_of(arm: Arm, table: Table, federation: Federation) -> dict[str, str]:
 def site_name(site: str, arm: Arm, federation: Federation) -> str:
     """What the federation calls a site of the table."""
     return _known(federation.sites, site, "site", arm, federation)
+
+
+def lacking(arm: Arm, federation: Federation) -> str | None:
+    """What an arm needs and the federation has not, in words; None = nothing."""
+    for site in (*arm.train, *arm.pool):
+        if site not in federation.sites:
+            return f"the site '{site}'"
+    return None if arm.network in federation.networks else f"the network '{arm.network}'"
 
 
 def _known(mapping: Any, key: str, what: str, arm: Arm, federation: Federation) -> Any:

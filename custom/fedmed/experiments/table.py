@@ -111,6 +111,8 @@ def only(table: Table, names: Sequence[str]) -> Table:
     known = [arm.name for arm in table.arms]
     if unknown := [name for name in names if name not in known]:
         raise JobError(f"table '{table.name}' has no arm '{unknown[0]}'; it has: {', '.join(known)}")
+    if not names:
+        raise JobError(f"no arm of table '{table.name}' is left")
     claims = [c for c in table.claims if {h[side] for h in c["holds"] for side in ("better", "worse")} <= set(names)]
     baseline = table.baseline if table.baseline in names else None
     return replace(table, arms=[arm for arm in table.arms if arm.name in names], claims=claims, baseline=baseline)
