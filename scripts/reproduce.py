@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Run every arm and seed of a table and write it, with figures, paired tests and a check of the paper's claims.
 
-    scripts/reproduce.py table1 --jobs 2                     # on the demo federation, which is made on first use
+    scripts/reproduce.py table1                              # on the demo federation, which is made on first use
     scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see experiments/data/
 
 Finished runs are kept: a stopped command goes on where it was, and tables share the runs that they have in common.
@@ -36,7 +36,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of the table's own")
     parser.add_argument("--arms", nargs="+", help="only these rows")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time (default 1)")
+    parser.add_argument("--jobs", type=int, help="runs at the same time (default: what the cores allow)")
     return parser.parse_args(argv)
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from fedmed.data.datalist import load_datalist
 from fedmed.experiments.federation import Budget, Federation
-from fedmed.experiments.pool import run_all
+from fedmed.experiments.pool import jobs_for, run_all
 from fedmed.experiments.runs import finished, prepare, run
 from fedmed.experiments.sites import Cases, pooled_site, site_for
 from fedmed.experiments.table import Arm, Table
@@ -65,6 +65,15 @@ def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make):
     assert "diverging, seed 0: " in str(outcome.failed[made[2].folder])
     assert "site 'ct_north'" in (made[2].folder / "log.txt").read_text()
     assert {score.arm for score in outcome.scores_of(made[1])} == {"again"}
+
+
+def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
+    made = make()
+    site = made.sites["ct_north"]
+    assert jobs_for([made]) == 8
+    assert jobs_for([made, replace(made, sites={"a": replace(site, threads=3)})]) == 2
+    assert jobs_for([replace(made, sites={"a": replace(site, device="cuda:0")})]) == 1
 
 
 def test_lists_of_each_role(tiny_site_configs, tmp_path):

@@ -1,5 +1,6 @@
 """Many runs at a time, each in a process of its own, with a display of the time left."""
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -31,12 +32,20 @@ class Outcome:
         return [replace(score, arm=run.arm) for score in self.scores[run.folder]]
 
 
-def run_all(runs: Sequence[Run], jobs: int, console: Console | None = None) -> Outcome:
+def jobs_for(runs: Sequence[Run]) -> int:
+    """Runs that this machine can do at a time: its cores by the threads of a run; one where sites use a GPU."""
+    sites = [site for each in runs for site in each.sites.values()]
+    if any(site.device != "cpu" for site in sites):
+        return 1
+    return max(1, len(os.sched_getaffinity(0)) // max((site.threads for site in sites), default=1))
+
+
+def run_all(runs: Sequence[Run], jobs: int | None = None, console: Console | None = None) -> Outcome:
     """Run what is not finished, ``jobs`` at a time; an arm that fails does not stop the others.
 
     Args:
         runs: of one or several tables; equal ones (same folder) are done once.
-        jobs: processes.
+        jobs: processes; None = what the machine allows.
         console: where progress is shown; a terminal gets a bar, anything else a line a run.
     """
     unique = {run.folder: run for run in runs}
@@ -47,7 +56,7 @@ def run_all(runs: Sequence[Run], jobs: int, console: Console | None = None) -> O
     )
     outcome = Outcome({folder: run(each) for folder, each in unique.items() if finished(each)})
     if todo:
-        _work(todo, jobs, console, outcome)
+        _work(todo, jobs or jobs_for(todo), console, outcome)
     return outcome
 
 
