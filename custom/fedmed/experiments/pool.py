@@ -3,14 +3,15 @@
 import os
 import time
 from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedmed.errors import FedMedError
+from fedmed.errors import FedMedError, JobError
+from fedmed.experiments.processes import Failure, in_processes
 from fedmed.experiments.runs import Run, finished, run
 from fedmed.experiments.scores import Score
 
@@ -61,31 +62,24 @@ def run_all(runs: Sequence[Run], jobs: int | None = None, console: Console | Non
 
 
 def _work(todo: Sequence[Run], jobs: int, console: Console, outcome: Outcome) -> None:
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
     started = time.monotonic()
-    with ProcessPoolExecutor(jobs) as pool, Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+    with (
+        closing(in_processes(todo, jobs, run)) as results,
+        Progress(*columns, console=console, disable=not console.is_terminal) as bar,
+    ):
         task = bar.add_task("first runs", total=len(todo))
-        running = {pool.submit(run, each): each for each in todo}
-        try:
-            for done, future in enumerate(as_completed(running), start=1):
-                each = running[future]
-                _note(outcome, each, future)
-                left = (time.monotonic() - started) / done * (len(todo) - done)
-                result = "failed" if each.folder in outcome.failed else "done"
-                text = f"{each.arm}, seed {each.seed}: {result}; about {_minutes(left)} left"
-                bar.update(task, advance=1, description=text)
-                if not console.is_terminal:
-                    console.print(f"[{done}/{len(todo)}] {text}", markup=False, soft_wrap=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _note(outcome: Outcome, each: Run, future: "Future[list[Score]]") -> None:
-    try:
-        outcome.scores[each.folder] = future.result()
-    except FedMedError as error:
-        outcome.failed[each.folder] = type(error)(f"{each.arm}, seed {each.seed}: {error}")
+        for done, (each, result) in enumerate(results, start=1):
+            failed = isinstance(result, Failure)
+            if failed:
+                outcome.failed[each.folder] = JobError(f"{each.arm}, seed {each.seed}: {result.reason}")
+            else:
+                outcome.scores[each.folder] = result
+            left = (time.monotonic() - started) / done * (len(todo) - done)
+            text = f"{each.arm}, seed {each.seed}: {'failed' if failed else 'done'}; about {_minutes(left)} left"
+            bar.update(task, advance=1, description=text)
+            if not console.is_terminal:
+                console.print(f"[{done}/{len(todo)}] {text}", markup=False, soft_wrap=True)
 
 
 def _minutes(seconds: float) -> str:

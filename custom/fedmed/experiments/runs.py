@@ -139,6 +139,9 @@ def _logged(path: Path) -> Iterator[None]:
     log.propagate = False
     try:
         yield
+    except Exception:
+        log.exception("the run failed")
+        raise
     finally:
         log.removeHandler(handler)
         log.setLevel(level)
