@@ -138,6 +138,49 @@ def test_resampling_equals_monai_s_there_and_back(pixdim):
     assert torch.allclose(back, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("turned", [(0, 0, 0), (6, -9, 14)])
+@pytest.mark.usefixtures("bundle")
+def test_the_grid_is_that_of_training_also_where_its_size_is_a_tie(turned):
+    """259 voxels of 1 mm are 323.5 voxels of 0.8 mm: rounding errors decide, and must be MONAI's."""
+    from covid_ct.transforms import SafeSpacingd
+
+    for size in (5, 7, 9, 11, 15, 19, 23, 27, 31, 35, 39, 43):
+        for spacing in ((1.0, 2.0, 2.5), (0.6, 0.6, 7.5)):
+            affine = affine_of("LPS", spacing, turned)
+            image = MetaTensor(torch.zeros(1, size, size, size), affine=torch.tensor(affine))
+            ours = SafeSpacingd("image", (0.8, 0.8, 5.0))({"image": image})["image"]
+            assert ours.shape == Spacing((0.8, 0.8, 5.0))(image).shape, (size, spacing)
+
+
+@pytest.mark.usefixtures("bundle")
+def test_a_tilted_gantry_is_straightened_as_in_training_and_tilted_again():
+    from covid_ct.transforms import SafeSpacingd
+
+    affine = np.diag([1.2, 1.2, 5.0, 1.0])
+    affine[1, 2] = 5 * np.tan(np.deg2rad(12))
+    image = MetaTensor(torch.rand(1, 18, 20, 9), affine=torch.tensor(affine))
+    monai, ours = Spacing((2.0, 2.0, 4.0)), Compose([SafeSpacingd("image", (2.0, 2.0, 4.0))])
+    expected, case = monai(image), ours({"image": image})
+    assert case["image"].shape == expected.shape and torch.equal(case["image"].affine, expected.affine)
+    assert torch.equal(case["image"], expected)
+    case["pred"] = MetaTensor(torch.rand(expected.shape))
+    back = Invertd("pred", ours, "image", nearest_interp=False)(case)["pred"]
+    assert back.shape == image.shape and torch.allclose(back.affine, image.affine)
+    assert torch.allclose(back, monai.inverse(MetaTensor(case["pred"]).copy_meta_from(expected)))
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.uint8, torch.float16, torch.float64])
+@pytest.mark.usefixtures("bundle")
+def test_any_type_of_number_is_resampled(dtype):
+    from covid_ct.transforms import SafeSpacingd
+
+    values = torch.randint(0, 200, (1, 7, 6, 5)).to(dtype)
+    image = MetaTensor(values, affine=torch.diag(torch.tensor([1.0, 1.0, 2.0, 1.0])))
+    ours = SafeSpacingd("image", (1.5, 1.5, 1.5))({"image": image})["image"]
+    assert ours.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert torch.allclose(ours.float(), Spacing((1.5, 1.5, 1.5))(image), atol=1e-3)
+
+
 @pytest.mark.usefixtures("bundle")
 def test_a_volume_of_one_slice_and_a_size_below_zero():
     from covid_ct.errors import BundleInputError

@@ -6,11 +6,6 @@ import torch
 from torch import Tensor
 
 
-def resampled_shape(shape: Sequence[int], spacing: Sequence[float], target: Sequence[float]) -> tuple[int, ...]:
-    """Voxels along each axis when ``spacing`` becomes ``target`` (mm), from the first voxel's centre to the last."""
-    return tuple(round((n - 1) * old / new + 1) for n, old, new in zip(shape, spacing, target, strict=True))
-
-
 def resample(volume: Tensor, shape: Sequence[int], step: Sequence[float]) -> Tensor:
     """Trilinear interpolation on a grid that starts at the same voxel centre and runs along the same axes.
 
