@@ -36,8 +36,8 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def make_site(root: Path, cases: int) -> None:
-    """Write volumes that are on the paper's grid already, so that only loading is measured."""
+def make_site(root: Path, cases: int, key: str = "training") -> Path:
+    """Write volumes that are on the paper's grid already, so that only loading is measured; return the datalist."""
     entries, rng = [], np.random.default_rng(0)
     for number in range(cases):
         image = rng.integers(-1000, 200, (400, 400, 60), dtype=np.int16)
@@ -47,7 +47,9 @@ def make_site(root: Path, cases: int) -> None:
         for name, array in zip(entry.values(), (image, mask), strict=True):
             nib.save(nib.Nifti1Image(array, np.diag([0.8, 0.8, 5.0, 1.0])), root / name)
         entries.append(entry)
-    (root / "datalist.json").write_text(json.dumps({"training": entries}))
+    path = root / "datalist.json"
+    path.write_text(json.dumps({key: entries}))
+    return path
 
 
 def configuration(root: Path, args: argparse.Namespace) -> ConfigParser:
