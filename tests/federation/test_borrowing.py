@@ -16,24 +16,25 @@ from fedmed.federation.state import SiteState
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {"encoder.weight": torch.tensor([1.0, -2.0]), "decoder.weight": torch.tensor([[0.5]])}
 DECODER = {"decoder.weight": torch.tensor([[7.0]])}
+NORMS = {f"{part}.norm.running_mean": torch.tensor([3.0]) for part in ("encoder", "decoder")}
 
 
 @pytest.fixture
 def make(tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
-    def make(best=1, aggregator=None, **plan):
+    def make(best=1, aggregator=None, model=MODEL, **plan):
         bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
         store = SimpleNamespace(bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None)
-        store.initial = {name: tensor.clone() for name, tensor in MODEL.items()}
+        store.initial = {name: tensor.clone() for name, tensor in model.items()}
         store.describe, store.save = dict, lambda *content: None
         controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
         server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
         for round in range(3):
             tasks = server.train_tasks(round)
             for site in tasks:
-                names = server.policies.of(SITES[site], round).sent(MODEL)
-                difference = {name: torch.full_like(MODEL[name], 0.1) for name in names}
+                names = server.policies.of(SITES[site], round).sent(model)
+                difference = {name: torch.full_like(model[name], 0.1) for name in names}
                 score = {"val_dice": 0.9 if best == round - 1 else 0.1} if SITES[site] == "supervised" else {}
                 server.accept(Update(site, round, difference, 4, 10, score))
             server.finish_round()
@@ -71,6 +72,20 @@ def test_both_models_may_be_asked_for_and_the_result_says_whose_decoder(make, tm
     for test in ("test", "test_last"):
         assert [result[test][site].get("decoder_of") for site in "abeu"] == [None, None, "a", "a"]
     assert [entry["model"] for entry in result["releases"]] == ["last", "selected"]
+
+
+def test_statistics_that_a_site_trained_itself_are_not_replaced_by_the_owners(make):
+    """``buffers: local``: the unlabelled site has statistics of the shared encoder, the unseen one has none."""
+    model = {**MODEL, **NORMS}
+    closing = make(model=model, aggregator={"sharing": "head", "buffers": "local"})
+    private = {"decoder.weight": torch.tensor([[7.0]]), **NORMS}
+    asked = closing.release_tasks()
+    closing.take_release({"a": Release("a", asked["a"].private_round, True, private)})
+    tasks = closing.evaluation_tasks()
+    assert model.keys() - tasks["u"].tensors.keys() == {"encoder.norm.running_mean"}
+    assert tasks["u"].private_round == 1, "where the site finds its own statistics"
+    assert tasks["e"].tensors.keys() == model.keys() and tasks["e"].private_round is None
+    assert tasks["u"].tensors["decoder.norm.running_mean"] is private["decoder.norm.running_mean"]
 
 
 def test_lent_layers_are_dropped_after_the_evaluation(make):

@@ -109,7 +109,7 @@ class Borrower:
 
     def lend(self, site: str, model: Evaluated) -> dict[str, Tensor] | None:
         """Return the tensors that make ``site`` scorable, or None if they were not released."""
-        needed = self.server.policies.of(self.server.plan.sites[site], model.round).private(model.tensors)
+        needed = self.server.policies.borrowed(self.server.plan.sites[site], model.round, site in model.private)
         if any(name not in self._tensors for name in needed):
             return None
         lent = {name: self._tensors[name] for name in needed}

@@ -67,7 +67,7 @@ class Closing:
             if lent is None:
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
-            private, kept = model.private.get(site) if own else None, server.best_private.get(site)
+            private, kept = model.private.get(site), server.best_private.get(site)
             tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
             tasks[site].tensors |= lent
             tasks[site].model = model.name

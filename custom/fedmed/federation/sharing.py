@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from fedmed.aggregation.buffers import is_batch_norm_buffer
-from fedmed.aggregation.sharing import SharingPolicy
+from fedmed.aggregation.sharing import Patterns, SharingPolicy
 from fedmed.errors import JobError
 from fedmed.federation.plan import TRAINING_ROLES, Plan
 
@@ -76,11 +76,23 @@ class RolePolicies:
             for role in (*TRAINING_ROLES, "evaluate")
             for warm in (False, True)
         }
+        self._layers = {}  # private layers without the BatchNorm statistics that only `buffers` keeps private
+        for role, warm in self._policies:
+            group = (warm_start_sharing if warm else None) or by_role.get(role, "full")
+            self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
         self._warm_rounds = plan.warm_start_rounds
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""
         return self._policies[role, max(round, 0) < self._warm_rounds]
+
+    def borrowed(self, role: str, round: int, trained: bool) -> list[str]:
+        """Private names that a site of this role must borrow to be scored.
+
+        One that ``trained`` uses its own BatchNorm statistics of shared layers, which ``buffers: local`` keeps private.
+        """
+        warm = max(round, 0) < self._warm_rounds
+        return self._layers[role, warm] if trained else self.of(role, round).private(self.names)
 
     def scorable(self, role: str, round: int) -> bool:
         """Whether a site of this role holds every tensor it needs to be scored.
