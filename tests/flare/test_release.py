@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -79,3 +80,11 @@ def test_what_is_malformed_counts_as_nothing_released():
     for change in ({}, {"fedmed": "yes"}, {"fedmed": {"allowed": "true", "round": 1}}):
         sent.meta = {"client_name": "a", **change}
         assert model_to_release(sent) == Release("a", None)
+
+
+@pytest.mark.parametrize("params", [None, {}, {"w": "text"}, {"w": [[1], [1, 2]]}, {"w": np.array([None])}, [1]])
+def test_malformed_tensors_are_no_refusal_and_no_failure(params):
+    """The server then names the tensor that is missing, as it does for a site in its own process."""
+    sent = release_to_model(Release("a", 1, True, dict(PRIVATE)))
+    sent.meta["client_name"], sent.params = "a", params
+    assert model_to_release(sent) == Release("a", 1, True, {})

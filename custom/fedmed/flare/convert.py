@@ -80,8 +80,15 @@ def release_to_model(release: Release) -> FLModel:
 
 
 def model_to_release(model: FLModel) -> Release:
-    """Inverse of :func:`release_to_model`, at the server; what is malformed counts as nothing released."""
-    facts = model.meta.get(KEY)
-    if not isinstance(facts, Mapping) or facts.get("allowed") is not True or not model.params:
-        return Release(model.meta.get("client_name", "?"), None)
-    return Release(model.meta.get("client_name", "?"), facts.get("round"), True, to_tensors(model.params))
+    """Inverse of :func:`release_to_model`, at the server.
+
+    Malformed facts count as a refusal. Malformed tensors count as none: which are missing is then found out and said.
+    """
+    site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
+    if not isinstance(facts, Mapping) or facts.get("allowed") is not True:
+        return Release(site, None)
+    try:
+        tensors = to_tensors(model.params)
+    except (AttributeError, TypeError, ValueError):
+        tensors = {}
+    return Release(site, facts.get("round"), True, tensors)
