@@ -192,7 +192,9 @@ def test_an_unknown_name_lists_the_known(name):
         (lambda: build_augment("gauss_-0.1"), "variance is -0.1"),
         (lambda: build_augment("gauss_nan"), "variance is nan"),
         (lambda: build_augment("fix_0.75"), "level is 0.75"),
-        (lambda: build_augment("cutout_1", cutout_size=[20, 0, 3]), "size is"),
+        (lambda: build_augment("cutout_1", cutout_size=[20, 0, 3]), r"size is \[20, 0, 3\]"),
+        (lambda: build_augment("cutout_1", cutout_size=20), "size is 20; give whole numbers"),
+        (lambda: build_augment(0.1), "augmentation 0.1 is unknown"),
         (lambda: Cutout(0), "boxes is 0"),
     ],
 )

@@ -35,7 +35,7 @@ def build_augment(
     Raises:
         FedMedError: no name, an unknown name, or a number that the augmentation refuses.
     """
-    names = [names] if isinstance(names, str) else list(names)
+    names = list(names) if isinstance(names, (list, tuple)) else [names]
     if not names:
         raise FedMedError("augmentation: the list is empty; write 'identity' to leave the patches as they are")
     makers: dict[str, Callable[[str, int], Augment]] = {

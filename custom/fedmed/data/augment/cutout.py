@@ -28,8 +28,9 @@ class Cutout(Augment):
     def __init__(self, boxes: int = 1, size: Sequence[int] = (20, 20, 3), value: float = 0.0, seed: int = 0) -> None:
         if boxes < 1:
             raise FedMedError(f"Cutout: boxes is {boxes}; use 1 or more")
-        if not size or any(not isinstance(voxels, int) or voxels < 1 for voxels in size):
-            raise FedMedError(f"Cutout: size is {list(size)}; give whole numbers of voxels from 1, such as [20, 20, 3]")
+        plain = isinstance(size, (list, tuple)) and len(size) > 0
+        if not plain or any(not isinstance(voxels, int) or voxels < 1 for voxels in size):
+            raise FedMedError(f"Cutout: size is {size!r}; give whole numbers of voxels from 1, such as [20, 20, 3]")
         self.boxes, self.size, self.value = boxes, tuple(size), value
         self.generator = torch.Generator().manual_seed(seed)
 
