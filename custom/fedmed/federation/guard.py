@@ -7,7 +7,7 @@ from fedmed.federation.messages import Update
 
 REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 ALL = 0.9  # no organ or disease fills so much of a scan
-RISE = 5.0  # times the reference; over healthy runs it stays within a factor of 2
+RISE = 5.0  # times the reference; over healthy runs it stays below 2.5
 RISE_FROM = 0.01  # a smaller reference counts as this, so below 5 % of the voxels a rise is noise, or learning
 NONE = 1e-5
 FALL = 1 / 20
