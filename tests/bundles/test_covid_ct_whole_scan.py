@@ -104,6 +104,16 @@ def test_a_mask_survives_the_way_to_the_network_and_back(infer, tmp_path, axes, 
     assert dice(np.asarray(result.dataobj) == 1, truth) > 0.95
 
 
+def test_a_mask_survives_a_tilted_gantry(infer, tmp_path):
+    affine = affine_of("LPS", (0.9, 0.9, 5.0))
+    affine[1, 2] = 5 * np.tan(np.deg2rad(12))  # each slice a little further towards the front
+    truth = phantom((73, 80, 18), affine)
+    save(truth, affine, tmp_path / "in" / "scan.nii.gz")
+    (result,) = infer(tmp_path / "in", window_size=[48, 48, 16]).values()
+    assert corner_distance(result.affine, affine, truth.shape) < 1e-3
+    assert dice(np.asarray(result.dataobj) == 1, truth) > 0.95
+
+
 @pytest.mark.skipif(not REAL, reason="the real volumes of the development data are not here")
 @pytest.mark.parametrize("path", REAL, ids=lambda path: path.name.removesuffix("_ct.nii.gz"))
 def test_grids_of_real_scans(infer, tmp_path, path):
