@@ -1,5 +1,6 @@
 """From a table's YAML to jobs: roles, schedule, overrides."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -79,11 +80,17 @@ def test_what_the_federation_lacks_is_named():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"seeds": None, "arms": {"a": {"trained": 1}}}, "arm 'a': .*trained"),
+        ({"seeds": None, "arms": {"a": {"trained": 1}}}, "arm 'a' has an unknown key 'trained'; known are train"),
         ({"arms": {"a": {}}}, "arm 'a': give either 'train'"),
-        ({"arms": {"a": {"train": {"site_1": "teacher"}}}}, "site_1 has the role 'teacher'"),
+        ({"arms": {"a": {"train": {"site_1": "teacher"}}}}, "arm 'a': site_1 has the role 'teacher'"),
         ({"colour": "red"}, "is no table.*colour"),
-        ({"arms": None}, "is no table"),
+        ({"arms": None}, "'arms' is None; it must be names with settings"),
+        ({"arms": {"a": None}}, "'arms' is .*None.*it must be names with settings"),
+        ({"defaults": [1]}, r"'defaults' is \[1\]"),
+        ({"seeds": "012"}, "'seeds' is '012'; it must be a list of different whole numbers"),
+        ({"seeds": [0, 0]}, r"'seeds' is \[0, 0\]"),
+        ({"test": "site_1"}, "'test' is 'site_1'; it must be a list of different names"),
+        ({"baseline": "b"}, "'baseline' is 'b'; it must be one of the arms: a"),
     ],
 )
 def test_malformed_tables_are_named(tmp_path, change, message):
@@ -94,6 +101,41 @@ def test_malformed_tables_are_named(tmp_path, change, message):
     assert "t.yaml" in str(error.value)
     with pytest.raises(JobError, match=r"missing\.yaml"):
         load_table(tmp_path / "missing.yaml")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": ["site_1"]}, r"'train' is \['site_1'\]; it must be sites with their roles"),
+        ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'; it must be a list"),
+        ({"x": "big"}, "'x' is 'big'; it must be a number"),
+        ({"batch": 0.5}, "'batch' is 0.5; it must be a whole number"),
+        ({"interval": -2}, "'interval' is -2; it must be a number above 0"),
+        ({"learning_rate": "1e-2"}, "'learning_rate' is '1e-2'.*write 1.0e-2"),
+        ({"learning_rate": 0.1}, "'learning_rate' is that of unsupervised sites, but the arm has none"),
+        ({"warm_start": "no"}, "'warm_start' is 'no'; it must be true or false"),
+        ({"overrides": {"unsup": {"teacher": "ema"}}}, "'overrides' is .*unsup.* below supervised or unsupervised"),
+        ({"job": "full"}, "'job' is 'full'"),
+    ],
+)
+def test_a_wrong_setting_of_an_arm_is_named_before_anything_runs(change, message):
+    with pytest.raises(JobError, match=f"arm 'a': {message}"):
+        table(**{"train": {"site_1": "supervised"}, **change})
+
+
+def test_a_job_has_no_settings_that_arms_have_words_for_or_that_do_not_exist():
+    for unknown in ("seed", "colour"):
+        with pytest.raises(JobError, match=f"arm 'a': 'job' may not set '{unknown}'; it may set: .*sharing"):
+            job(train={"site_1": "supervised"}, job={unknown: 1})
+
+
+def test_factors_are_of_what_the_federation_has_set():
+    """Else a double batch, say, would be the double of another batch than the single one."""
+    pair = Arm("a", train={"site_1": "supervised", "site_2": "unsupervised"}, batch=2, learning_rate=0.1)
+    federation = replace(DEMO, overrides={"supervised": {"batch_size": 3, "learning_rate": 0.5}})
+    overrides = job_of(pair, table(train=pair.train), federation, 0).overrides
+    assert overrides["supervised"]["batch_size"] == 6
+    assert overrides["unsupervised"]["unsupervised_learning_rate"] == pytest.approx(0.05)
 
 
 def test_a_budget_is_whole_numbers_that_fit():
@@ -110,6 +152,26 @@ def test_a_federation_needs_a_default_network(tmp_path):
         load_federation(tmp_path / "d.yaml")
     (tmp_path / "d.yaml").write_text(yaml.safe_dump({**content, "networks": {"default": []}}))
     assert load_federation(tmp_path / "d.yaml") == Federation("d", {"site_1": "a"}, {"default": []}, DEMO.budget)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sites": ["a"]}, "'sites' is"),
+        ({"sites": {"site_1": "a", "site_2": "a"}}, r"'sites' is \['a', 'a'\]; it must be a list of different names"),
+        ({"sites": {"site_1": "pool"}}, "'pool' is that of the pooled cases"),
+        ({"networks": {"default": "demo"}}, "'networks' is .*lists of overlays"),
+        ({"budget": [1]}, "'budget' is .*steps, warm_start"),
+        ({"seeds": 3}, "'seeds' is 3"),
+        ({"labelled": 3}, "'labelled' is 3"),
+        ({"colour": "red"}, "colour"),
+    ],
+)
+def test_malformed_federations_are_named(tmp_path, change, message):
+    content = {"sites": {"site_1": "a"}, "networks": {"default": []}, "budget": vars(DEMO.budget)}
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump({**content, **change}))
+    with pytest.raises(JobError, match=rf"d\.yaml: .*{message}"):
+        load_federation(tmp_path / "d.yaml")
 
 
 def test_some_arms_keep_the_claims_about_them():

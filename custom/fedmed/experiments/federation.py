@@ -8,8 +8,10 @@ from typing import Any
 import yaml
 
 from fedmed.errors import JobError
+from fedmed.experiments.checks import check_mapping, check_names, check_overrides, check_seeds, require
 
 DEFAULT_NETWORK = "default"
+POOL = "pool"  # site that holds the cases of several
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,18 @@ class Federation:
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     job: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_mapping("sites", self.sites, "the table's sites with yours, such as {site_1: hospital_a}", of=str)
+        # Two of the table's sites in one would leave it only one of its two roles.
+        check_names("sites", list(self.sites.values()))
+        require(POOL not in self.sites.values(), "sites", POOL, "another name; 'pool' is that of the pooled cases")
+        check_mapping("networks", self.networks, "names with lists of overlays, such as {default: [demo]}", of=list)
+        if self.seeds is not None:
+            check_seeds(self.seeds)
+        require(self.labelled is None or isinstance(self.labelled, str), "labelled", self.labelled, "a file name")
+        check_overrides(self.overrides)
+        check_mapping("job", self.job, "further settings of every job")
+
 
 def load_federation(path: Path) -> Federation:
     """Read a YAML such as ``experiments/data/demo.yaml``.
@@ -70,10 +84,17 @@ def load_federation(path: Path) -> Federation:
     """
     content = read_yaml(path, "the description of a federation")
     try:
-        budget = Budget(**content.pop("budget"))
+        budget = content.pop("budget")
+        check_mapping("budget", budget, f"whole numbers for {', '.join(each.name for each in fields(Budget))}")
+        budget = Budget(**budget)
         federation = Federation(name=Path(path).stem, budget=budget, **content)
     except (KeyError, TypeError) as error:
-        raise JobError(f"{path}: needs sites, networks and budget, and knows no others than those: {error}") from error
+        raise JobError(
+            f"{path}: needs sites, networks and budget, and knows none but these and seeds, labelled, overrides, "
+            f"job: {error}"
+        ) from error
+    except JobError as error:
+        raise JobError(f"{path}: {error}") from error
     if DEFAULT_NETWORK not in federation.networks:
         raise JobError(f"{path}: 'networks' needs an entry '{DEFAULT_NETWORK}' (a list of overlays)")
     return federation

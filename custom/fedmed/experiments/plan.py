@@ -1,17 +1,20 @@
 """From an arm of a table to a job that runs."""
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
-from fedmed.experiments.federation import Budget, Federation
-from fedmed.experiments.sites import POOL
+from fedmed.experiments.federation import POOL, Budget, Federation
 from fedmed.experiments.table import Arm, Table
 from fedmed.federation.package import JobSpec
 from fedmed.federation.plan import TRAINING_ROLES
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
+# What an arm says in its own words; the rest of a job's arguments is free for its 'job'.
+OWN = {"name", "sites", "overlays", "overrides", "user_weights", "evaluate_last", "seed"}
+OWN |= {"steps", "rounds", "warm_start_rounds", "validate_every"}
 
 
 def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> JobSpec:
@@ -22,6 +25,9 @@ def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> JobSpec
     """
     overlays = list(_known(federation.networks, arm.network, "network", arm, federation))
     settings = {"bundle": "covid_ct_segmentation", **federation.job, **arm.job}
+    known = {each.name for each in fields(JobSpec)} - OWN
+    if unknown := sorted(set(settings) - known):
+        raise JobError(f"arm '{arm.name}': 'job' may not set '{unknown[0]}'; it may set: {', '.join(sorted(known))}")
     if lender := settings.get("release_from"):
         settings["release_from"] = site_name(lender, arm, federation)
     return JobSpec(
@@ -84,7 +90,8 @@ def _overrides(arm: Arm, federation: Federation, bundle: str, overlays: list[str
     config = Bundle(bundle, overlays).parser()
     if arm.batch != 1:
         for role in roles:
-            overrides[role]["batch_size"] = config["batch_size"] * arm.batch
+            overrides[role]["batch_size"] = overrides[role].get("batch_size", config["batch_size"]) * arm.batch
     if arm.learning_rate is not None:
-        overrides["unsupervised"]["unsupervised_learning_rate"] = config["learning_rate"] * arm.learning_rate
+        rate = overrides.get("supervised", {}).get("learning_rate", config["learning_rate"])
+        overrides["unsupervised"]["unsupervised_learning_rate"] = rate * arm.learning_rate
     return overrides

@@ -1,11 +1,20 @@
 """An experiment: the arms of one table, as its YAML describes them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import JobError
+from fedmed.experiments.checks import (
+    check_mapping,
+    check_names,
+    check_overrides,
+    check_seeds,
+    is_number,
+    is_whole,
+    require,
+)
 from fedmed.experiments.federation import DEFAULT_NETWORK, read_yaml
 from fedmed.federation.plan import TRAINING_ROLES
 
@@ -45,11 +54,35 @@ class Arm:
     job: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        try:
+            self._check()
+        except JobError as error:
+            raise JobError(f"arm '{self.name}': {error}") from error
+
+    def _check(self) -> None:
+        check_mapping("train", self.train, "sites with their roles, such as {site_1: supervised}")
         if bool(self.train) == bool(self.pool):
-            raise JobError(f"arm '{self.name}': give either 'train' (site: role) or 'pool' (sites)")
+            raise JobError("give either 'train' (site: role) or 'pool' (sites)")
         for site, role in self.train.items():
             if role not in TRAINING_ROLES:
-                raise JobError(f"arm '{self.name}': {site} has the role '{role}'; use {' or '.join(TRAINING_ROLES)}")
+                raise JobError(f"{site} has the role '{role}'; use {' or '.join(TRAINING_ROLES)}")
+        if self.pool:
+            check_names("pool", self.pool)
+        require(isinstance(self.group, str), "group", self.group, "text")
+        require(self.x is None or is_number(self.x), "x", self.x, "a number")
+        require(is_whole(self.batch, 1), "batch", self.batch, "a whole number, 1 or more")
+        require(is_number(self.interval) and self.interval > 0, "interval", self.interval, "a number above 0")
+        require(isinstance(self.warm_start, bool), "warm_start", self.warm_start, "true or false")
+        require(isinstance(self.network, str), "network", self.network, "a name of the federation's 'networks'")
+        check_mapping("weights", self.weights, "sites with numbers, such as {site_2: 0.5}")
+        check_overrides(self.overrides)
+        check_mapping("job", self.job, "further settings of the job")
+        if (rate := self.learning_rate) is not None:
+            require(
+                is_number(rate) and rate >= 0, "learning_rate", rate, "a number, 0 or more (write 1.0e-2, not 1e-2)"
+            )
+            if "unsupervised" not in self.train.values():
+                raise JobError("'learning_rate' is that of unsupervised sites, but the arm has none; leave it out")
 
 
 @dataclass(frozen=True)
@@ -77,6 +110,17 @@ class Table:
     x_label: str | None = None
     x_log: bool = False
 
+    def __post_init__(self) -> None:
+        require(isinstance(self.title, str), "title", self.title, "text")
+        check_seeds(self.seeds)
+        check_names("test", self.test)
+        require(isinstance(self.claims, list | tuple), "claims", self.claims, "a list")
+        require(self.x_label is None or isinstance(self.x_label, str), "x_label", self.x_label, "text")
+        require(isinstance(self.x_log, bool), "x_log", self.x_log, "true or false")
+        names = [arm.name for arm in self.arms]
+        known = self.baseline is None or self.baseline in names
+        require(known, "baseline", self.baseline, f"one of the arms: {', '.join(names)}")
+
 
 def load_table(path: Path) -> Table:
     """Read a table's YAML; ``defaults`` apply to every arm that does not say otherwise.
@@ -87,19 +131,21 @@ def load_table(path: Path) -> Table:
     content = read_yaml(path, "a table")
     try:
         defaults, listed = content.pop("defaults", {}), content.pop("arms")
-        arms = [_arm(name, {**defaults, **own}) for name, own in listed.items()]
+        check_mapping("defaults", defaults, "settings of all arms")
+        check_mapping("arms", listed, "names with settings, {} for none", of=Mapping)
+        arms = [_arm(str(name), {**defaults, **own}) for name, own in listed.items()]
         return Table(name=Path(path).stem, arms=arms, **content)
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError) as error:
         raise JobError(f"{path} is no table (keys title, seeds, test, arms): {error}") from error
     except JobError as error:
         raise JobError(f"{path}: {error}") from error
 
 
 def _arm(name: str, settings: Mapping[str, Any]) -> Arm:
-    try:
-        return Arm(name=name, **settings)
-    except TypeError as error:
-        raise JobError(f"arm '{name}': {error}") from error
+    known = [each.name for each in fields(Arm) if each.name != "name"]
+    if unknown := [key for key in settings if key not in known]:
+        raise JobError(f"arm '{name}' has an unknown key '{unknown[0]}'; known are {', '.join(known)}")
+    return Arm(name=name, **settings)
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
