@@ -35,6 +35,7 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
     for releases, words in (
         ([released], "ct_north allowed its release (25 tensors, 302 kB)."),
         ([{**entry, "reason": "it did not answer"}], "ct_north released none: it did not answer."),
+        ([{**entry, "reason": "tensor 'x[/red]' is unknown"}], "tensor 'x[/red]' is unknown."),
     ):
         path.write_text(json.dumps({**result, "releases": releases}))
         console = Console(file=io.StringIO(), width=80)

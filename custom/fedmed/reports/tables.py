@@ -5,6 +5,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from fedmed.reports.files import number
 from fedmed.reports.run import Run, Site
@@ -74,7 +75,8 @@ def terminal_table(run: Run) -> Table:
         labels = "\n".join(filter(None, (row.labels, row.scored)))  # below, because 80 columns are full
         table.add_row(row.name, row.role, labels, str(row.n_cases or NOTHING), fixed(row.mean), fixed(row.std))
     notes = [*release_notes(run), *(f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run))]
-    table.caption, table.caption_justify = "\n".join(notes) or None, "left"
+    table.caption = Text("\n".join(notes)) if notes else None  # no markup: reasons hold names that sites sent
+    table.caption_justify = "left"
     return table
 
 
