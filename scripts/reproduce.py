@@ -11,7 +11,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedmed.errors import FedMedError
+from fedmed.errors import FedMedError, JobError
+from fedmed.experiments.checks import check_seeds
 from fedmed.experiments.claims import check_claims
 from fedmed.experiments.federation import Federation, load_federation
 from fedmed.experiments.outputs import info_of, write_outputs
@@ -36,13 +37,19 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of the table's own")
     parser.add_argument("--arms", nargs="+", help="only these rows")
-    parser.add_argument("--jobs", type=int, help="runs at the same time (default: what the cores allow)")
+    parser.add_argument("--jobs", type=_at_least_one, help="runs at the same time (default: what the cores allow)")
     return parser.parse_args(argv)
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    return int(text)
 
 
 def find(name: str, folder: Path) -> Path:
     path = Path(name)
-    return path if path.suffix == ".yaml" else folder / f"{name}.yaml"
+    return path if path.suffix in (".yaml", ".yml") else folder / f"{name}.yaml"
 
 
 def available(table: Table, federation: Federation) -> Table:
@@ -56,44 +63,64 @@ def available(table: Table, federation: Federation) -> Table:
 
 def plan(table: Table, federation: Federation, seeds: list[int], out: Path) -> list[Run]:
     info_of(table, federation)  # what is wrong with it is better said before the runs than after them
+    check_seeds(seeds)
     return [prepare(arm, table, federation, seed, out / "runs") for seed in seeds for arm in table.arms]
+
+
+def read(names: list[str]) -> list[Table]:
+    """The tables, each under a name of its own: it is that of its folder."""
+    paths = [find(name, EXPERIMENTS) for name in dict.fromkeys(names)]
+    tables = [load_table(path) for path in paths]
+    for path, table in zip(paths, tables, strict=True):
+        if [other.name for other in tables].count(table.name) > 1:
+            raise JobError(f"{path}: another table is called '{table.name}' too; rename one of the files")
+        try:
+            check_claims(table.claims, [arm.name for arm in table.arms], table.test)
+        except JobError as error:
+            raise JobError(f"{path}: {error}") from error
+    return tables
 
 
 def write(table: Table, federation: Federation, outcome: Outcome, runs: list[Run], folder: Path) -> list[Path]:
     """The outputs of one table; an arm with a failed run is left out, because its mean would be over other seeds."""
     failed = {run.arm for run in runs if run.folder in outcome.failed}
+    names = [arm.name for arm in table.arms if arm.name not in failed]
+    if not names:
+        print(f"{table.name}: every arm has a failed run, so nothing is written to {folder}", file=sys.stderr)
+        return []
     scores = [score for run in runs if run.arm not in failed for score in outcome.scores_of(run)]
     folder.mkdir(parents=True, exist_ok=True)
     write_scores(folder / "scores.csv", scores)
-    return write_outputs(
-        folder, info_of(only(table, [a.name for a in table.arms if a.name not in failed]), federation), scores
-    )
+    return write_outputs(folder, info_of(only(table, names), federation), scores)
+
+
+def reproduce(arguments: argparse.Namespace) -> int:
+    out, federation = arguments.out.resolve(), load_federation(find(arguments.data, EXPERIMENTS / "data"))
+    tables = read(arguments.tables)
+    tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
+    tables = [available(table, federation) for table in tables]
+    planned = [plan(t, federation, arguments.seeds or federation.seeds or t.seeds, out) for t in tables]
+    outcome = run_all([run for runs in planned for run in runs], arguments.jobs)
+    for folder, error in outcome.failed.items():
+        print(f"error: {error} (log: {folder / 'log.txt'})", file=sys.stderr)
+    for table, runs in zip(tables, planned, strict=True):
+        for path in write(table, federation, outcome, runs, out / federation.name / table.name):
+            print(path)
+    return 2 if outcome.failed else 0
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
-    out = arguments.out.resolve()
     try:
-        federation = load_federation(find(arguments.data, EXPERIMENTS / "data"))
-        tables = [load_table(find(name, EXPERIMENTS)) for name in arguments.tables]
-        for table in tables:
-            check_claims(table.claims, [arm.name for arm in table.arms], table.test)
-        tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
-        tables = [available(table, federation) for table in tables]
-        planned = [plan(t, federation, arguments.seeds or federation.seeds or t.seeds, out) for t in tables]
-        outcome = run_all([run for runs in planned for run in runs], arguments.jobs)
-        for table, runs in zip(tables, planned, strict=True):
-            for path in write(table, federation, outcome, runs, out / federation.name / table.name):
-                print(path)
+        return reproduce(arguments)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2
+    except OSError as error:
+        print(f"error: {error}; free space, or choose another folder with --out", file=sys.stderr)
     except KeyboardInterrupt:
         print("\nstopped; finished runs are kept, and the same command goes on with the others", file=sys.stderr)
         return 130
-    for folder, error in outcome.failed.items():
-        print(f"error: {error} (log: {folder / 'log.txt'})", file=sys.stderr)
-    return 2 if outcome.failed else 0
+    return 2
 
 
 if __name__ == "__main__":

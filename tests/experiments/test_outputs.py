@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedmed.errors import DataError
+from fedmed.errors import DataError, JobError
 from fedmed.experiments.federation import Budget, Federation
 from fedmed.experiments.info import ArmInfo, TableInfo
 from fedmed.experiments.outputs import info_of, write_outputs
@@ -39,6 +39,13 @@ def test_only_what_there_is(tmp_path, runs):
     assert "| 1 | b wins | not run |" in paths[-2].read_text("utf-8")
 
 
+def test_what_other_arms_left_does_not_stay_beside_the_new(tmp_path, runs):
+    write_outputs(tmp_path, info(claims=CLAIMS), runs("a", [[0.5]]) + runs("b", [[0.6]], model="last"))
+    (tmp_path / "notes.txt").touch()
+    written = write_outputs(tmp_path, info(), runs("a", [[0.5]], model="selected"))
+    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in written} | {"notes.txt"}
+
+
 def test_unpaired_cases_write_nothing(tmp_path, runs):
     with pytest.raises(DataError, match="lacks case 'case_01'"):
         write_outputs(tmp_path, info(claims=CLAIMS), runs("a", [[0.5]]) + runs("b", [[0.5, 0.6]]))
@@ -50,6 +57,8 @@ def test_a_table_on_a_federation_has_its_site_names():
     table = replace(table, claims=CLAIMS, baseline="a")
     federation = Federation("demo", {"site_1": "image_1"}, {"default": []}, Budget(4, 0, 2, 2))
     found = info_of(table, federation)
+    with pytest.raises(JobError, match="table 't' tests the site 'site_9'.*'demo'.*has: site_1"):
+        info_of(replace(table, test=["site_9"]), federation)
     assert (found.title, found.sites, found.baseline) == ("T (demo)", ["image_1"], "a")
     assert found.arms == [ArmInfo("a"), ArmInfo("b")]
     assert found.claims[0]["holds"][0]["sites"] == ["image_1"]

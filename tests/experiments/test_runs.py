@@ -1,6 +1,7 @@
 """Runs: made once, found again, shared between tables, honest about failure."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import yaml
 
 from fedmed.data.datalist import load_datalist
+from fedmed.errors import DataError, JobError
 from fedmed.experiments.federation import Budget, Federation
 from fedmed.experiments.pool import jobs_for, run_all
 from fedmed.experiments.runs import finished, prepare, run
@@ -50,6 +52,28 @@ def test_an_unfinished_run_begins_again(make):
     assert not finished(made) and run(made) and finished(made)
 
 
+def test_a_changed_image_makes_a_run_again(make):
+    made = make()
+    run(made)
+    image = next(made.sites["ct_north"].data_root.rglob("*.nii.gz"))
+    times = image.stat()
+    try:
+        os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
+        assert not finished(made)
+    finally:
+        os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert finished(made)
+
+
+def test_what_changes_after_a_run_got_its_name_is_no_result_of_that_name(make):
+    made = make()
+    with made.sites["ct_north"].datalist.open("a") as stream:
+        stream.write("\n")
+    with pytest.raises(JobError, match="changed after this command started; start it again"):
+        run(made)
+    assert not finished(made)
+
+
 def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make, tmp_path):
     renamed = make(replace(ARM, name="same arm of another table", group="g", x=2.0))
     assert renamed.folder == make().folder
@@ -74,6 +98,13 @@ def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
     assert jobs_for([made]) == 8
     assert jobs_for([made, replace(made, sites={"a": replace(site, threads=3)})]) == 2
     assert jobs_for([replace(made, sites={"a": replace(site, device="cuda:0")})]) == 1
+
+
+def test_a_datalist_with_masks_that_is_missing_is_named(tiny_site_configs, tmp_path):
+    cases = Cases(load_site("ct_north"), "typo.json")
+    with pytest.raises(DataError, match=r"typo\.json does not exist; 'labelled'"):
+        site_for(cases, "supervised", tmp_path)
+    assert site_for(cases, "unsupervised", tmp_path).datalist.is_file()
 
 
 def test_lists_of_each_role(tiny_site_configs, tmp_path):
@@ -101,12 +132,7 @@ def test_a_pool_has_the_same_files_under_the_same_paths(tiny_site_configs, tmp_p
 
 
 def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp_path, script, capsys):
-    data = {"sites": dict(FEDERATION.sites), "networks": {"default": ["demo"]}, "budget": vars(FEDERATION.budget)}
-    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump({**data, "overrides": {"supervised": SMALL}}))
-    arms = {"one site": {"train": {"site_1": "supervised"}}}
-    content = {"title": "T", "seeds": [0], "test": ["site_1"], "arms": arms}
-    (tmp_path / "small.yaml").write_text(yaml.safe_dump(content))
-    command = [str(tmp_path / "small.yaml"), "--data", str(tmp_path / "tiny.yaml"), "--out", str(tmp_path / "out")]
+    command = write_yaml(tmp_path, {"overrides": {"supervised": SMALL}})
     assert script.main(command) == 0
     folder = tmp_path / "out" / "tiny" / "small"
     assert {"scores.csv", "table.md", "table_last.md", "figure.png"} <= {path.name for path in folder.iterdir()}
@@ -115,6 +141,38 @@ def test_the_script_writes_a_table_and_says_what_is_wrong(tiny_site_configs, tmp
     assert script.main([*command, "--arms", "two"]) == 2
     assert "no arm 'two'" in capsys.readouterr().err
     assert script.main(["no_such_table"]) == 2 and "no_such_table.yaml" in capsys.readouterr().err
+
+
+def test_the_script_says_what_failed_when_no_arm_is_left(tiny_site_configs, tmp_path, script, capsys):
+    command = write_yaml(tmp_path, {"overrides": {"supervised": {**SMALL, "learning_rate": 1e30}}})
+    assert script.main(command) == 2
+    said = capsys.readouterr().err
+    assert "error: one site, seed 0: " in said and "log.txt" in said
+    assert "every arm has a failed run" in said and not (tmp_path / "out" / "tiny").exists()
+
+
+def test_the_script_refuses_what_would_count_twice_or_cannot_be_written(tiny_site_configs, tmp_path, script, capsys):
+    command = write_yaml(tmp_path, {})
+    assert script.main([*command, "--seeds", "0", "0"]) == 2
+    assert "'seeds' is [0, 0]" in capsys.readouterr().err
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "small.yaml").write_text((tmp_path / "small.yaml").read_text())
+    assert script.main([str(tmp_path / "other" / "small.yaml"), *command]) == 2
+    assert "another table is called 'small' too" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert script.main([*command, "--out", str(tmp_path / "file")]) == 2
+    assert "Not a directory" in (said := capsys.readouterr().err) and "--out" in said
+    with pytest.raises(SystemExit):
+        script.main([*command, "--jobs", "0"])
+
+
+def write_yaml(folder, federation):
+    """A federation and a table of one arm; the command line for them."""
+    data = {"sites": dict(FEDERATION.sites), "networks": {"default": ["demo"]}, "budget": vars(FEDERATION.budget)}
+    (folder / "tiny.yaml").write_text(yaml.safe_dump({**data, **federation}))
+    arms = {"one site": {"train": {"site_1": "supervised"}}}
+    (folder / "small.yaml").write_text(yaml.safe_dump({"title": "T", "seeds": [0], "test": ["site_1"], "arms": arms}))
+    return [str(folder / "small.yaml"), "--data", str(folder / "tiny.yaml"), "--out", str(folder / "out")]
 
 
 @pytest.fixture

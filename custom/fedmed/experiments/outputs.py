@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedmed.errors import JobError
 from fedmed.experiments.claims import parse_claims
 from fedmed.experiments.federation import Federation
 from fedmed.experiments.figures import figure
@@ -14,7 +15,10 @@ from fedmed.experiments.verdicts import claims_markdown, comparisons_csv, judge
 from fedmed.files import write_atomically
 from fedmed.reports.plots import png, style
 
+KINDS = (("table", "md"), ("table", "csv"), ("figure", "png"))
 SUFFIXES = {"selected": "", "last": "_last"}
+NAMES = {"claims.md", "comparisons.csv"}
+NAMES |= {f"{name}{suffix}.{kind}" for suffix in SUFFIXES.values() for name, kind in KINDS}
 
 
 def info_of(table: Table, federation: Federation) -> TableInfo:
@@ -23,7 +27,15 @@ def info_of(table: Table, federation: Federation) -> TableInfo:
     Args:
         table: with claims that :func:`fedmed.experiments.claims.check_claims` has passed.
         federation: names the sites; its own name is added to the title, so that nobody takes it for the paper's table.
+
+    Raises:
+        JobError: the federation lacks a site that the table tests, or the table cannot be drawn.
     """
+    if missing := [site for site in table.test if site not in federation.sites]:
+        raise JobError(
+            f"table '{table.name}' tests the site '{missing[0]}', which the federation '{federation.name}' does not "
+            f"name; it has: {', '.join(federation.sites)}"
+        )
     name, has_x = federation.sites, any(arm.x is not None for arm in table.arms)
     claims = [
         {**claim, "holds": [{**line, "sites": [name[site] for site in line["sites"]]} for line in claim["holds"]]}
@@ -70,6 +82,8 @@ def write_outputs(folder: Path, info: TableInfo, scores: Sequence[Score]) -> lis
         judged = judge(claims, scores)
         contents["claims.md"] = claims_markdown(info.title, judged).encode()
         contents["comparisons.csv"] = comparisons_csv(judged).encode()
+    for name in NAMES - set(contents):  # of an earlier time with other arms; it would not fit the rest
+        (folder / name).unlink(missing_ok=True)
     for name, content in contents.items():
         write_atomically(folder / name, lambda stream, content=content: stream.write(content))
     return [folder / name for name in contents]

@@ -1,6 +1,5 @@
 """One run of one arm: made once, found again by what it is made of."""
 
-import csv
 import hashlib
 import json
 import logging
@@ -15,20 +14,19 @@ from filelock import FileLock
 
 from fedmed import __version__
 from fedmed.bundles.load import Bundle
-from fedmed.errors import DataError
-from fedmed.experiments.federation import Federation
+from fedmed.errors import JobError
+from fedmed.experiments.federation import POOL, Federation
 from fedmed.experiments.plan import job_of, roles_of, site_name
-from fedmed.experiments.scores import MEAN_CASE, Score
-from fedmed.experiments.sites import POOL, Cases, pooled_site, site_for
+from fedmed.experiments.results import RUN, check_complete, read_result
+from fedmed.experiments.scores import Score
+from fedmed.experiments.sites import Cases, pooled_site, site_for, state_of_files
 from fedmed.experiments.table import Arm, Table
 from fedmed.federation.loop import run_job
 from fedmed.federation.package import JobSpec, write_job
 from fedmed.federation.site import SiteConfig, load_site
 from fedmed.federation.state import save_json
 
-MADE_OF, RUN = "made_of.json", Path("simulate_job") / "fedmed"
-FOLDERS = {"selected": "evaluation", "last": "evaluation_last"}
-RESULTS = {"selected": ("validation", "test"), "last": ("validation_last", "test_last")}
+MADE_OF = "made_of.json"
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,11 @@ def prepare(arm: Arm, table: Table, federation: Federation, seed: int, folder: P
     job = job_of(arm, table, federation, seed)
     roles = roles_of(arm, table, federation)
     cases = {site: Cases(load_site(site), federation.labelled) for site in roles if site != POOL}
-    lists = folder / "lists" / hashlib.sha256(repr((sorted(roles.items()), sorted(arm.pool))).encode()).hexdigest()[:12]
-    lists = lists.with_name(f"{federation.name}-{lists.name}")
+    lists = folder / "lists"
     sites = {site: site_for(cases[site], role, lists) for site, role in roles.items() if site != POOL}
     if arm.pool:
         sites[POOL] = pooled_site([cases[site_name(site, arm, federation)] for site in arm.pool], lists)
-    made_of = _made_of(job, sites)
-    name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-    return Run(arm.name, seed, job, sites, folder / f"{federation.name}-{name}")
+    return Run(arm.name, seed, job, sites, folder / f"{federation.name}-{_name(_made_of(job, sites))}")
 
 
 def run(run: Run) -> list[Score]:
@@ -85,41 +80,36 @@ def run(run: Run) -> list[Score]:
         if not finished(run):
             if run.folder.exists():
                 shutil.rmtree(run.folder)
+            made_of, files = _unchanged(run), _files(run)
             write_job(run.job, run.folder / "job")
             with _logged(run.folder / "log.txt"):
                 run_job(run.folder / "job", run.folder, run.sites)
+                check_complete(run.folder, run.job)
+                _unchanged(run)
             _forget_private_state(run)
-            save_json(run.folder / MADE_OF, _made_of(run.job, run.sites))
-    return scores_of(run)
+            save_json(run.folder / MADE_OF, {**made_of, "files": files})
+    return read_result(run.folder, run.arm, run.seed)
 
 
 def finished(run: Run) -> bool:
-    """Whether the run's result is there; its last file is written when all others are."""
-    return (run.folder / MADE_OF).is_file()
-
-
-def scores_of(run: Run) -> list[Score]:
-    """Every test case's Dice and every labelled site's mean validation Dice, of both models."""
-    result = json.loads((run.folder / "server" / RUN / "result.json").read_text(encoding="utf-8"))
-    scores = []
-    for model, (validation, test) in RESULTS.items():
-        for site, dice in result[validation].items():
-            scores.append(Score(run.arm, run.seed, site, "valid", model, MEAN_CASE, dice))
-        for site, metrics in result.get(test, {}).items():
-            if metrics.get("n_cases"):
-                cases = _read_cases(run.folder / site / RUN / FOLDERS[model] / "cases.csv")
-                scores += [Score(run.arm, run.seed, site, "test", model, *case) for case in cases]
-    return scores
-
-
-def _read_cases(path: Path) -> list[tuple[str, float]]:
+    """Whether the run's result is there and its images are still those that it was made from."""
     try:
-        with path.open(newline="", encoding="utf-8") as stream:
-            return [(row["case"], float(row["dice"])) for row in csv.DictReader(stream)]
-    except (OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path}: the scores of a finished run cannot be read ({error}); remove {path.parents[3]}"
-        ) from error
+        made_of = json.loads((run.folder / MADE_OF).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return made_of.get("files") in (None, _files(run))  # None: of a version that did not look at files
+
+
+def _files(run: Run) -> dict[str, str]:
+    return {site: state_of_files(config) for site, config in run.sites.items()}
+
+
+def _unchanged(run: Run) -> dict[str, Any]:
+    """What the run is made of now, which must be what it was when it got its name: a bundle can be edited meanwhile."""
+    made_of = _made_of(run.job, run.sites)
+    if not run.folder.name.endswith(_name(made_of)):
+        raise JobError("the bundle or a datalist was changed after this command started; start it again")
+    return made_of
 
 
 def _forget_private_state(run: Run) -> None:
@@ -147,6 +137,10 @@ def _logged(path: Path) -> Iterator[None]:
         log.setLevel(level)
         log.propagate = propagate
         handler.close()
+
+
+def _name(made_of: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _made_of(job: JobSpec, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Each site's cases in one arm: with masks, without them, or pooled with those of other sites."""
 
+import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -7,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import FILE_KEYS
+from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED
 from fedmed.errors import DataError
+from fedmed.experiments.federation import POOL
 from fedmed.federation.site import SiteConfig
+from fedmed.files import write_atomically
 
-POOL = "pool"
 LABELLED = ("training", "validation", "testing")
 
 
@@ -28,16 +30,29 @@ class Cases:
 
     def __init__(self, config: SiteConfig, labelled: str | None = None) -> None:
         self.config = config
-        path = config.datalist.with_name(labelled) if labelled else config.datalist
+        wanted = config.datalist.with_name(labelled) if labelled else config.datalist
         # A population without any masks has only the one datalist.
-        path = path if path.is_file() else config.datalist
+        path = wanted if wanted.is_file() else config.datalist
+        self.lacks = wanted if path != wanted else None
         try:
             self.lists: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise DataError(f"{path}: the datalist cannot be read ({error})") from error
+            raise DataError(f"{path}: the datalist cannot be read ({error}); correct it") from error
+        if not isinstance(self.lists, dict):
+            raise DataError(f"{path} holds a {type(self.lists).__name__} instead of named lists. Example: {EXAMPLE}")
+        for name in (*LABELLED, UNLABELED):
+            entries = self.lists.get(name, [])
+            if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+                raise DataError(f"{path}: '{name}' is no list of cases. Example: {EXAMPLE}")
 
     def supervised(self) -> dict[str, list]:
-        """Lists of a site that trains on its masks, or is only tested: scans without masks are left out."""
+        """Lists of a site that trains on its masks, or is only tested: scans without masks are left out.
+
+        Raises:
+            DataError: the datalist with masks is missing.
+        """
+        if self.lacks:
+            raise DataError(f"{self.lacks} does not exist; 'labelled' in the federation's YAML names it, so write it")
         return {name: self.lists[name] for name in LABELLED if name in self.lists}
 
     def unsupervised(self) -> dict[str, list]:
@@ -58,17 +73,34 @@ class Cases:
 def site_for(cases: Cases, role: str, folder: Path) -> SiteConfig:
     """The site's settings with the lists of a role, written below ``folder``."""
     lists = cases.unsupervised() if role == "unsupervised" else cases.supervised()
-    return replace(cases.config, datalist=_write(folder / f"{cases.config.site}.json", lists))
+    return replace(cases.config, datalist=_write(folder, cases.config.site, lists))
 
 
 def pooled_site(members: Sequence[Cases], folder: Path) -> SiteConfig:
     """One site that holds the labelled cases of several; it is the bound that federated training is compared with."""
     root = Path(os.path.commonpath([cases.config.data_root.resolve() for cases in members]))
     lists = {name: [entry for cases in members for entry in cases.below(root, name)] for name in LABELLED[:2]}
-    return replace(members[0].config, site=POOL, data_root=root, datalist=_write(folder / f"{POOL}.json", lists))
+    return replace(members[0].config, site=POOL, data_root=root, datalist=_write(folder, POOL, lists))
 
 
-def _write(path: Path, lists: Mapping[str, list]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
+def state_of_files(config: SiteConfig) -> str:
+    """A hash of path, size and time of change of every image and mask in a site's lists."""
+    lists = json.loads(config.datalist.read_text(encoding="utf-8"))
+    names = sorted({entry[key] for entries in lists.values() for entry in entries for key in FILE_KEYS if key in entry})
+    return hashlib.sha256(repr([(name, *_state(config.data_root / name)) for name in names]).encode()).hexdigest()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except OSError:  # that it is missing is said by the run that needs it
+        return 0, 0
+    return found.st_size, found.st_mtime_ns
+
+
+def _write(folder: Path, name: str, lists: Mapping[str, list]) -> Path:
+    """Write lists under a name of their content: another command may be reading the older ones now."""
+    text = json.dumps(lists, indent=1) + "\n"
+    path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    write_atomically(path, lambda stream: stream.write(text.encode()))
     return path
