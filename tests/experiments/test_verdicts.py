@@ -81,6 +81,13 @@ def test_an_arm_that_was_not_run(runs):
     assert [one.verdict for one in judged] == ["not run", "✓"]
 
 
+def test_a_site_without_scores_leaves_the_other_claims(runs):
+    """Of partly shared models, only sites with a decoder are scored."""
+    claims = [Claim("1", "", (Pair("a", "b", "site_2"),)), Claim("2", "", (Pair("a", "b", "site_1"),))]
+    judged = judge(claims, runs("a", HIGH) + runs("b", LOW) + runs("a", HIGH, site="site_2"))
+    assert [one.verdict for one in judged] == ["not run", "✓"]
+
+
 def test_a_comparison_of_two_claims_is_tested_once(runs):
     pair = (Pair("a", "b", "site_1"),)
     judged = judge([Claim("1", "", pair), Claim("2", "", pair, report=True)], runs("a", HIGH) + runs("b", LOW))

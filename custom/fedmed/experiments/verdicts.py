@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from fedmed.experiments.claims import Claim
+from fedmed.experiments.claims import Claim, Pair
 from fedmed.experiments.comparison import SEEDS_FOR_VERDICT, Comparison, adjusted, compare
 from fedmed.experiments.scores import Score
 from fedmed.reports.words import NOTHING
@@ -18,6 +18,7 @@ RULE = f"""\
 - **{DIRECTION}**: the claimed sign in every seed, but some comparison is of validation means, of which a run has only
   one, and with fewer than {SEEDS_FOR_VERDICT} seeds no test can tell them from chance.
 - **{OPEN}**: neither. The table does not decide.
+- **{NOT_RUN}**: an arm has no scores at a site: it was not run, or has no decoder that the site could be scored with.
 
 p: two-sided Wilcoxon signed-rank test over the cases of the test list, each case's Dice averaged over the seeds first,
 Holm-adjusted over all comparisons of this table. For validation means it is over the seeds. It speaks of other cases
@@ -48,7 +49,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Judged:
-    """A claim and what was found; no findings when an arm of it was not run."""
+    """A claim and what was found; no findings when an arm of it has no scores at a site."""
 
     claim: Claim
     findings: tuple[Finding, ...]
@@ -71,8 +72,8 @@ def judge(claims: Sequence[Claim], scores: Sequence[Score]) -> list[Judged]:
     Raises:
         DataError: the arms of a comparison have different cases or seeds.
     """
-    arms = {score.arm for score in scores}
-    can = [claim for claim in claims if all({pair.better, pair.worse} <= arms for pair in claim.pairs)]
+    there = {(score.arm, score.site, score.list, score.model) for score in scores}
+    can = [claim for claim in claims if all(_sides(pair) <= there for pair in claim.pairs)]
     pairs = list(dict.fromkeys(pair for claim in can for pair in claim.pairs))  # what two claims share is tested once
     comparisons = [compare(scores, **asdict(pair)) for pair in pairs]
     found = {
@@ -80,6 +81,10 @@ def judge(claims: Sequence[Claim], scores: Sequence[Score]) -> list[Judged]:
         for pair, comparison, p in zip(pairs, comparisons, adjusted(comparisons), strict=True)
     }
     return [Judged(claim, tuple(found[pair] for pair in claim.pairs) if claim in can else ()) for claim in claims]
+
+
+def _sides(pair: Pair) -> set[tuple[str, str, str, str]]:
+    return {(arm, pair.site, pair.list, pair.model) for arm in (pair.better, pair.worse)}
 
 
 def claims_markdown(title: str, judged: Sequence[Judged]) -> str:
