@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--title", help="default: the image's name")
     parser.add_argument("--azimuth", type=float, default=View.azimuth, help="3D: degrees towards the patient's left")
     parser.add_argument("--elevation", type=float, default=View.elevation, help="3D: degrees from above")
-    parser.add_argument("--dpi", type=int, default=110)
+    parser.add_argument("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
     options = parser.parse_args(arguments)
     try:
         case = read_case(options.image, options.mask, options.truth)

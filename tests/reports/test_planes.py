@@ -90,6 +90,15 @@ def test_what_does_not_fit_is_refused(files, tmp_path):
             read_case(image, other)
 
 
+@pytest.mark.parametrize("name", ["cut.nii", "cut.nii.gz"])
+def test_a_file_that_is_cut_off_is_refused(tmp_path, name):
+    values = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / name)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:2000])
+    with pytest.raises(DataError, match=f"{name} cannot be read"):
+        read_case(tmp_path / name, tmp_path / name)
+
+
 def test_the_figure_keeps_true_proportions_and_says_what_was_found():
     case = make_case(marked(np.s_[2:5, 3:6, 2:5]), marked(np.s_[2:5, 3:6, 2:6]))
     figure = case_figure(case, title="Case 7")

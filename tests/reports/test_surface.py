@@ -51,6 +51,11 @@ def seen(picture, channel):
     return np.argwhere(strong).mean(axis=0) / strong.shape
 
 
+@pytest.mark.parametrize("shape", [(3, 3, 2), (1, 40, 1)])
+def test_a_volume_smaller_than_the_edges_that_are_looked_at(shape):
+    assert find_lungs(np.full(shape, 40.0), (2.0, 2.0, 3.0)).shape == shape
+
+
 def test_the_viewer_stands_in_front():
     """High and on the patient's right is up and on the left; what is nearer hides what is farther."""
     lesion, far = ball(60, 10, 20, 12), ball(60, -20, 20, 6)

@@ -3,6 +3,7 @@
 As a radiologist sees it: the patient's right is on the left, the sagittal slice looks to the left. All at one scale.
 """
 
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,11 +82,12 @@ def _read(path: Path) -> nib.Nifti1Image:
         raise DataError(f"{path} does not exist; give a NIfTI file")
     try:
         image = nib.load(path)
-    except (ImageFileError, OSError, ValueError) as error:
+        values = np.asarray(image.dataobj, dtype=np.float32)  # now, for only this finds a file that is cut off
+    except (ImageFileError, EOFError, OSError, ValueError, zlib.error) as error:
         raise DataError(f"{path} cannot be read ({error}); give a NIfTI file") from error
     if len(image.shape) != 3:
         raise DataError(f"{path} has shape {image.shape}; a single volume (X, Y, Z) is needed")
-    return image
+    return nib.Nifti1Image(values, image.affine)
 
 
 def _same_grid(image: Path, scan: nib.Nifti1Image, path: Path, mask: nib.Nifti1Image) -> None:

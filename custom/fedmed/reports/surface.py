@@ -54,7 +54,8 @@ def find_lungs(image: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
     """
     parts, count = ndimage.label(image < AIR)
     sizes = np.bincount(parts.ravel(), minlength=count + 1) * float(np.prod(spacing)) / 1000  # ml
-    near = [np.r_[: round(8.0 / s) + 1, -round(8.0 / s) - 1 : 0] for s in spacing[:2]]
+    widths = (min(round(8.0 / s) + 1, n) for s, n in zip(spacing[:2], image.shape[:2], strict=True))
+    near = [np.r_[:width, -width:0] for width in widths]
     corner = np.setdiff1d(parts[np.ix_(*near)], 0)
     sizes[0], cropped = 0, sizes[corner] * (ndimage.mean(image, parts, corner) > THIN)
     sizes[corner] = 0
