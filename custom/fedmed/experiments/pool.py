@@ -38,7 +38,8 @@ def jobs_for(runs: Sequence[Run]) -> int:
     sites = [site for each in runs for site in each.sites.values()]
     if any(site.device != "cpu" for site in sites):
         return 1
-    return max(1, len(os.sched_getaffinity(0)) // max((site.threads for site in sites), default=1))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
+    return max(1, cores // max((site.threads for site in sites), default=1))
 
 
 def run_all(runs: Sequence[Run], jobs: int | None = None, console: Console | None = None) -> Outcome:
