@@ -12,9 +12,10 @@ import pytest
 from fedmed.experiments.processes import Failure, in_processes
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from fedmed.experiments.processes import in_processes
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     try:
         print(list(in_processes([0.0] + [60.0] * 5, 3, time.sleep)))
     except KeyboardInterrupt:
