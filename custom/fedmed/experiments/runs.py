@@ -97,7 +97,7 @@ def finished(run: Run) -> bool:
         made_of = json.loads((run.folder / MADE_OF).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return made_of.get("files") in (None, _files(run))  # None: of a version that did not look at files
+    return made_of.get("files") == _files(run)
 
 
 def _files(run: Run) -> dict[str, str]:
