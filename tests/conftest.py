@@ -1,5 +1,6 @@
 """Fixtures that every test may use: a private home for demo data and caches, tiny sites, tiny jobs."""
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -24,6 +25,19 @@ def fedmed_home(tmp_path_factory):
     torch.set_num_threads(1)
     yield home
     del os.environ["FEDMED_HOME"]
+
+
+@pytest.fixture(scope="session")
+def load_script():
+    """Return a function: name of a script -> its module, freshly loaded."""
+
+    def load(name: str):
+        spec = importlib.util.spec_from_file_location(f"fedmed_script_{name}", CHECKOUT / "scripts" / f"{name}.py")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 @pytest.fixture(scope="session")

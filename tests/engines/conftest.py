@@ -29,6 +29,17 @@ def network():
 
 
 @pytest.fixture
+def undecided():
+    """About half of its probabilities lie above one half, so that no region is empty or whole."""
+    torch.manual_seed(0)
+    network = TinyNet()
+    with torch.no_grad():
+        network.layers[3].weight.mul_(10)
+        network.layers[3].bias.zero_()
+    return network
+
+
+@pytest.fixture
 def twin(network):
     """The same network again, for a reference loop."""
     return copy.deepcopy(network)

@@ -3,7 +3,6 @@
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import yaml
@@ -176,11 +175,5 @@ def write_yaml(folder, federation):
 
 
 @pytest.fixture
-def script():
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    path = Path(__file__).resolve().parents[2] / "scripts" / "reproduce.py"
-    spec = spec_from_file_location("reproduce", path)
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script):
+    return load_script("reproduce")

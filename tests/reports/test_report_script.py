@@ -1,17 +1,9 @@
-import importlib.util
-from pathlib import Path
-
 import pytest
-
-SCRIPT = Path(__file__).parents[2] / "scripts" / "report.py"
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("fedmed_script_report", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script):
+    return load_script("report")
 
 
 def test_it_prints_the_table_and_the_absolute_path(script, fake_run, capsys, monkeypatch):

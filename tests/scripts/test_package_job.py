@@ -1,21 +1,14 @@
 """The command that writes a job."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
 from fedmed.federation.job import read_job
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "package_job.py"
-
 
 @pytest.fixture
-def package(capsys):
+def package(capsys, load_script):
     """Return a function that runs the script in this process: exit code and what it says."""
-    spec = importlib.util.spec_from_file_location("package_job", SCRIPT)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load_script("package_job")
 
     def package(*arguments):
         code = script.main([str(argument) for argument in arguments])

@@ -1,6 +1,5 @@
 """The failure paths of scripts/simulate.py, with a stand-in for the simulator."""
 
-import importlib.util
 import json
 import os
 import signal
@@ -17,11 +16,8 @@ SITES = ["site_a", "site_b"]
 
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("fedmed_script_simulate", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script):
+    return load_script("simulate")
 
 
 @pytest.fixture

@@ -1,22 +1,14 @@
 """scripts/view_case.py on a tiny scan."""
 
-import importlib.util
-from pathlib import Path
-
 import nibabel as nib
 import numpy as np
 import pytest
 from PIL import Image
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "view_case.py"
-
 
 @pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("fedmed_script_view_case", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def script(load_script):
+    return load_script("view_case")
 
 
 @pytest.fixture
