@@ -50,12 +50,11 @@ def train(args: argparse.Namespace, root: Path) -> dict[str, float]:
     facts = {"dataset_dir": str(root), "datalist": str(datalist), "cache_dir": str(root / "cache"), "seed": 0}
     facts |= {"device": args.device, "amp": args.amp, "num_workers": args.workers, "max_epochs": 1}
     seed_everything(0)
-    config = Bundle("covid_ct_segmentation", overlays).parser(**facts, epoch_length=WARM_UP)
-    config["train#handlers"] = []
-    run(config, args)
-    config = Bundle("covid_ct_segmentation", overlays).parser(**facts, epoch_length=args.steps)
-    config["train#handlers"] = []
-    return {**run(config, args), "batch": config["batch_size"]}
+    for steps in (WARM_UP, args.steps):
+        config = Bundle("covid_ct_segmentation", overlays).parser(**facts, epoch_length=steps)
+        config["train#handlers"] = []
+        found = run(config, args)
+    return {**found, "batch": config["batch_size"]}
 
 
 def run(config: ConfigParser, args: argparse.Namespace) -> dict[str, float]:

@@ -31,7 +31,7 @@ def load_datalist(data_root: Path | str, datalist: Path | str, key: str, require
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    entries = _read(path).get(key)
+    entries = read_datalist(path).get(key)
     if entries is None and not required:
         return []
     if not isinstance(entries, list) or (required and not entries):
@@ -51,7 +51,12 @@ def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     return [Path(case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
 
 
-def _read(path: Path) -> Mapping[str, Any]:
+def read_datalist(path: Path) -> Mapping[str, Any]:
+    """Return a datalist's content, its lists unchecked.
+
+    Raises:
+        DataError: no such file, no readable JSON, or no named lists.
+    """
     if not path.is_file():
         raise DataError(f"the datalist {path} does not exist; write one like {EXAMPLE}")
     try:

@@ -72,6 +72,12 @@ def compare(
         DataError: an arm has no such scores, or the arms or an arm's seeds have different cases; names the first one.
     """
     high, low = (_dice(scores, arm, site, list, model) for arm in (better, worse))
+    for arm, dice in ((better, high), (worse, low)):
+        if not dice:
+            raise DataError(
+                f"arm '{arm}' has no {list} scores of the {model} model at site '{site}'; "
+                "run it, or take it out of the comparison"
+            )
     _check_pairs(high, low, better, worse, site)
     seeds, cases = sorted(high), sorted(next(iter(high.values())))
     a, b = (np.array([[arm[seed][case] for case in cases] for seed in seeds]) for arm in (high, low))
@@ -100,24 +106,16 @@ def adjusted(comparisons: Sequence[Comparison]) -> list[float | None]:
 
 def seed_means(scores: Sequence[Score], arm: str, site: str, list: str, model: str) -> dict[int, float]:
     """Seed -> mean Dice over its cases; empty without such scores."""
-    found: dict[int, list[float]] = {}
-    for score in scores:
-        if (score.arm, score.site, score.list, score.model) == (arm, site, list, model):
-            found.setdefault(score.seed, []).append(score.dice)
-    return {seed: fmean(found[seed]) for seed in sorted(found)}
+    found = _dice(scores, arm, site, list, model)
+    return {seed: fmean(found[seed].values()) for seed in sorted(found)}
 
 
 def _dice(scores: Sequence[Score], arm: str, site: str, list: str, model: str) -> dict[int, dict[str, float]]:
-    """Seed -> case -> Dice."""
+    """Seed -> case -> Dice; empty without such scores."""
     found: dict[int, dict[str, float]] = {}
     for score in scores:
         if (score.arm, score.site, score.list, score.model) == (arm, site, list, model):
             found.setdefault(score.seed, {})[score.case] = score.dice
-    if not found:
-        raise DataError(
-            f"arm '{arm}' has no {list} scores of the {model} model at site '{site}'; "
-            "run it, or take it out of the comparison"
-        )
     return found
 
 

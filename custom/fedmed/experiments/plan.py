@@ -87,6 +87,8 @@ def _schedule(arm: Arm, budget: Budget) -> dict[str, int]:
 def _overrides(arm: Arm, federation: Federation, bundle: str, overlays: list[str]) -> dict[str, dict[str, Any]]:
     roles = [role for role in TRAINING_ROLES if role in arm.train.values() or (arm.pool and role == "supervised")]
     overrides = {role: {**federation.overrides.get(role, {}), **arm.overrides.get(role, {})} for role in roles}
+    if arm.batch == 1 and arm.learning_rate is None:
+        return overrides  # most arms: the bundle need not be read
     config = Bundle(bundle, overlays).parser()
     if arm.batch != 1:
         for role in roles:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.experiments.processes import Failure, in_processes
+from fedmed.experiments.results import read_result
 from fedmed.experiments.runs import Run, finished, run
 from fedmed.experiments.scores import Score
 
@@ -51,12 +52,11 @@ def run_all(runs: Sequence[Run], jobs: int | None = None, console: Console | Non
         console: where progress is shown; a terminal gets a bar, anything else a line a run.
     """
     unique = {run.folder: run for run in runs}
-    todo = [run for run in unique.values() if not finished(run)]
+    done = {folder: each for folder, each in unique.items() if finished(each)}  # looks at every image: once
+    todo = [each for folder, each in unique.items() if folder not in done]
     console = console or Console(highlight=False)
-    console.print(
-        f"{len(runs)} runs, {len(runs) - len(unique)} of them shared, {len(unique) - len(todo)} finished before"
-    )
-    outcome = Outcome({folder: run(each) for folder, each in unique.items() if finished(each)})
+    console.print(f"{len(runs)} runs, {len(runs) - len(unique)} of them shared, {len(done)} finished before")
+    outcome = Outcome({folder: read_result(folder, each.arm, each.seed) for folder, each in done.items()})
     if todo:
         _work(todo, jobs or jobs_for(todo), console, outcome)
     return outcome

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED
+from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED, read_datalist
 from fedmed.errors import DataError
 from fedmed.experiments.federation import POOL
 from fedmed.federation.site import SiteConfig
@@ -34,12 +34,7 @@ class Cases:
         # A population without any masks has only the one datalist.
         path = wanted if wanted.is_file() else config.datalist
         self.lacks = wanted if path != wanted else None
-        try:
-            self.lists: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise DataError(f"{path}: the datalist cannot be read ({error}); correct it") from error
-        if not isinstance(self.lists, dict):
-            raise DataError(f"{path} holds a {type(self.lists).__name__} instead of named lists. Example: {EXAMPLE}")
+        self.lists = read_datalist(path)
         for name in (*LABELLED, UNLABELED):
             entries = self.lists.get(name, [])
             if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
