@@ -1,5 +1,7 @@
 """Load the files of a case, naming the file when that fails."""
 
+import logging
+import warnings
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -7,6 +9,15 @@ from monai.config import KeysCollection
 from monai.transforms import LoadImage, MapTransform
 
 from fedmed.errors import DataError
+
+
+def hush_dicom_decoder() -> None:
+    """Keep MONAI 1.6 from saying at every ``LoadImage`` that a GPU decoder is missing, which only DICOM would need.
+
+    It does so wherever pydicom is installed.
+    """
+    logging.getLogger("monai.data.nvimgcodec_pydicom_plugin").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message="NvImgCodecPydicomReader")
 
 
 class LoadCased(MapTransform):
@@ -22,6 +33,7 @@ class LoadCased(MapTransform):
 
     def __init__(self, keys: KeysCollection, allow_missing_keys: bool = True) -> None:
         super().__init__(keys, allow_missing_keys)
+        hush_dicom_decoder()
         self.loader = LoadImage(image_only=True, ensure_channel_first=True)
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
