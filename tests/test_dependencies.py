@@ -17,7 +17,10 @@ MAY_IMPORT = {
     "reports": LEAVES | {"aggregation", "bundles"},
     "federation": LEAVES | WORK,
     "flare": LEAVES | WORK | {"federation"},
-    "experiments": {"federation", "reports", "bundles", "data"},  # run by scripts; no part of a federation needs it
+    # Run by scripts and the label app; no part of a federation needs them.
+    "experiments": {"federation", "reports", "bundles", "data"},
+    "export": {"federation", "bundles", "aggregation", "data", "reports"},
+    "labelling": {"federation", "bundles", "data", "losses"},
 }
 PURE = {"losses", "aggregation"}
 IO_MODULES = {
@@ -85,6 +88,8 @@ def test_dependencies_point_one_way():
         ("federation", "def f():\n    import nvflare.apis.fl_context"),
         ("federation", "from fedmed.experiments.scores import Score"),
         ("experiments", "from fedmed.flare.executors import BundleExecutor"),
+        ("labelling", "from fedmed.export.bundle import export_bundle"),
+        ("federation", "from fedmed.labelling.scores import predictive_uncertainty"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),
     ],

@@ -56,5 +56,9 @@ class StateError(FedMedError):
     """A site's state from an earlier round is missing or damaged."""
 
 
+class ExportError(FedMedError):
+    """A run cannot become a bundle: it is unfinished or incomplete, or the result could not be written."""
+
+
 class Aborted(FedMedError):
     """The job was aborted while a site was working."""

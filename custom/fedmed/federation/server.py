@@ -80,8 +80,8 @@ class Server:
             JobError: arguments that are unknown or contradict each other.
         """
         rule_args = dict(aggregator)
-        sharing = rule_args.pop("sharing", "full")
-        warm_sharing = rule_args.pop("warm_start_sharing", None)
+        for key in ("sharing", "warm_start_sharing"):  # of the policies, not of the rule
+            rule_args.pop(key, None)
         max_norm = rule_args.pop("max_norm", None)
         try:
             plan = Plan(**controller)
@@ -89,8 +89,7 @@ class Server:
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
         check_user_weights(rule.user_weights, plan.sites)
-        buffers = rule_args.get("buffers", "average")
-        policies = RolePolicies(store.initial, store.groups, plan, sharing, warm_sharing, buffers)
+        policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
         server._describe(controller, aggregator)
         return server

@@ -1,6 +1,7 @@
 """Each role's sharing policy, before and after the warm start."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
@@ -81,6 +82,14 @@ class RolePolicies:
             group = (warm_start_sharing if warm else None) or by_role.get(role, "full")
             self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
         self._warm_rounds = plan.warm_start_rounds
+
+    @classmethod
+    def from_args(
+        cls, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
+    ) -> "RolePolicies":
+        """The policies that the plain arguments of a job's aggregator ask for."""
+        sharing, warm = aggregator.get("sharing", "full"), aggregator.get("warm_start_sharing")
+        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"))
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""

@@ -1,0 +1,77 @@
+"""The exported folder: made beside its place and renamed at the end, so that nobody ever sees half of it."""
+
+import contextlib
+import json
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedmed.errors import ExportError
+
+KINDS = ("_segmentation", "_classification")  # MONAI Label tells the task by the folder's name
+
+
+def check_target(out: Path, replace: bool) -> None:
+    """Refuse a place that cannot become a bundle.
+
+    Raises:
+        ExportError: a name without the task, something that exists, or something else than an exported bundle there.
+    """
+    if not out.name.endswith(KINDS) or not out.name.replace("_", "").isalnum():
+        raise ExportError(
+            f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be letters, "
+            f"digits and underscores and end in {' or '.join(KINDS)}"
+        )
+    if not out.exists() and not out.is_symlink():
+        return
+    if not replace:
+        raise ExportError(f"{out} exists; choose another folder or use --replace")
+    if not is_exported(out):
+        raise ExportError(f"{out} is no exported bundle and is not replaced; choose another folder")
+
+
+def is_exported(folder: Path) -> bool:
+    """Whether a folder was made by an export."""
+    try:
+        return "federation" in json.loads((folder / "configs" / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+
+
+@contextlib.contextmanager
+def staged(out: Path) -> Iterator[Path]:
+    """Give an empty folder of the same name beside ``out``; put it in its place when the block ends well.
+
+    Raises:
+        ExportError: the disk is full, or the folder cannot be written.
+    """
+    making = out.parent / f".{out.name}.making-{uuid.uuid4().hex[:8]}"
+    try:
+        (making / out.name).mkdir(parents=True)
+        yield making / out.name
+        if out.exists():
+            out.rename(making / "before")
+        (making / out.name).rename(out)
+    except OSError as error:
+        raise ExportError(f"{out} cannot be written: {error}; free space or choose another folder") from error
+    finally:
+        if (making / "before").exists() and not out.exists():
+            (making / "before").rename(out)
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def copy_parts(root: Path, target: Path) -> None:
+    """Copy what makes a bundle: licence, documents, configs and its own package. Never data, results or weights."""
+    for path in sorted(root.rglob("*")):
+        place = path.relative_to(root)
+        if path.is_file() and _belongs(root, place):
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / place)
+
+
+def _belongs(root: Path, place: Path) -> bool:
+    if any(part.startswith(".") or part == "__pycache__" for part in place.parts):
+        return False
+    top = place.parts[0]
+    return place == Path("LICENSE") or top in ("configs", "docs") or (root / top / "__init__.py").is_file()
