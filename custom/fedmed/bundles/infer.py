@@ -1,0 +1,102 @@
+"""Run a bundle's own inference on one image, in this process."""
+
+import json
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+from monai.bundle import ConfigWorkflow
+
+from fedmed.data.transforms.load import hush_dicom_decoder
+from fedmed.errors import BundleError
+
+CONFIGS = ("configs/inference.yaml", "configs/inference.json")
+WEIGHTS = "models/model.pt"
+
+
+def check_ready(root: Path) -> dict[str, Any]:
+    """Return the metadata of a bundle that can infer.
+
+    Raises:
+        BundleError: no folder, no bundle (``configs/metadata.json`` and ``configs/inference.*``), or no weights.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise BundleError(f"the bundle {root} does not exist; give the folder that scripts/export_bundle.py wrote")
+    if not any((root / name).is_file() for name in CONFIGS):
+        raise BundleError(f"{root} is no bundle for inference: it has no {CONFIGS[0]}")
+    if not (root / WEIGHTS).is_file():
+        raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
+                          "scripts/export_bundle.py RUN OUT")  # fmt: skip
+    try:
+        return json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise BundleError(f"{root}/configs/metadata.json cannot be read ({error}); export the bundle again") from error
+
+
+def segment_names(root: Path) -> list[str]:
+    """Names of the values 1, 2, … of a segmentation: ``channel_def`` of the bundle's first output, less background.
+
+    Raises:
+        BundleError: as ``check_ready``; or the metadata name nothing but background.
+    """
+    outputs = check_ready(root).get("network_data_format", {}).get("outputs", {})
+    channels = next(iter(outputs.values()), {}).get("channel_def", {})
+    names = [channels[key] for key in sorted(channels, key=int)]
+    foreground = [name for name in names if name.lower() != "background"]
+    if not foreground:
+        raise BundleError(f"{root}/configs/metadata.json names no segment in channel_def ({names or 'empty'})")
+    return foreground
+
+
+def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
+    """Return what ``python -m monai.bundle run`` makes of one image.
+
+    Args:
+        root: a bundle with weights; its ``inference.*`` reads images from ``dataset_dir`` and writes one result each
+            to ``output_dir``, as MONAI's bundles do.
+        image: NIfTI.
+        settings: values of ``inference.*`` to replace, such as ``device="cpu"``.
+
+    Returns:
+        The result with its array in memory: for a segmentation the labels (X, Y, Z) on the image's own grid.
+
+    Raises:
+        BundleError: the bundle is incomplete, its weights do not fit, or it cannot read the image.
+    """
+    root, image = Path(root).resolve(), Path(image).resolve()
+    check_ready(root)
+    config = next(root / name for name in CONFIGS if (root / name).is_file())
+    with tempfile.TemporaryDirectory(prefix="fedmed-infer-") as place:
+        inputs, outputs = Path(place) / "in", Path(place) / "out"
+        inputs.mkdir()
+        (inputs / image.name).symlink_to(image)
+        facts = {"bundle_root": str(root), "dataset_dir": str(inputs), "output_dir": str(outputs)}
+        _run(root, config, {**facts, **settings})
+        results = sorted(outputs.rglob("*.nii*"))
+        if len(results) != 1:
+            raise BundleError(f"bundle {root.name} wrote {len(results)} results for {image}; exactly one is expected")
+        result = nib.load(results[0])
+        return nib.Nifti1Image(np.asarray(result.dataobj), result.affine)
+
+
+def _run(root: Path, config: Path, values: dict[str, Any]) -> None:
+    meta = str(root / "configs" / "metadata.json")
+    hush_dicom_decoder()
+    disabled = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # MONAI reports temporary files and Ignite the traceback of what is raised below
+    try:
+        workflow = ConfigWorkflow(str(config), meta_file=meta, logging_file=False, workflow_type="inference", **values)
+        workflow.initialize()
+        workflow.run()
+        workflow.finalize()
+    except Exception as error:  # noqa: BLE001 - a bundle is others' code and MONAI wraps whatever it raises
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise BundleError(f"bundle {root.name} fails at inference: {type(cause).__name__}: {cause}") from error
+    finally:
+        logging.disable(disabled)

@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Segment a DICOM CT series with an exported bundle; the result is a DICOM segmentation of that series.
+
+    scripts/infer_dicom.py covid_ct_segmentation /data/patient7/ct OUT.dcm
+
+Open OUT.dcm beside the series in 3D Slicer, OHIF or a PACS. It carries the patient's name and identifiers, as
+DICOM demands: it stays where the series may lie. For research; a reader must check it.
+"""
+
+import argparse
+import hashlib
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
+from fedmed.errors import FedMedError
+from fedmed.files import write_atomically
+
+
+def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
+    """Return the segmentation of the series in ``folder`` and one line for each of its segments."""
+    # Here and not above: ITK and highdicom take seconds to load, which --help and a wrong path need not wait for.
+    from fedmed.data.dicom_seg import Producer, find_series, segmentation
+    from fedmed.data.prepare.dicom import convert_series
+
+    metadata, labels = check_ready(bundle), segment_names(bundle)
+    weights = hashlib.sha256((bundle / WEIGHTS).read_bytes()).hexdigest()[:16]
+    producer = Producer(bundle.resolve().name, metadata["version"], weights)
+    files = find_series(folder, uid)
+    with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
+        scan = Path(place) / "scan.nii"  # compressing a chest would take longer than reading it
+        convert_series(files, scan)
+        mask = infer_image(bundle, scan, **({"device": device} if device else {}))
+    array = np.asarray(mask.dataobj)
+    volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000
+    found = [(name, int((array == k).sum())) for k, name in enumerate(labels, start=1)]
+    words = [f"{name}: {count * volume:.3g} ml" if count else f"{name}: nothing found" for name, count in found]
+    return segmentation(files, array, mask.affine, labels, producer), words
+
+
+def check_target(path: Path, replace: bool) -> None:
+    """Raise FedMedError now rather than after minutes of inference."""
+    if path.is_dir():
+        raise FedMedError(f"{path} is a folder; give the name of a file, such as {path / 'seg.dcm'}")
+    if path.exists() and not replace:
+        raise FedMedError(f"{path} exists; --replace overwrites it")
+    if not path.parent.is_dir():
+        raise FedMedError(f"the folder {path.parent} does not exist; make it or choose another OUT")
+    if not os.access(path.parent, os.W_OK):
+        raise FedMedError(f"the folder {path.parent} is read-only; choose another OUT")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 0, or 2 when the bundle, the series or OUT cannot be used."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder that scripts/export_bundle.py wrote")
+    parser.add_argument("folder", metavar="SERIES", type=Path, help="folder of the slices of one CT series")
+    parser.add_argument("out", metavar="OUT.dcm", type=Path, help="the segmentation")
+    parser.add_argument("--series", metavar="UID", help="SeriesInstanceUID, where the folder holds several series")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1; default: a GPU if there is one")
+    parser.add_argument("--replace", action="store_true", help="overwrite OUT.dcm")
+    options = parser.parse_args(arguments)
+    try:
+        check_target(options.out, options.replace)
+        result, words = segment(options.bundle, options.folder, options.series, options.device)
+        write_atomically(options.out, result.save_as)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except OSError as error:
+        print(f"error: {error.filename or options.out}: {error.strerror}", file=sys.stderr)
+        return 2
+    print(f"{options.out}: {'; '.join(words)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
