@@ -31,13 +31,20 @@ def fedmed_home(tmp_path_factory):
 def load_script():
     """Return a function: name of a script -> its module, freshly loaded."""
 
-    def load(name: str):
-        spec = importlib.util.spec_from_file_location(f"fedmed_script_{name}", CHECKOUT / "scripts" / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
+    return lambda name: _load(CHECKOUT / "scripts" / f"{name}.py")
 
-    return load
+
+@pytest.fixture(scope="session")
+def write_dicom():
+    """Write a CT series as ``folder/slice<n>.dcm``: see ``dicom_series`` in tests/dicom_files.py."""
+    return _load(CHECKOUT / "tests" / "dicom_files.py").dicom_series
+
+
+def _load(path: Path):
+    spec = importlib.util.spec_from_file_location(f"fedmed_script_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture(scope="session")
