@@ -110,6 +110,7 @@ def segmentation(
             pixel_array=np.ascontiguousarray(mask.transpose(2, 1, 0)).astype(np.uint8),
             segmentation_type=hd.seg.SegmentationTypeValues.BINARY,
             segment_descriptions=[_segment(k, name, producer) for k, name in enumerate(labels, start=1)],
+            omit_empty_frames=bool(mask.any()),
             series_instance_uid=hd.UID(),
             series_number=SERIES_OFFSET + int(first.get("SeriesNumber") or 0),
             series_description=f"{', '.join(labels)} ({producer.name} {producer.version})"[:64],
