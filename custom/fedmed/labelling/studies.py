@@ -1,0 +1,146 @@
+"""A folder of links for the label server, so that nothing is ever written beside the images themselves."""
+
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from fedmed.data.datalist import UNLABELED, load_datalist
+from fedmed.errors import DataError, SiteConfigError
+from fedmed.federation.site import EXAMPLE, SiteConfig, parse_site
+from fedmed.files import fedmed_home
+from fedmed.labelling.work import ANOTHER, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
+
+CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
+LISTS = ("training", "validation", "testing", UNLABELED)
+SKIPPED = {"labels", CORRECTED}
+SITE_FILE = (".yaml", ".yml")
+
+
+def read_site(path: Path) -> SiteConfig:
+    """Read a site's YAML by its path. Device and AMP are left out: labels need neither.
+
+    Raises:
+        SiteConfigError: missing or malformed file, unknown key or value.
+    """
+    path = Path(path).expanduser().resolve()
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SiteConfigError(f"{path}: not a readable YAML file ({error}). Example:\n{EXAMPLE}") from error
+    if not isinstance(values, Mapping):
+        raise SiteConfigError(f"{path}: holds {type(values).__name__}, not 'key: value' lines. Example:\n{EXAMPLE}")
+    site = values.get("site") or path.stem
+    return parse_site(str(site), {**values, "device": "cpu", "amp": False}, path)
+
+
+def work_folder(studies: Path) -> Path:
+    """Where the work on a folder or on a site's YAML lies by default: ``$FEDMED_HOME/label/<name>-<hash>``.
+
+    That of a site depends on its name and data, not on where its YAML lies.
+    """
+    name, identity, _ = _identify(Path(studies))
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") or "studies"
+    return fedmed_home() / "label" / f"{plain}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+
+
+def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = False) -> Work:
+    """Make or update the folder of links for one label server.
+
+    Args:
+        studies: folder with images at any depth (NIfTI, PNG, JPEG; ``labels`` folders and hidden files are passed
+            over), or a site's YAML: then the images of its ``unlabeled`` list and those that came from there by
+            corrections.
+        work: the folder; default :func:`work_folder`. Mode 0700: its labels are patient data.
+        everything: of a site, the images of all lists.
+
+    Returns:
+        The folder and its images. An id is the file's name without extension, with other characters than letters,
+        digits, ``_`` and ``-`` as ``_``; equal names in different folders are numbered. It stays the same when images
+        come and go.
+
+    Raises:
+        DataError: nothing to serve, a folder that cannot be listed or written, or a work folder of other images.
+        SiteConfigError: the site's YAML is wrong.
+    """
+    name, identity, site = _identify(Path(studies))
+    found = _site_images(site, everything) if site else _folder_images(Path(studies).expanduser().resolve())
+    readable = [path for path in found if os.access(path, os.R_OK)]
+    if not readable:
+        raise DataError(f"{studies}: none of {len(found)} images may be read by this user; allow reading them")
+    folder = Path(work).expanduser().resolve() if work else work_folder(studies)
+    _check_place(folder, site.data_root if site else Path(identity))
+    known = known_ids(folder, identity)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        images = give_ids(readable, known, uploaded(folder))
+        gone = {key: path for key, path in known.items() if key not in images}
+        write_map(folder, name, identity, images, gone)  # first: an id once given is never given again
+        link_images(folder, images)
+    except OSError as error:
+        raise DataError(
+            f"the work folder {folder} cannot be written ({error.strerror or error}); free some space or {ANOTHER}"
+        ) from error
+    return Work(folder, images, gone, tuple(path for path in found if path not in readable))
+
+
+def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:
+    """Name of the studies, text that tells them from others, and the site if they are one."""
+    studies = studies.expanduser().resolve()
+    if studies.suffix.lower() in SITE_FILE and not studies.is_dir():
+        if not studies.is_file():
+            raise DataError(f"the site's YAML {studies} does not exist; correct the path")
+        site = read_site(studies)
+        return site.site, f"{site.data_root}\n{site.datalist}", site
+    if not studies.is_dir():
+        what = "is no folder and no site's YAML" if studies.exists() else "does not exist"
+        raise DataError(f"the studies {studies}: {what}; give a folder of images, a site's YAML or a DICOMweb URL")
+    return studies.name or "studies", str(studies), None
+
+
+def _site_images(site: SiteConfig, everything: bool) -> list[Path]:
+    """Images of a site, each once, as the datalist spells them."""
+    cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False)
+    corrected = str(site.data_root / CORRECTED) + os.sep
+    for name in LISTS[:-1]:
+        labelled = load_datalist(site.data_root, site.datalist, name, required=False)
+        cases += [case for case in labelled if everything or str(case["label"]).startswith(corrected)]
+    if not cases:
+        hint = "" if everything else f" has no '{UNLABELED}' images; --all serves those of the other lists too"
+        raise DataError(f"{site.datalist}{hint or ' lists no image'}")
+    return list(dict.fromkeys(Path(case["image"]) for case in cases))
+
+
+def _folder_images(root: Path) -> list[Path]:
+    images = sorted(_walk(root))
+    if not images:
+        raise DataError(
+            f"{root} holds no image (.nii, .nii.gz, .png, .jpg) at any depth. DICOM: turn a folder of series into a "
+            "site with scripts/prepare_ct.py, or give the URL of a DICOMweb server"
+        )
+    return images
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    def unlisted(error: OSError) -> None:
+        raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
+
+    for place, folders, names in os.walk(root, onerror=unlisted):
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED]
+        for name in names:
+            path = Path(place) / name
+            if not name.startswith(".") and ending_of(name) and path.is_file():
+                yield path
+
+
+def _check_place(folder: Path, source: Path) -> None:
+    """The images' own folder is never written to."""
+    source = source.resolve()
+    if folder == source or folder.is_relative_to(source):
+        raise DataError(f"the work folder {folder} lies inside the images' folder {source}; {ANOTHER}")
+    if folder.exists() and not folder.is_dir():
+        raise DataError(f"the work folder {folder} is a file; {ANOTHER}")
