@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,21 @@ def exported_bundle(tmp_path_factory, finished_run):
     from fedmed.export.bundle import export_bundle
 
     return export_bundle(finished_run, tmp_path_factory.mktemp("exported") / "covid_ct_segmentation").out
+
+
+@pytest.fixture(scope="session")
+def undecided_bundle(exported_bundle, tmp_path_factory):
+    """``exported_bundle`` with a threshold that a part of the voxels passes, so that a mask shows every shift."""
+    from monai.bundle import ConfigParser
+
+    root = tmp_path_factory.mktemp("undecided") / exported_bundle.name
+    shutil.copytree(exported_bundle, root)
+    config = ConfigParser.load_config_file(root / "configs" / "inference.yaml")
+    parser = ConfigParser(dict(config))
+    network = parser.get_parsed_content("network_def").eval()
+    network.load_state_dict(torch.load(root / "models" / "model.pt", weights_only=True))
+    window = torch.rand(1, 1, *config["window_size"], generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        config["threshold"] = float(torch.softmax(network(window), 1)[0, 1].median())
+    (root / "configs" / "inference.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    return root

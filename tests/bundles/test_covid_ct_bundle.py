@@ -15,6 +15,7 @@ from monai.data import load_decathlon_datalist
 from fedmed.data.datalist import load_datalist
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import DataError
+from fedmed.export.verify import SCHEMA
 
 OVERLAYS = ("segresnet", "demo", "cpu", "lidc")
 WITHOUT_SAVING = {"train#handlers": [], "validate#handlers": [], "evaluate#handlers": []}
@@ -30,7 +31,7 @@ def workflow(configs, names, kind, **values):
 
 
 def test_metadata(bundle):
-    schema = Path(__file__).with_name("metadata_schema.json")
+    schema = SCHEMA
     verify_metadata(meta_file=str(bundle / "configs" / "metadata.json"), filepath=str(schema))
     metadata = json.loads((bundle / "configs" / "metadata.json").read_text())
     assert metadata["version"] in metadata["changelog"]

@@ -36,14 +36,15 @@ class Bundle:
         self.name = name
         self.root = find_bundle(name, site_bundles)
         self.overlays = list(overlays)
-        self.files = [self._config_file(overlay) for overlay in ["train", *overlays]]
+        self.files = [self.config_file(overlay) for overlay in ["train", *overlays]]
         self.overrides = check_overrides(overrides or {}, self.federation.get("overridable", []))
         self._check_types()
         # The bundle's own package must be importable by the class paths in its configs.
         if str(self.root) not in sys.path:
             sys.path.insert(0, str(self.root))
 
-    def _config_file(self, overlay: str) -> Path:
+    def config_file(self, overlay: str) -> Path:
+        """The file in ``configs/`` of this name, YAML or JSON."""
         check_name(overlay, "overlay")
         for suffix in (".yaml", ".json"):
             path = self.root / "configs" / f"{overlay}{suffix}"

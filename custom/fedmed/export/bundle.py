@@ -3,20 +3,27 @@
 import hashlib
 import io
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedmed.bundles.load import Bundle
-from fedmed.errors import BundleError, ExportError, FedMedError
-from fedmed.export.configs import merged, to_yaml
-from fedmed.export.folder import check_target, copy_parts, staged
+from fedmed.errors import ExportError, FedMedError
+from fedmed.export.card import card
+from fedmed.export.configs import write_configs
+from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_target, copy_parts, staged
+from fedmed.export.formats import TOLERANCE, open_network, write_onnx, write_torchscript
+from fedmed.export.metadata import check_version, metadata, provenance
 from fedmed.export.runs import SELECTED, FinishedRun, read_finished
+from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights
 from fedmed.federation.store import ModelStore
 
+BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
+BASE_NOTE += "[README.md](README.md).\n\n"
 RECORDED = ("version", "digest")  # what the run says of its bundle, beside what built it
 
 
@@ -27,12 +34,25 @@ class Exported:
     Attributes:
         out: the bundle's folder.
         version: in its metadata.
-        round: the round after which the model was aggregated.
+        round: the round after which the model was aggregated, from 0; -1: the starting model.
+        overlays: the overlays that are left in it.
+        checks: what was checked, in words.
     """
 
     out: Path
     version: str
     round: int
+    overlays: list[str] = field(default_factory=list)
+    checks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What else is asked of an export; see :func:`export_bundle`."""
+
+    version: str | None
+    onnx: bool
+    verify: bool | Path
 
 
 def export_bundle(
@@ -45,6 +65,7 @@ def export_bundle(
     onnx: bool = False,
     version: str | None = None,
     replace: bool = False,
+    verify: bool | Path = False,
 ) -> Exported:
     """Write a complete bundle from a finished run, whole or not at all.
 
@@ -57,24 +78,43 @@ def export_bundle(
         onnx: also write ``models/model.onnx``.
         version: of the bundle; None = the base bundle's and the first letters of the weights' hash.
         replace: replace an exported bundle at ``out``.
+        verify: run MONAI's own checks and compare inference before and after, on this image or a generated one.
 
     Raises:
         ExportError: the run is not finished, its model is not complete or not finite, the installed bundle is not the
-            run's, or ``out`` cannot be written.
+            run's, a check fails, or ``out`` cannot be written. Nothing is left behind then.
     """
     out = Path(out).expanduser().absolute()
     check_target(out, replace)
     finished = read_finished(run)
     store = open_store(finished)
     weights = complete_weights(finished, store, model, site, site_run)
+    federation = provenance(finished, store, weights, model, site)
     with staged(out) as folder:
-        copy_parts(store.bundle.root, folder)
-        state = weights_file(weights)
-        (folder / "models").mkdir()
-        (folder / "models" / "model.pt").write_bytes(state)
-        made = version or default_version(store.bundle, state)
-        write_configs(store.bundle, folder, made)
-    return Exported(out, made, weights.round)
+        return _fill(folder, out, store.bundle, weights, federation, Wishes(version, onnx, verify))
+
+
+def _fill(
+    folder: Path, out: Path, bundle: Bundle, weights: Weights, federation: Mapping[str, Any], wishes: Wishes
+) -> Exported:
+    copy_parts(bundle.root, folder)
+    state = weights_file(weights.tensors)
+    (folder / MODELS).mkdir()
+    (folder / MODELS / "model.pt").write_bytes(state)
+    overlays = write_configs(bundle, folder)
+    config = folder / CONFIGS / bundle.config_file("inference").name
+    base = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
+    check_version(wishes.version, base["changelog"])
+    version = wishes.version or f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
+    meta = metadata(base, folder, config, version, federation)
+    _write_json(folder / CONFIGS / METADATA, meta)
+    checks = _formats(folder, config, wishes.onnx)
+    if wishes.verify:
+        image = wishes.verify if isinstance(wishes.verify, Path) else None
+        checks += verify_bundle(folder, config, bundle, weights.tensors, image)
+    _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
+    _write_card(folder, config, meta, weights, checks)
+    return Exported(out, version, weights.round, overlays, checks)
 
 
 def open_store(run: FinishedRun) -> ModelStore:
@@ -93,31 +133,38 @@ def open_store(run: FinishedRun) -> ModelStore:
     if here.digest != recorded["digest"]:
         commit = f", commit {run.facts['commit']}" if run.facts.get("commit") else ""
         raise ExportError(
-            f"bundle '{here.name}' at {here.root} (version {here.version}, hash {here.digest[:12]}) is not the one of the "
-            f"run (version {recorded['version']}, hash {recorded['digest'][:12]}{commit}); install that one, for example "
-            "with FEDMED_BUNDLES"
+            f"bundle '{here.name}' at {here.root} (version {here.version}, hash {here.digest[:12]}) is not the one of "
+            f"the run (version {recorded['version']}, hash {recorded['digest'][:12]}{commit}); install that one, for "
+            "example with FEDMED_BUNDLES"
         )
     return store
 
 
-def weights_file(weights: Weights) -> bytes:
+def weights_file(tensors: Mapping[str, torch.Tensor]) -> bytes:
     """The content of ``model.pt``: a bare state dict."""
     stream = io.BytesIO()
-    torch.save(weights.tensors, stream)
+    torch.save(dict(tensors), stream)
     return stream.getvalue()
 
 
-def default_version(bundle: Bundle, state: bytes) -> str:
-    """The base version and the first letters of the weights' hash."""
-    return f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
+def _formats(folder: Path, config: Path, onnx: bool) -> list[str]:
+    write_torchscript(folder, config)
+    checks = [f"`model.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."]
+    if onnx:
+        write_onnx(folder, config)
+        checks.append(f"`model.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}.")
+    return checks
 
 
-def write_configs(bundle: Bundle, folder: Path, version: str) -> None:
-    for name in ("inference", "train"):
-        base = bundle._config_file(name)
-        config = merged(base, bundle.files[1:], bundle.overrides)
-        (folder / "configs" / f"{name}.yaml").write_text(to_yaml(config, "merged"))
-    path = folder / "configs" / "metadata.json"
-    metadata: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    metadata["version"], metadata["federation"] = version, {}
-    path.write_text(json.dumps(metadata, indent=4))
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], weights: Weights, checks: list[str]) -> None:
+    network, _ = open_network(folder, config)
+    size = sum(parameter.numel() for parameter in network.parameters())
+    readme, kept = folder / DOCS / "README.md", folder / DOCS / "bundle.md"
+    if readme.is_file() and not kept.exists():  # an exported bundle that was trained on has both
+        kept.write_text(BASE_NOTE + readme.read_text(encoding="utf-8"), encoding="utf-8")
+    readme.parent.mkdir(exist_ok=True)
+    readme.write_text(card(meta, config, folder, (type(network).__name__, size), checks), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Configurations with a run's overlays and overrides baked in, so that one file says what the weights are for."""
 
+import json
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -10,6 +11,13 @@ from monai.bundle import ConfigParser
 from monai.bundle.reference_resolver import ReferenceResolver
 from monai.bundle.utils import merge_kv
 
+from fedmed.bundles.load import Bundle
+from fedmed.export.folder import CONFIGS
+
+MAIN = ("inference", "train")
+NO_OVERLAYS = (*MAIN, "metadata", "federation")
+# What MONAI and MONAI Label call the network, and all that happens to an image before it: weights fit these alone.
+FITTED = ("network_def", "preprocessing", "pre_transforms")
 _REFERENCE = re.compile(r"@([\w:#]+)")
 
 
@@ -54,6 +62,53 @@ def _references(value: Any) -> set[str]:
     return {re.split("::|#", name.lstrip(":#"))[0] for name in _REFERENCE.findall(value)}
 
 
+def write_configs(bundle: Bundle, folder: Path) -> list[str]:
+    """Bake the run's overlays and overrides into ``inference`` and ``train``; remove overlays of other models.
+
+    Args:
+        bundle: the installed bundle with the run's overlays and overrides.
+        folder: the exported bundle, which holds a copy of the configs.
+
+    Returns:
+        Names of the overlays that are left: those that leave the network and the preparation of an image as they are.
+    """
+    overlays = bundle.files[1:]
+    for name in MAIN:
+        path = bundle.config_file(name)
+        header = f"Made by FedMed from configs/{path.name} of {bundle.name} {bundle.version}"
+        baked = _sources(bundle)
+        header += f" with {baked}:\nwhat the weights in models/ were trained with. " if baked else ".\n"
+        header += "The comments are in that bundle."
+        _write(folder / CONFIGS / path.name, merged(path, overlays, bundle.overrides), header)
+    left = []
+    for path in sorted((folder / CONFIGS).iterdir()):
+        if path.suffix not in (".yaml", ".yml", ".json") or path.stem in NO_OVERLAYS:
+            continue
+        if path.stem in bundle.overlays or any(
+            _unfit(folder / CONFIGS / bundle.config_file(m).name, path) for m in MAIN
+        ):
+            path.unlink()
+        else:
+            left.append(path.stem)
+    return left
+
+
+def _sources(bundle: Bundle) -> str:
+    overlays = [f"the overlay{'s' * (len(bundle.overlays) > 1)} {', '.join(bundle.overlays)}"] * bool(bundle.overlays)
+    values = [f"the job's {', '.join(bundle.overrides)}"] * bool(bundle.overrides)
+    return " and ".join([*overlays, *values])
+
+
+def _unfit(main: Path, overlay: Path) -> bool:
+    """Whether an overlay makes a network or an input that the weights were not trained for."""
+    return footprint(merged(main), FITTED) != footprint(merged(main, [overlay]), FITTED)
+
+
+def _write(path: Path, config: Mapping[str, Any], header: str) -> None:
+    text = json.dumps(config, indent=4) + "\n" if path.suffix == ".json" else to_yaml(config, header)
+    path.write_text(text, encoding="utf-8")
+
+
 class _Dumper(yaml.SafeDumper):
     """Short lists on one line, as a person writes them; nothing is given a name and repeated by it."""
 
@@ -61,8 +116,13 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def represent_list(self, data: list) -> yaml.Node:
-        inline = all(not isinstance(item, (list, dict)) for item in data) and len(str(data)) < 80
+        inline = all(_short(item) for item in data) and len(str(data)) < 80
         return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=inline)
+
+
+def _short(item: Any) -> bool:
+    """Numbers and plain words; an expression is easier to read on a line of its own."""
+    return not isinstance(item, (list, dict)) and not (isinstance(item, str) and item.startswith("$"))
 
 
 _Dumper.add_representer(list, _Dumper.represent_list)
@@ -71,4 +131,4 @@ _Dumper.add_representer(list, _Dumper.represent_list)
 def to_yaml(config: Mapping[str, Any], header: str) -> str:
     """Readable YAML in the given order, below comment lines."""
     comment = "".join(f"# {line}\n" for line in header.splitlines())
-    return comment + yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+    return comment + yaml.dump(dict(config), Dumper=_Dumper, sort_keys=False, width=116, allow_unicode=True)

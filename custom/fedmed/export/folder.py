@@ -9,6 +9,8 @@ from pathlib import Path
 
 from fedmed.errors import ExportError
 
+CONFIGS, MODELS, DOCS = "configs", "models", "docs"
+METADATA = "metadata.json"
 KINDS = ("_segmentation", "_classification")  # MONAI Label tells the task by the folder's name
 
 
@@ -20,8 +22,8 @@ def check_target(out: Path, replace: bool) -> None:
     """
     if not out.name.endswith(KINDS) or not out.name.replace("_", "").isalnum():
         raise ExportError(
-            f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be letters, "
-            f"digits and underscores and end in {' or '.join(KINDS)}"
+            f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be "
+            f"letters, digits and underscores and end in {' or '.join(KINDS)}"
         )
     if not out.exists() and not out.is_symlink():
         return
@@ -34,7 +36,7 @@ def check_target(out: Path, replace: bool) -> None:
 def is_exported(folder: Path) -> bool:
     """Whether a folder was made by an export."""
     try:
-        return "federation" in json.loads((folder / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        return "federation" in json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
 
@@ -74,4 +76,4 @@ def _belongs(root: Path, place: Path) -> bool:
     if any(part.startswith(".") or part == "__pycache__" for part in place.parts):
         return False
     top = place.parts[0]
-    return place == Path("LICENSE") or top in ("configs", "docs") or (root / top / "__init__.py").is_file()
+    return place == Path("LICENSE") or top in (CONFIGS, DOCS) or (root / top / "__init__.py").is_file()

@@ -75,8 +75,8 @@ def _folder(run: FinishedRun, site: str, site_run: Path | None) -> Path:
         if (root / place / "state").is_dir():
             return root / place
     raise ExportError(
-        f"the private state of site '{site}' is not in {root} (looked for fedmed/state); give the site's own run folder "
-        "with --site-run"
+        f"the private state of site '{site}' is not in {root} (looked for fedmed/state); give the site's own run "
+        "folder with --site-run"
     )
 
 

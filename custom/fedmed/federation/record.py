@@ -1,7 +1,9 @@
 """The server's run folder: what a report needs, and nothing that names a case."""
 
+import functools
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -13,6 +15,7 @@ import torch
 from fedmed.errors import StateError
 from fedmed.federation.state import append_json, save_json
 
+CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
 
 
@@ -33,6 +36,19 @@ def hardware() -> dict[str, Any]:
     return {"cpu_cores": os.cpu_count(), "machine": platform.machine(), "gpus": gpus}
 
 
+@functools.cache
+def commit() -> str | None:
+    """The checkout's commit as ``git describe`` names it, ``-dirty`` when changed; None where there is no checkout."""
+    command = ["git", "--no-optional-locks", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=12"]
+    if not (CHECKOUT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):  # no git, or it refuses the folder's owner: a run needs neither
+        return None
+    return done.stdout.strip() or None
+
+
 class RunRecord:
     """Writes ``run.json``, ``rounds.jsonl`` and ``result.json``.
 
@@ -46,6 +62,7 @@ class RunRecord:
     def start(self, **content: Any) -> None:
         """Describe the run before its first round."""
         facts = {"versions": package_versions(), "hardware": hardware()}
+        facts |= {"commit": known} if (known := commit()) else {}
         save_json(self.folder / "run.json", {**content, **facts, "started": datetime.now(UTC).isoformat()})
 
     def round(self, content: Mapping[str, Any]) -> None:

@@ -1,0 +1,50 @@
+"""Sites in numbers only: what a bundle may tell of a federation to those who were not part of it."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fedmed.export.runs import SELECTED, FinishedRun
+
+ROLES = ("supervised", "unsupervised", "evaluate")
+SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
+
+
+def anonymous_sites(run: FinishedRun, which: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return (name, row) of every site: role, weight and scores of the model under a number.
+
+    Numbers follow the scores within each role and nothing else, so that no name can be guessed from them.
+    """
+    rows = [(name, _row(run, which, name, facts)) for name, facts in run.facts["sites"].items()]
+    rows.sort(key=lambda item: _order(item[1]))
+    names = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
+    found = []
+    for name, row in rows:
+        if owner := row.pop("decoder_of"):
+            row["decoder_of"] = names.get(owner, "another site")
+        found.append((name, {"site": names[name], **row}))
+    return found
+
+
+def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+    validation, test = (run.result.get(key) or {} for key in SCORES[which])
+    tested = test.get(name) or {}
+    return {
+        "role": facts["role"],
+        "weight": facts.get("weight", 1.0),
+        "validation_dice": validation.get(name),
+        "test_dice": tested.get("dice_mean"),
+        "test_dice_std": tested.get("dice_std"),
+        "test_cases": int(tested.get("n_cases") or 0),
+        "decoder_of": tested.get("decoder_of"),
+    }
+
+
+def _order(row: Mapping[str, Any]) -> tuple:
+    role = ROLES.index(row["role"]) if row["role"] in ROLES else len(ROLES)
+    scores = [-1.0 if row[key] is None else row[key] for key in ("test_dice", "validation_dice", "test_dice_std")]
+    return (role, *(-score for score in scores), -row["test_cases"], -row["weight"], row["decoder_of"] is not None)
+
+
+def withheld(text: str, names: Collection[str]) -> str:
+    """The text, unless it holds a site's name: a job may be called after a hospital."""
+    return "(withheld)" if any(name.lower() in text.lower() for name in names) else text

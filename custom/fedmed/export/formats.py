@@ -1,0 +1,142 @@
+"""The exported model in formats that need neither Python classes nor FedMed: TorchScript and ONNX."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from monai.bundle import ConfigParser, ckpt_export
+from torch import Tensor, nn
+
+from fedmed.errors import ExportError
+from fedmed.export.folder import CONFIGS, METADATA, MODELS
+
+TOLERANCE = 1e-4  # largest difference to PyTorch, as a part of the largest output
+BATCHES = (1, 2)  # the number of windows is free
+
+
+def write_torchscript(folder: Path, config: Path) -> float:
+    """Write ``models/model.ts`` from the exported configs and weights; return its largest difference to PyTorch.
+
+    The difference is relative to the network's largest output.
+
+    Raises:
+        ExportError: MONAI cannot convert the network, or the result computes something else.
+    """
+    path = folder / MODELS / "model.ts"
+    with _explained("TorchScript"), quiet():
+        ckpt_export(
+            net_id="network_def",
+            filepath=str(path),
+            ckpt_file=str(folder / MODELS / "model.pt"),
+            meta_file=str(folder / CONFIGS / METADATA),
+            config_file=str(config),
+            bundle_root=str(folder),
+        )
+        _strip_torchscript(path)
+        script = torch.jit.load(str(path), map_location="cpu")
+    return _compare(folder, config, script, "TorchScript")
+
+
+def write_onnx(folder: Path, config: Path) -> float:
+    """Write ``models/model.onnx`` (opset and shapes as exported by PyTorch, any number of windows).
+
+    Returns:
+        Its largest difference to PyTorch in ONNX Runtime on the CPU, relative to the network's largest output.
+
+    Raises:
+        ExportError: PyTorch cannot convert the network, or the result computes something else.
+    """
+    import onnxruntime  # only needed here, and slow to import
+
+    network, example = open_network(folder, config)
+    with _explained("ONNX"), quiet():
+        shapes = ({0: torch.export.Dim.DYNAMIC},)
+        names = {"input_names": ["image"], "output_names": ["pred"]}
+        made = torch.onnx.export(network, (example(2),), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+        content = _strip_onnx(made.model_proto)
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+    (folder / MODELS / "model.onnx").write_bytes(content)
+    return _compare(folder, config, lambda x: torch.from_numpy(session.run(None, {"image": x.numpy()})[0]), "ONNX")
+
+
+def open_network(folder: Path, config: Path) -> tuple[nn.Module, Callable[[int], Tensor]]:
+    """The exported network with its weights, and a function: number of windows -> input (N, C, …) in 0…1."""
+    parser = ConfigParser()
+    parser.read_config(str(config))
+    parser.read_meta(str(folder / CONFIGS / METADATA))
+    parser["bundle_root"] = str(folder)
+    network = parser.get_parsed_content("network_def")
+    network.load_state_dict(
+        torch.load(folder / MODELS / "model.pt", map_location="cpu", weights_only=True), strict=True
+    )
+    image = parser["_meta_#network_data_format#inputs#image"]
+    if not all(isinstance(size, int) for size in image["spatial_shape"]):
+        raise ExportError(f"metadata.json: the input's spatial_shape is {image['spatial_shape']}; give whole numbers")
+    shape = (image["num_channels"], *image["spatial_shape"])
+    return network.eval(), lambda n: torch.rand(n, *shape, generator=torch.Generator().manual_seed(n))
+
+
+def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str) -> float:
+    network, example = open_network(folder, config)
+    largest = 0.0
+    with torch.no_grad():
+        for n in BATCHES:
+            expected, found = network(example(n)), other(example(n))
+            if found.shape != expected.shape:
+                raise ExportError(f"{what}: the output's shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
+            largest = max(largest, float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6)))
+    if not largest <= TOLERANCE:
+        raise ExportError(
+            f"{what} differs from PyTorch by {largest:.1e} of the largest output; allowed: {TOLERANCE:.0e}"
+        )
+    return largest
+
+
+def _strip_torchscript(path: Path) -> None:
+    """Leave out the debugging records: they hold this machine's paths, which may name a person."""
+    reader = torch._C.PyTorchFileReader(str(path))  # torch's own archive, whose records are aligned
+    records = {name: reader.get_record(name) for name in reader.get_all_records()}
+    del reader
+    writer = torch._C.PyTorchFileWriter(str(path))
+    for name, content in records.items():
+        if not name.endswith(".debug_pkl") and name not in ("version", "byteorder", ".data/serialization_id"):
+            writer.write_record(name, content, len(content))
+    writer.write_end_of_file()
+
+
+def _strip_onnx(model: "onnx.ModelProto") -> bytes:  # noqa: F821 - onnx is only needed here
+    """Leave out what the exporter notes for debugging, stack traces with this machine's paths among it."""
+    graph = model.graph
+    for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    stream = io.BytesIO()
+    stream.write(model.SerializeToString(deterministic=True))
+    return stream.getvalue()
+
+
+@contextlib.contextmanager
+def _explained(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # noqa: BLE001 - compilers raise many kinds
+        raise ExportError(f"the network cannot be converted to {what}: {type(error).__name__}: {error}") from error
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Converters warn of what they leave out; what counts is compared afterwards."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

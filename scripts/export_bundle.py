@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""Make a MONAI bundle of a finished run: weights, merged configs, TorchScript, model card.
+
+    scripts/export_bundle.py simulator_workspace models/covid_ct_segmentation
+    scripts/export_bundle.py RUN OUT --onnx --verify
+    scripts/export_bundle.py RUN OUT --site hospital_a --site-run /opt/fedmed/kit/JOB_ID   # at that site
+
+RUN is a simulator's workspace, a downloaded job result, or the server's run folder. OUT is the bundle's own folder; its
+name ends in _segmentation or _classification, because MONAI Label reads the task from it.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedmed.errors import FedMedError
+from fedmed.export.bundle import Exported, export_bundle
+from fedmed.reports.words import size
+
+
+def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("run", metavar="RUN", type=Path, help="finished run")
+    add("out", metavar="OUT", type=Path, help="the bundle's folder, such as models/covid_ct_segmentation")
+    add("--model", choices=["selected", "last"], default="selected", help="best validation score (default), or last")
+    add("--site", metavar="NAME", help="merge this site's own layers; needed after partial sharing")
+    add("--site-run", metavar="FOLDER", type=Path, help="that site's run folder, when it is not in RUN")
+    add("--onnx", action="store_true", help="also write models/model.onnx, compared with PyTorch")
+    add(
+        "--verify",
+        metavar="IMAGE",
+        nargs="?",
+        const=True,
+        default=False,
+        help="run MONAI's checks, and compare inference before and after on IMAGE (default: a generated chest CT)",
+    )
+    add("--version", metavar="V", help="of the bundle (default: the base version and a hash of the weights)")
+    add("--replace", action="store_true", help="replace an exported bundle at OUT")
+    return parser.parse_args(argv)
+
+
+def report(made: Exported) -> None:
+    """Say what was made, and what one does with it."""
+    print(f"{made.out}: version {made.version}, the model after round {made.round + 1}")
+    for path in sorted((made.out / "models").iterdir()):
+        print(f"  models/{path.name}  {size(path.stat().st_size)}")
+    print(f"  configs/inference.yaml is complete; overlays left: {', '.join(made.overlays) or 'none'}")
+    for check in made.checks:
+        print(f"  checked: {check}")
+    print(f"model card: {made.out / 'docs' / 'README.md'}")
+    print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")
+    print(
+        f"on a folder of images:  (cd {made.out} && python -m monai.bundle run --config_file configs/inference.yaml "
+        "--dataset_dir /data/images --output_dir /data/masks)"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Return 0, or 2 when the run cannot be exported."""
+    options = parse_arguments(argv)
+    wanted = {key: getattr(options, key) for key in ("model", "site", "site_run", "onnx", "version", "replace")}
+    verify = Path(options.verify) if isinstance(options.verify, str) else options.verify
+    try:
+        made = export_bundle(options.run, options.out, verify=verify, **wanted)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    report(made)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
