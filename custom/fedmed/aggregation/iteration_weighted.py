@@ -1,4 +1,4 @@
-"""Federated averaging of differences with iteration and user weights (Yang et al. 2021, Eq. 2 and 3)."""
+"""Federated averaging of differences with iteration and user weights (Yang et al. 2021, Eq. 2 and 3), or robustly."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,45 +6,80 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.buffers import POLICIES, changed, classify, maximum, pooled_variance
+from fedmed.aggregation.clipping import check_clip_norm, clip_factors, update_norms
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.mean import BlockMean
+from fedmed.aggregation.robust import middle_counter, middle_mean
+from fedmed.aggregation.senders import Senders, SenderTable
 from fedmed.aggregation.weighting import check_user_weights, iteration_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
 
-_Senders = tuple[list[Contribution], list[float]]  # updates in order of site names, and their coefficients
-
 
 class IterationWeighted:
-    """The server's rule: every tensor moves by the weighted mean of its senders' differences.
+    """The server's rule: every tensor moves by the weighted mean, or the robust middle, of its senders' differences.
 
     Args:
         normalise: divide by the senders' total weight; False is Eq. 3 as printed (see ``weighting``).
         user_weights: site -> weight, 0 or more; a site without one counts with 1.
         buffers: BatchNorm statistics: ``average`` or ``pooled`` (correct second moment); ``local`` statistics are
             private and do not arrive here.
+        rule: ``mean``, or ``median`` or ``trimmed_mean`` for a federation that does not trust every site (see
+            ``robust``). These two give every sender one vote; a user weight may only be 0, which leaves a site out.
+        trim: fraction of the senders that ``trimmed_mean`` drops at each end.
+        clip_norm: an update with a larger L2 norm is scaled down to it before any rule; None bounds nothing.
 
     Raises:
         JobError: an unknown buffer policy, a user weight that is negative or not finite, or ``pooled`` without
-            ``normalise``: a pooled variance needs coefficients that sum to 1.
+            ``normalise``: a pooled variance needs coefficients that sum to 1. Or an unknown rule, a number out of
+            range, or a robust rule together with what only a weighted mean has.
     """
 
     def __init__(
-        self, normalise: bool = True, user_weights: Mapping[str, float] | None = None, buffers: str = "average"
+        self,
+        normalise: bool = True,
+        user_weights: Mapping[str, float] | None = None,
+        buffers: str = "average",
+        rule: str = "mean",
+        trim: float | None = None,
+        clip_norm: float | None = None,
     ) -> None:
         if buffers not in POLICIES:
             raise JobError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
         if buffers == "pooled" and not normalise:
             raise JobError("buffers 'pooled' needs coefficients that sum to 1; set normalise to true or use 'average'")
         check_user_weights(user_weights or {})
+        check_clip_norm(clip_norm)
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
+        self.clip_norm = clip_norm
+        self._middle = middle_mean(rule, trim, normalise, self.user_weights, buffers)
 
     def coefficients(self, updates: Sequence[Contribution]) -> dict[str, float]:
-        """Return site -> coefficient of these updates, in order of site names, for a tensor that all of them send."""
+        """Return site -> coefficient of these updates, in order of site names, for a tensor that all of them send.
+
+        Under a robust rule each site's share of the votes.
+        """
         steps = {update.site: update.n_steps for update in updates}
         if len(steps) != len(updates):
             raise FedMedError(f"a site has two updates in one round: {sorted(u.site for u in updates)}")
         weights = {site: weight for site, weight in self.user_weights.items() if site in steps}
-        return iteration_weights(steps, weights, self.normalise)
+        coefficients = iteration_weights(steps, weights, self.normalise)
+        if self._middle is None:
+            return coefficients
+        votes = sum(1 for coefficient in coefficients.values() if coefficient)
+        return {site: 1 / votes if coefficient else 0.0 for site, coefficient in coefficients.items()}
+
+    def check_senders(self, senders: Mapping[str, int]) -> None:
+        """Refuse a robust rule for which a tensor has too few senders.
+
+        Args:
+            senders: name of a tensor -> number of sites that send it.
+
+        Raises:
+            JobError: names the tensor and the number.
+        """
+        for name, count in senders.items():
+            if self._middle and count:
+                self._middle.check_senders(name, count)
 
     def aggregate(self, global_tensors: Mapping[str, Tensor], updates: Sequence[Contribution]) -> dict[str, Tensor]:
         """Return the next model; no argument is modified and the result does not depend on the order of updates.
@@ -62,6 +97,7 @@ class IterationWeighted:
 
         Raises:
             RoundFailed: there is no update, or the result is not finite.
+            JobError: a tensor with too few senders for a robust rule.
             FedMedError: two updates of one site, or no site has a weight above 0.
             SharingError: a name or shape that the model does not have, a changed constant, or a running variance
                 without its mean.
@@ -71,56 +107,43 @@ class IterationWeighted:
         updates = sorted(updates, key=lambda update: update.site)
         self.coefficients(updates)  # refuses a round in which no site counts
         _check_fit(global_tensors, updates)
-        mean, senders = BlockMean(), _SenderTable(self, updates)
-        result = {}
+        scales = clip_factors(update_norms(updates), self.clip_norm) if self.clip_norm else {}
+        table = SenderTable(updates, self.coefficients, self.user_weights, {u.site: 1.0 for u in updates} | scales)
+        mean, result = BlockMean(), {}
         for name, base in global_tensors.items():
-            sent, weights = senders.of(name)
-            result[name] = self._one(name, global_tensors, sent, weights, mean) if sent else base
-            if sent and not all_finite(result[name]):
+            senders = table.of(name)
+            result[name] = self._one(name, global_tensors, senders, mean) if senders.updates else base
+            if senders.updates and not all_finite(result[name]):
                 raise RoundFailed(f"aggregated tensor '{name}' is not finite in {base.dtype}; the model is unchanged")
         return result
 
-    def _one(
-        self, name: str, model: Mapping[str, Tensor], sent: list[Contribution], weights: list[float], mean: BlockMean
-    ) -> Tensor:
-        base, differences = model[name], [update.tensors[name] for update in sent]
+    def _one(self, name: str, model: Mapping[str, Tensor], senders: Senders, mean: BlockMean) -> Tensor:
+        base, differences = model[name], senders.differences(name)
         kind = classify(name, base)
         if kind == "constant":
             return base
         if kind == "counter":
-            return maximum(base, differences)
+            return middle_counter(base, differences) if self._middle else maximum(base, differences)
         if kind == "running_var" and self.buffers == "pooled":
-            partner = name.removesuffix("running_var") + "running_mean"
-            if partner not in model or any(partner not in update.tensors for update in sent):
-                raise SharingError(f"tensor '{name}' cannot be pooled without '{partner}' from the same sites")
-            means = [update.tensors[partner] for update in sent]
-            return pooled_variance(model[partner], base, means, differences, weights)
-        moved = mean(base, differences, weights)
+            return _pooled(name, model, senders)
+        if self._middle:
+            moved = self._middle(name, base, differences, senders.scales)
+        else:
+            weights = [weight * scale for weight, scale in zip(senders.weights, senders.scales, strict=True)]
+            moved = mean(base, differences, weights)
         # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate: a variance may not.
         return moved.clamp_(min=0) if kind == "running_var" else moved
 
 
-class _SenderTable:
-    """Finds the senders of a tensor and their coefficients; each set of senders is weighed once."""
-
-    def __init__(self, rule: IterationWeighted, updates: list[Contribution]) -> None:
-        self._rule, self._updates = rule, updates
-        self._known: dict[tuple[str, ...], _Senders] = {}
-
-    def of(self, name: str) -> _Senders:
-        sent = [update for update in self._updates if name in update.tensors]
-        key = tuple(update.site for update in sent)
-        if key not in self._known:
-            self._known[key] = self._weigh(sent)
-        return self._known[key]
-
-    def _weigh(self, sent: list[Contribution]) -> _Senders:
-        # Senders that all have weight 0 (no steps, or a user weight of 0) leave the tensor as it is.
-        if not any(update.n_steps * self._rule.user_weights.get(update.site, 1.0) for update in sent):
-            return [], []
-        weights = self._rule.coefficients(sent)
-        counted = [update for update in sent if weights[update.site]]
-        return counted, [weights[update.site] for update in counted]
+def _pooled(name: str, model: Mapping[str, Tensor], senders: Senders) -> Tensor:
+    partner = name.removesuffix("running_var") + "running_mean"
+    if partner not in model or any(partner not in update.tensors for update in senders.updates):
+        raise SharingError(f"tensor '{name}' cannot be pooled without '{partner}' from the same sites")
+    means, variances = (
+        [d.double() * scale for d, scale in zip(senders.differences(key), senders.scales, strict=True)]
+        for key in (partner, name)
+    )
+    return pooled_variance(model[partner], model[name], means, variances, senders.weights)
 
 
 def _check_fit(model: Mapping[str, Tensor], updates: Sequence[Contribution]) -> None:

@@ -1,0 +1,38 @@
+"""How much of each update counts when no site may move the model further than a bound."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from fedmed.aggregation.acceptance import update_norm
+from fedmed.aggregation.contribution import Contribution
+from fedmed.errors import JobError
+
+
+def check_clip_norm(clip_norm: float | None) -> None:
+    """Refuse a bound that cannot be meant.
+
+    Raises:
+        JobError: it is no finite number above 0.
+    """
+    plain = isinstance(clip_norm, (int, float)) and not isinstance(clip_norm, bool)
+    if clip_norm is not None and not (plain and 0 < clip_norm < math.inf):
+        raise JobError(f"'clip_norm' is {clip_norm!r}; give the largest L2 norm of an update, a number above 0")
+
+
+def update_norms(updates: Sequence[Contribution]) -> dict[str, float]:
+    """Return site -> L2 norm over all floating-point differences of its update, BatchNorm statistics included."""
+    return {update.site: update_norm(update.tensors) for update in updates}
+
+
+def clip_factors(norms: Mapping[str, float], clip_norm: float | None) -> dict[str, float]:
+    """Return site -> factor in [0, 1] that brings its update within the bound; 1 where it is.
+
+    The whole update is scaled, so its direction stays; integer counters are not. A norm that overflows gives 0.
+
+    Args:
+        norms: site -> L2 norm of its update, 0 or more.
+        clip_norm: largest norm; None bounds nothing.
+    """
+    if clip_norm is None:
+        return dict.fromkeys(norms, 1.0)
+    return {site: 1.0 if norm <= clip_norm else clip_norm / norm for site, norm in norms.items()}
