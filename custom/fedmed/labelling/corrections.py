@@ -1,0 +1,117 @@
+"""Masks that readers saved in the label server become training data of their site."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmed.data.datalist import UNLABELED, read_datalist
+from fedmed.errors import DataError
+from fedmed.federation.site import SiteConfig
+from fedmed.labelling.masks import mask_bytes
+from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
+from fedmed.labelling.provenance import provenance, read_notes
+from fedmed.labelling.staging import Staging
+from fedmed.labelling.studies import CORRECTED
+from fedmed.labelling.work import Work, ending_of, uploaded
+
+RECORD = "corrections.json"
+
+
+@dataclass
+class Result:
+    """What :func:`use_labels` did, or would do.
+
+    Attributes:
+        outcomes: one for each saved label, by id.
+        labelled, unlabelled: scans that the site has for training afterwards.
+        changed: whether the datalist or a mask is (or would be) another.
+    """
+
+    outcomes: list[Outcome]
+    labelled: int
+    unlabelled: int
+    changed: bool
+
+
+def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result:
+    """Make training cases of the labels in ``labels/final`` of a work folder.
+
+    A mask that fits its image is written to ``<data_root>/corrected_labels``, and the image's entry moves from
+    ``unlabeled`` to ``training`` with its other keys. The last image of ``unlabeled`` stays there too, because training
+    with both losses needs both lists. An image that is in ``training`` gets the new mask; the file that it had is kept,
+    unless it was an earlier correction. Images, and patients, of ``validation`` and ``testing`` are left alone.
+
+    Either everything is done or nothing: all files are written before the first one gets its name. The former datalist
+    stays as ``<datalist>.before``; ``corrected_labels/corrections.json`` says when each mask was drawn and used, and
+    from which model's prediction.
+
+    Args:
+        site: the site.
+        work: what the label server served.
+        dry_run: write nothing.
+
+    Raises:
+        DataError: a damaged datalist, a folder that cannot be written, or training masks that would all be empty.
+    """
+    before = _content(site)
+    plan = Plan(site, dict(read_datalist(site.datalist)))
+    notes, foreign = read_notes(work.folder), uploaded(work.folder)
+    images = {key: path for key, path in work.all_images.items() if key not in foreign}
+    outcomes = []
+    for case, label in _saved(work.folder):
+        try:
+            outcomes.append(plan.take(case, label, images.get(case), provenance(notes, case, label)))
+        except DataError as error:
+            outcomes.append(Outcome(case, REFUSED, str(error)))
+    if plan.masks:
+        plan.require_foreground()
+        if not dry_run:
+            _write(site, plan, before)
+    counts = [len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED)]
+    return Result(outcomes, *counts, changed=bool(plan.masks))
+
+
+def _saved(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Id and file of each final label; of several files with one id, the newest."""
+    final = folder / "labels" / "final"
+    newest: dict[str, Path] = {}
+    files = [path for path in final.iterdir() if path.is_file()] if final.is_dir() else []
+    for path in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name)):
+        if not path.name.startswith("."):
+            ending = ending_of(path.name) or "".join(path.suffixes)
+            newest[path.name.removesuffix(ending)] = path
+    yield from sorted(newest.items())
+
+
+def _content(site: SiteConfig) -> bytes:
+    try:
+        return site.datalist.read_bytes()
+    except OSError as error:
+        raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
+
+
+def _write(site: SiteConfig, plan: Plan, before: bytes) -> None:
+    datalist = site.datalist.resolve()  # a link stays a link
+    record_path = site.data_root / CORRECTED / RECORD
+    try:
+        record = json.loads(record_path.read_text(encoding="utf-8")) if record_path.is_file() else []
+        with Staging() as staging:
+            for label, (mask, affine) in plan.masks.items():
+                staging.add(site.data_root / label, mask_bytes(mask, affine), like=datalist)
+            staging.add(datalist.with_name(f"{datalist.name}.before"), before, like=datalist)
+            staging.add(datalist, _json(plan.lists), like=datalist)
+            staging.add(record_path, _json([*record, *plan.record]), like=datalist)
+            if datalist.read_bytes() != before:
+                raise DataError(f"{datalist} was changed by something else meanwhile; nothing was done, run again")
+            staging.commit()
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{site.site}: the corrected masks cannot be written to {site.data_root} and {datalist.parent} ({error}); "
+            "free some space, or run this as a user who may write there. The datalist is unchanged"
+        ) from error
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1) + "\n").encode()

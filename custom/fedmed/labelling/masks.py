@@ -1,0 +1,143 @@
+"""Read a reader's mask, put it on the grid of its image where that loses nothing, and write it."""
+
+import gzip
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+
+from fedmed.data.prepare.check import LIMITS, mask_faults
+from fedmed.data.prepare.inspect import UNREADABLE
+from fedmed.errors import DataError
+
+NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
+SIGNED_PERMUTATION = 1e-3  # largest deviation of an axis' direction from another axis, in voxels
+
+
+def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
+    """Return the shape (X, Y, Z) and affine (4, 4) of an image; its voxels are not read.
+
+    Raises:
+        DataError: not a 3D NIfTI file.
+    """
+    if not image.name.lower().endswith(NIFTI):
+        raise DataError(f"the image {image.name} is no NIfTI file; corrected masks are used for 3D NIfTI images only")
+    try:
+        opened = nib.load(image)
+    except UNREADABLE as error:
+        raise DataError(f"the image {image.name} is unreadable ({_first_line(error)})") from error
+    if len(opened.shape) != 3:
+        raise DataError(f"the image {image.name} has shape {opened.shape}; a 3D volume is needed")
+    return tuple(int(n) for n in opened.shape), np.asarray(opened.affine, dtype=float)
+
+
+def read_mask(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> np.ndarray:
+    """Return a mask on the grid of its image: uint8, 0 or 1, shape (X, Y, Z).
+
+    Numbers of any type are taken when they are 0 and 1 only. A mask stored with other axes (flipped, permuted) or as a
+    part of the image's grid, as 3D Slicer writes NRRD files, is put in its place, voxel by voxel; nothing is resampled.
+
+    Args:
+        path: NIfTI or NRRD file.
+        shape: of the image.
+        affine: of the image.
+
+    Raises:
+        DataError: unreadable, another grid, several layers, or values other than 0 and 1.
+    """
+    name = path.name.lower()
+    if name.endswith(NIFTI):
+        mask, own = _read_nifti(path)
+    elif name.endswith(NRRD):
+        mask, own = _read_nrrd(path)
+    else:
+        raise DataError(f"'{path.suffix}' files are not read; save the mask as .nii.gz, .nii or .nrrd")
+    if mask.ndim > 3 and set(mask.shape[3:]) == {1}:
+        mask = mask.reshape(mask.shape[:3])
+    if mask.ndim == 3 and not mask_faults(mask, own, shape, affine):
+        return mask.astype(np.uint8)
+    if mask.ndim == 3:
+        mask, own = _place(mask, own, shape, affine)
+    if faults := mask_faults(mask, own, shape, affine):
+        raise DataError("; ".join(faults))
+    return mask.astype(np.uint8)
+
+
+def mask_bytes(mask: np.ndarray, affine: np.ndarray) -> bytes:
+    """Return the content of a .nii.gz file; equal masks give equal bytes."""
+    image = nib.Nifti1Image(mask.astype(np.uint8), affine)
+    image.header.set_xyzt_units("mm")
+    image.set_sform(affine, code=1)
+    image.set_qform(affine, code=1)
+    return gzip.compress(image.to_bytes(), mtime=0)
+
+
+def volume_ml(mask: np.ndarray, affine: np.ndarray) -> float:
+    """Volume of the foreground in ml."""
+    return float(np.count_nonzero(mask) * abs(np.linalg.det(affine[:3, :3])) / 1000)
+
+
+def _read_nifti(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        opened = nib.load(path)
+        return np.asanyarray(opened.dataobj), np.asarray(opened.affine, dtype=float)
+    except UNREADABLE as error:
+        raise DataError(f"unreadable ({_first_line(error)})") from error
+
+
+def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    import itk  # takes seconds to load, and most masks are NIfTI
+
+    from fedmed.data.prepare.dicom import ras_affine
+
+    try:
+        header = itk.ImageIOFactory.CreateImageIO(str(path), itk.CommonEnums.IOFileMode_ReadMode)
+        if header is None:
+            raise DataError("unreadable (no NRRD file)")
+        header.SetFileName(str(path))
+        header.ReadImageInformation()
+        if header.GetNumberOfComponents() != 1:  # 3D Slicer writes overlapping segments as layers
+            raise DataError("it holds several overlapping segments; export the one to use as a labelmap")
+        if header.GetNumberOfDimensions() != 3:
+            raise DataError(f"{header.GetNumberOfDimensions()}D; a 3D mask is needed")
+        image = itk.imread(str(path), itk.F)
+    except RuntimeError as error:
+        raise DataError(f"unreadable ({_first_line(error)})") from error
+    return itk.array_from_image(image).transpose(2, 1, 0), ras_affine(image)
+
+
+def _place(
+    mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Put a mask whose voxels are voxels of the image's grid in its place; any other mask is returned as it is."""
+    if mask.size != np.prod(shape) and not (mask != 0).any():
+        return mask, own  # nothing tells a part of the grid from a mask of another scan
+    if not all(np.isfinite(a).all() and abs(np.linalg.det(a[:3, :3])) > 1e-9 for a in (own, affine)):
+        return mask, own
+    to_image = np.linalg.inv(affine) @ own  # mask index -> image index
+    turn = np.rint(to_image[:3, :3])
+    if np.abs(to_image[:3, :3] - turn).max() > SIGNED_PERMUTATION or not _permutation(turn):
+        return mask, own
+    start = np.rint(to_image[:3, 3])
+    snapped = np.eye(4)
+    snapped[:3, :3], snapped[:3, 3] = turn, start
+    corners = np.array([[x, y, z, 1] for x in (0, mask.shape[0] - 1) for y in (0, mask.shape[1] - 1)
+                        for z in (0, mask.shape[2] - 1)], dtype=float)  # fmt: skip
+    away = ((own - affine @ snapped) @ corners.T)[:3]
+    if np.linalg.norm(away, axis=0).max() > LIMITS.grid:
+        return mask, own
+    inside = np.argwhere(mask != 0)
+    places = np.rint(inside @ turn.T + start).astype(int)
+    if len(places) and (places.min() < 0 or (places >= np.array(shape)).any()):
+        raise DataError("foreground lies outside the image")
+    placed = np.zeros(shape, mask.dtype)
+    placed[tuple(places.T)] = mask[tuple(inside.T)]
+    return placed, affine
+
+
+def _permutation(turn: np.ndarray) -> bool:
+    return bool((np.abs(turn).sum(0) == 1).all() and (np.abs(turn).sum(1) == 1).all())
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

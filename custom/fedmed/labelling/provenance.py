@@ -1,0 +1,44 @@
+"""When a label was drawn, and which model's prediction the reader had before them."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+DATASTORE = "datastore_v2.json"  # MONAI Label's own notes
+STORED = "fedmed"  # fedmed.labelling.ranking
+
+
+def read_notes(folder: Path) -> dict[str, Any]:
+    """What MONAI Label knows of each image of a work folder; empty where there are no readable notes."""
+    try:
+        notes = json.loads((folder / DATASTORE).read_text(encoding="utf-8"))["objects"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return notes if isinstance(notes, dict) else {}
+
+
+def provenance(notes: Mapping[str, Any], image: str, label: Path) -> dict[str, str]:
+    """Return ``drawn`` (ISO time, UTC) and ``model`` of a label.
+
+    The model is what the client named when it saved the label; else the models that the server served at that time;
+    else the one by whose score the image was chosen; else ``unknown``.
+    """
+    info = _info(notes, image, "labels", "final")
+    scores = _info(notes, image, "image").get(STORED)
+    served = info.get("served")
+    chosen = {entry["model"] for entry in scores.values() if "model" in entry} if isinstance(scores, Mapping) else set()
+    serving = (
+        {f"{name} {version}".strip() for name, version in served.items()} if isinstance(served, Mapping) else set()
+    )
+    model = str(info.get("model") or ", ".join(sorted(serving or chosen)) or "unknown")
+    stamp = info.get("ts") if isinstance(info.get("ts"), int) else label.stat().st_mtime
+    return {"drawn": datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds"), "model": model}
+
+
+def _info(notes: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    value: Any = notes
+    for key in (*path, "info"):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else {}

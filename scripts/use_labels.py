@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Make training data of the masks that readers saved in the label server.
+
+    scripts/use_labels.py /data/site_b/site_b.yaml --dry-run
+    scripts/use_labels.py /data/site_b/site_b.yaml
+
+Each mask that fits its image is written to DATA_ROOT/corrected_labels, and its image moves from 'unlabeled' to
+'training' in the site's datalist; the former datalist stays as datalist.json.before. Images of 'validation' and
+'testing' are never touched. Running it again changes nothing until a label is new or has been corrected again.
+Exit code: 0 done or nothing to do, 2 an error, or no label could be used.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedmed.errors import FedMedError
+from fedmed.federation.site import SiteConfig
+from fedmed.labelling.corrections import Result, use_labels
+from fedmed.labelling.plan import REFUSED
+from fedmed.labelling.studies import read_site, work_folder
+from fedmed.labelling.work import read_work
+
+
+def show(result: Result, site: SiteConfig, dry_run: bool) -> None:
+    """Print what was done to each label, and what happens next."""
+    table = Table("case", "foreground, ml", "", "", title=f"labels of {site.site}", title_justify="left")
+    for outcome in result.outcomes:
+        ml = "" if outcome.ml is None else f"{outcome.ml:.2f}"
+        table.add_row(escape(outcome.case), ml, outcome.done, escape(outcome.note))
+    console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    console.print(table)
+    if dry_run:
+        print("Nothing was changed (--dry-run); without it:")
+    elif not result.changed:
+        print("Nothing was changed: no label is new.")
+    print(next_step(result, site.site))
+
+
+def next_step(result: Result, site: str) -> str:
+    """Say in a sentence what the site has now, and what its next rounds do with it."""
+    has = f"{site} has {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
+    if not result.labelled:
+        return f"{has}."
+    if not result.unlabelled:
+        return f"{has}; with the role 'supervised' its next rounds learn from them."
+    return f"{has}; with the role 'unsupervised' its next rounds use both losses."
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 0, or 2 when nothing could be used."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("site", metavar="SITE_YAML", type=Path, help="the site's settings")
+    parser.add_argument("--work", metavar="DIR", type=Path, help="folder that the label server served (it prints it)")
+    parser.add_argument("--dry-run", action="store_true", help="check and show, but write nothing")
+    options = parser.parse_args(arguments)
+    try:
+        site = read_site(options.site)
+        work = read_work(options.work or work_folder(options.site))
+        result = use_labels(site, work, dry_run=options.dry_run)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if not result.outcomes:
+        print(f"{work.folder} holds no final label yet; save one in 3D Slicer or OHIF (Submit Label) first.")
+        return 0
+    show(result, site, options.dry_run)
+    refused = [outcome for outcome in result.outcomes if outcome.done == REFUSED]
+    if len(refused) == len(result.outcomes):
+        print("error: no label could be used; the reasons stand in the table", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+import itk
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fedmed.errors import DataError
+from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
+
+SHAPE = (6, 5, 4)
+AFFINE = np.array([[-0.7, 0, 0, 10], [0, -0.7, 0, 20], [0, 0, 2, -30], [0, 0, 0, 1]], dtype=float)
+
+
+@pytest.fixture
+def mask():
+    return (np.random.default_rng(0).random(SHAPE) > 0.6).astype(np.uint8)
+
+
+@pytest.fixture
+def save(tmp_path):
+    def write(values, affine=AFFINE, name="m.nii.gz"):
+        nib.save(nib.Nifti1Image(values, affine), tmp_path / name)
+        return tmp_path / name
+
+    return write
+
+
+def save_nrrd(path, values, affine=AFFINE):
+    image = itk.image_from_array(np.ascontiguousarray(values.transpose(2, 1, 0)))
+    lps = np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+    sizes = np.linalg.norm(lps[:3, :3], axis=0)
+    image.SetSpacing(sizes.tolist())
+    image.SetOrigin(lps[:3, 3].tolist())
+    image.SetDirection(itk.matrix_from_array(np.ascontiguousarray(lps[:3, :3] / sizes)))
+    itk.imwrite(image, str(path), compression=True)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16, np.float32, np.float64, np.uint16])
+def test_numbers_of_any_type_are_taken_when_they_are_0_and_1(mask, save, dtype):
+    read = read_mask(save(mask.astype(dtype)), SHAPE, AFFINE)
+    assert read.dtype == np.uint8 and np.array_equal(read, mask)
+
+
+def test_a_fourth_axis_of_length_one_is_dropped(mask, save):
+    assert np.array_equal(read_mask(save(mask[..., None]), SHAPE, AFFINE), mask)
+
+
+@pytest.mark.parametrize("name", ["m.nrrd", "m.seg.nrrd"])
+def test_nrrd_is_read_on_the_grid_of_its_image(mask, tmp_path, name):
+    assert np.array_equal(read_mask(save_nrrd(tmp_path / name, mask), SHAPE, AFFINE), mask)
+
+
+def test_a_mask_with_other_axes_is_put_in_place(mask, save):
+    stored = nib.Nifti1Image(mask, AFFINE)
+    for axes in ("RAS", "PIR", "SLA"):
+        turned = stored.as_reoriented(
+            nib.orientations.ornt_transform(nib.io_orientation(AFFINE), nib.orientations.axcodes2ornt(axes))
+        )
+        path = save(np.asanyarray(turned.dataobj), turned.affine, f"{axes}.nii.gz")
+        assert np.array_equal(read_mask(path, SHAPE, AFFINE), mask), axes
+
+
+def test_a_cropped_mask_is_put_in_place(mask, tmp_path):
+    mask[:2] = mask[:, :1] = mask[..., 3:] = 0
+    moved = AFFINE.copy()
+    moved[:3, 3] = (AFFINE @ [2, 1, 0, 1])[:3]
+    assert np.array_equal(read_mask(save_nrrd(tmp_path / "m.seg.nrrd", mask[2:, 1:, :3], moved), SHAPE, AFFINE), mask)
+
+
+def test_a_larger_mask_is_taken_when_its_foreground_lies_inside(mask, save):
+    moved = AFFINE.copy()
+    moved[:3, 3] = (AFFINE @ [-2, -2, -2, 1])[:3]
+    large = np.pad(mask, 2)
+    assert np.array_equal(read_mask(save(large, moved), SHAPE, AFFINE), mask)
+    large[0, 0, 0] = 1
+    with pytest.raises(DataError, match="foreground lies outside the image"):
+        read_mask(save(large, moved), SHAPE, AFFINE)
+
+
+def shifted(millimetres):
+    moved = AFFINE.copy()
+    moved[0, 3] += millimetres
+    return moved
+
+
+def scaled(factor):
+    return AFFINE @ np.diag([factor, 1, 1, 1])
+
+
+def test_rounding_of_the_affine_is_taken(mask, save):
+    assert np.array_equal(read_mask(save(mask, shifted(0.05)), SHAPE, AFFINE), mask)
+
+
+@pytest.mark.parametrize(
+    ("change", "affine", "words"),
+    [
+        (lambda m: m, shifted(0.3), "mask lies up to 0.3 mm away from its image"),
+        (lambda m: m, scaled(1.1), "lies up to 0.35 mm away"),
+        (lambda m: m[:3], scaled(2), r"mask has shape 3×5×4, image 6×5×4"),
+        (lambda m: m * 2, AFFINE, "values other than 0 and 1: 2"),
+        (lambda m: m * 255, AFFINE, "values other than 0 and 1: 255"),
+        (lambda m: m * np.float32(0.5), AFFINE, "values other than 0 and 1: 0.5"),
+        (lambda m: np.where(m, np.nan, 0).astype(np.float32), AFFINE, "values other than 0 and 1: nan"),
+        (lambda m: np.stack([m, m], -1), AFFINE, "mask has shape 6×5×4×2"),
+        (lambda m: m * 3, shifted(0.7), "values other than 0 and 1: 3|foreground lies outside"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(mask, save, change, affine, words):
+    with pytest.raises(DataError, match=words):
+        read_mask(save(change(mask), affine), SHAPE, AFFINE)
+
+
+def test_files_that_are_no_masks(tmp_path):
+    for name, words in (("m.nii.gz", "unreadable"), ("m.nrrd", "unreadable"), ("m.png", "'.png' files are not read")):
+        (tmp_path / name).write_bytes(b"\x1f\x8b not a mask")
+        with pytest.raises(DataError, match=words):
+            read_mask(tmp_path / name, SHAPE, AFFINE)
+
+
+def test_overlapping_segments_are_refused(mask, tmp_path):
+    layers = itk.image_from_array(np.ascontiguousarray(np.stack([mask.T, mask.T], -1)), is_vector=True)
+    itk.imwrite(layers, str(tmp_path / "m.seg.nrrd"))
+    with pytest.raises(DataError, match="several overlapping segments"):
+        read_mask(tmp_path / "m.seg.nrrd", SHAPE, AFFINE)
+
+
+def test_the_grid_of_what_is_no_volume(save, tmp_path):
+    with pytest.raises(DataError, match=r"flat.nii.gz has shape \(6, 5\)"):
+        read_grid(save(np.zeros((6, 5), np.uint8), name="flat.nii.gz"))
+    with pytest.raises(DataError, match="photo.png is no NIfTI"):
+        read_grid(tmp_path / "photo.png")
+
+
+def test_written_masks_are_read_back_and_equal_masks_give_equal_bytes(mask, tmp_path):
+    (tmp_path / "m.nii.gz").write_bytes(mask_bytes(mask, AFFINE))
+    image = nib.load(tmp_path / "m.nii.gz")
+    assert image.get_data_dtype() == np.uint8 and np.array_equal(np.asanyarray(image.dataobj), mask)
+    assert np.allclose(image.affine, AFFINE) and image.header.get_xyzt_units()[0] == "mm"
+    assert mask_bytes(mask, AFFINE) == mask_bytes(mask.astype(bool), AFFINE)
+    assert volume_ml(mask, AFFINE) == pytest.approx(mask.sum() * 0.7 * 0.7 * 2 / 1000)

@@ -1,0 +1,94 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+import yaml
+
+SHAPE, AFFINE = (6, 5, 4), np.diag([0.7, 0.7, 2.0, 1.0])
+SCRIPT = Path(__file__).parents[2] / "scripts" / "use_labels.py"
+
+
+def save(path, values):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nib.save(nib.Nifti1Image(values, AFFINE), path)
+
+
+@pytest.fixture
+def use_labels(load_script):
+    return load_script("use_labels").main
+
+
+@pytest.fixture
+def site(tmp_path):
+    """YAML of a site with three unlabelled scans."""
+    root = tmp_path / "site"
+    for name in "abc":
+        save(root / f"{name}.nii.gz", np.arange(120, dtype=np.int16).reshape(SHAPE))
+    (root / "datalist.json").write_text(json.dumps({"unlabeled": [{"image": f"{name}.nii.gz"} for name in "abc"]}))
+    path = tmp_path / "hospital_b.yaml"
+    path.write_text(yaml.safe_dump({"site": "hospital_b", "data_root": str(root)}))
+    return path
+
+
+@pytest.fixture
+def work(site):
+    from fedmed.labelling.studies import prepare_work
+
+    return prepare_work(site).folder
+
+
+def submit(work, name, voxels=10, value=1):
+    mask = np.zeros(SHAPE, np.uint8)
+    mask.reshape(-1)[:voxels] = value
+    save(work / "labels" / "final" / f"{name}.nii.gz", mask)
+
+
+def test_a_label_is_used_and_what_happens_next_is_said(use_labels, site, work, capsys):
+    submit(work, "b", 1000)
+    assert use_labels([str(site), "--dry-run"]) == 0
+    shown = capsys.readouterr().out
+    assert "Nothing was changed (--dry-run); without it:" in shown
+    assert "training" not in (site.parent / "site/datalist.json").read_text()
+    assert use_labels([str(site)]) == 0
+    shown = capsys.readouterr().out
+    assert "0.12" in shown and "new" in shown  # 120 voxels of 0.98 mm³
+    assert (
+        "hospital_b has 1 labelled and 2 unlabelled scans for training; with the role 'unsupervised' its next rounds "
+        "use both losses." in shown
+    )
+    assert use_labels([str(site), "--work", str(work)]) == 0
+    assert "Nothing was changed: no label is new." in capsys.readouterr().out
+
+
+def test_nothing_saved_yet_is_no_error(use_labels, site, work, capsys):
+    assert use_labels([str(site)]) == 0
+    assert "holds no final label yet" in capsys.readouterr().out
+
+
+def test_errors_are_one_line(use_labels, site, tmp_path, capsys):
+    for arguments, words in (
+        ([str(tmp_path / "absent.yaml")], "absent.yaml"),
+        ([str(site)], "is no work folder (studies.json is missing); serve the site first with scripts/label.sh"),
+        ([str(site), "--work", str(tmp_path)], "is no work folder"),
+    ):
+        assert use_labels(arguments) == 2
+        shown = capsys.readouterr()
+        assert shown.err.startswith("error: ") and words in shown.err and not shown.out
+
+
+def test_only_refused_labels_are_an_error(use_labels, site, work, capsys):
+    submit(work, "a", value=2)
+    assert use_labels([str(site)]) == 2
+    shown = capsys.readouterr()
+    assert "values other than 0 and 1: 2" in shown.out and "no label could be used" in shown.err
+    submit(work, "b")
+    assert use_labels([str(site)]) == 0
+
+
+def test_help_is_shown_by_the_script_itself():
+    shown = subprocess.run([sys.executable, SCRIPT, "--help"], capture_output=True, text=True, check=True).stdout
+    assert "SITE_YAML" in shown and "corrected_labels" in shown
