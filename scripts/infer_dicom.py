@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
-from fedmed.errors import FedMedError
+from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 
 
@@ -33,7 +33,10 @@ def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> 
     files = find_series(folder, uid)
     with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
         scan = Path(place) / "scan.nii"  # compressing a chest would take longer than reading it
-        convert_series(files, scan)
+        try:
+            convert_series(files, scan)
+        except DataError as error:
+            raise DataError(f"{folder}: {error}") from error
         mask = infer_image(bundle, scan, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000

@@ -95,8 +95,9 @@ def _run(root: Path, config: Path, values: dict[str, Any]) -> None:
         workflow.finalize()
     except Exception as error:  # noqa: BLE001 - a bundle is others' code and MONAI wraps whatever it raises
         cause: BaseException = error
-        while cause.__cause__ is not None:
+        while type(cause) is RuntimeError and cause.__cause__ is not None:  # MONAI's wrapping
             cause = cause.__cause__
-        raise BundleError(f"bundle {root.name} fails at inference: {type(cause).__name__}: {cause}") from error
+        reason = " ".join(f"{type(cause).__name__}: {cause}".split())
+        raise BundleError(f"bundle {root.name} fails at inference: {reason}") from error
     finally:
         logging.disable(disabled)

@@ -7,6 +7,7 @@ from pathlib import Path
 import highdicom as hd
 import numpy as np
 from pydicom import Dataset, dcmread
+from pydicom.errors import InvalidDicomError
 from pydicom.sr.codedict import codes
 
 from fedmed.data.prepare.dicom import series_in
@@ -53,24 +54,36 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
             raise DataError(f"{folder} is empty; give the folder that holds the slices")
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
-    found = [(files, dcmread(files[0], stop_before_pixels=True, force=True)) for files in series_in(folder)]
-    if not found:
-        raise DataError(
-            f"{folder} holds no DICOM series; give the folder of the slices, its subfolders are not searched"
-        )
-    series = [(files, head) for files, head in found if head.get("Modality", "CT") == "CT"]
+    groups = [(files, dcmread(files[0], stop_before_pixels=True, force=True)) for files in series_in(folder)]
+    if not groups:
+        raise DataError(f"{folder} holds no DICOM series; give the folder of the slices, not one above it")
+    series = [(files, head) for files, head in groups if head.get("Modality", "CT") == "CT"]
     if not series:
-        raise DataError(f"{folder}: DICOM modality is {found[0][1].Modality}, not CT; give the folder of a CT series")
+        raise DataError(f"{folder}: DICOM modality is {groups[0][1].Modality}, not CT; give the folder of a CT series")
     chosen = [(files, head) for files, head in series if uid in (None, head.get("SeriesInstanceUID"))]
-    if len(chosen) == 1:
-        return chosen[0][0]
-    if uid and chosen:
+    if uid and len(chosen) > 1:
         raise DataError(
             f"series {uid} in {folder} holds {len(chosen)} volumes (sizes or orientations); keep one of them"
         )
-    listed = "; ".join(_described(files, head) for files, head in series)
-    problem = f"no CT series {uid}" if uid else f"{len(series)} CT series"
-    raise DataError(f"{folder} holds {problem}; choose by --series UID: {listed}")
+    if len(chosen) != 1:
+        listed = "; ".join(_described(files, head) for files, head in series)
+        found = f"no CT series {uid}" if uid else f"{len(series)} CT series"
+        raise DataError(f"{folder} holds {found}; choose by --series UID: {listed}")
+    files, head = chosen[0]
+    _check_nothing_left_out(folder, head, {path.name for files, _ in groups for path in files})
+    return files
+
+
+def _check_nothing_left_out(folder: Path, head: Dataset, known: set[str]) -> None:
+    """ITK passes over a slice that it cannot read; a finding in it would be missing unnoticed."""
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and path.name not in known:
+            try:
+                other = dcmread(path, stop_before_pixels=True, specific_tags=["SeriesInstanceUID"])
+            except (InvalidDicomError, OSError, EOFError):
+                continue  # no DICOM file
+            if other.get("SeriesInstanceUID") == head.get("SeriesInstanceUID"):
+                raise DataError(f"{path} belongs to the series and is damaged; export the series again")
 
 
 def _described(files: Sequence[Path], head: Dataset) -> str:

@@ -1,0 +1,69 @@
+"""The examples give what the bundle itself gives."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fedmed.bundles.infer import infer_image
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "infer_nifti.py"
+
+
+@pytest.fixture(scope="module")
+def scan(tmp_path_factory):
+    """A made-up CT with axes that point left, back and up, as scanners have them."""
+    path = tmp_path_factory.mktemp("scan") / "scan.nii.gz"
+    values = np.random.default_rng(11).integers(-1000, 400, (30, 26, 7)).astype(np.int16)
+    nib.save(nib.Nifti1Image(values, np.diag([-4.0, -4.5, 8.0, 1.0]) + np.eye(4)[3] * [[9], [-7], [5], [0]]), path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(undecided_bundle, scan):
+    """What the bundle makes of it in this process."""
+    return infer_image(undecided_bundle, scan, device="cpu")
+
+
+def share_that_differs(path: Path, expected: nib.Nifti1Image) -> float:
+    """Part of the voxels, after a check of grid and type."""
+    image = nib.load(path)
+    assert image.get_data_dtype() == np.uint8 and np.array_equal(image.affine, expected.affine)
+    mask = np.asarray(expected.dataobj)
+    assert 0.01 < mask.mean() < 0.99
+    return float((np.asarray(image.dataobj) != mask).mean())
+
+
+def test_in_process_inference_is_monai_s_own(undecided_bundle, scan, expected, tmp_path):
+    command = [
+        sys.executable,
+        "-m",
+        "monai.bundle",
+        "run",
+        "--config_file",
+        "configs/inference.yaml",
+        "--device",
+        "cpu",
+    ]
+    command += ["--dataset_dir", str(scan.parent), "--output_dir", str(tmp_path), "--logging_file", "False"]
+    subprocess.run(command, cwd=undecided_bundle, check=True, capture_output=True)
+    assert share_that_differs(tmp_path / "scan_covid.nii.gz", expected) == 0
+
+
+def test_torchscript_gives_the_bundle_s_mask(undecided_bundle, scan, expected, tmp_path):
+    call(undecided_bundle / "models" / "model.ts", scan, tmp_path / "mask.nii.gz")
+    assert share_that_differs(tmp_path / "mask.nii.gz", expected) < 1e-3  # the threshold lies where most voxels are
+
+
+def call(*arguments: Path) -> str:
+    done = subprocess.run([sys.executable, str(EXAMPLE), *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_without_arguments_it_says_how_to_call_it():
+    done = subprocess.run([sys.executable, str(EXAMPLE)], capture_output=True, text=True)
+    assert done.returncode == 1 and "infer_nifti.py covid_ct_segmentation/models/model.ts" in done.stderr
