@@ -10,6 +10,7 @@
 # --port P     default 8000
 # --work DIR   where the server's files and corrected labels are kept; default below $FEDMED_HOME/label
 # --device D   cpu, cuda or cuda:N; default: a GPU if there is one
+# --all        of a site, the images of all lists, not only the unlabelled ones
 # --stock      MONAI Label's own app in place of FedMed's: 3D segmentation only, no strict checks of requests
 # --verbose    show MONAI Label's log here; else it goes to a file
 #

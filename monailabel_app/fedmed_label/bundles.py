@@ -1,0 +1,122 @@
+"""Is this folder a bundle that can be served? Looks at files and names only, so that a mistake is told at once."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmed.errors import BundleError
+
+CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
+TASKS = ("segmentation", "classification")
+OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label would take them for these
+EXPORT = "scripts/export_bundle.py makes a complete one"
+
+
+@dataclass(frozen=True)
+class ServedBundle:
+    """A bundle's folder, looked at from outside.
+
+    Attributes:
+        root: its folder; the name of it is the model's name.
+        task: ``segmentation`` or ``classification``, from the folder's name, as MONAI Label tells it.
+        dimension: spatial axes of the input, 2 or 3.
+        channels: channels of the input.
+        classes: output channel -> the name of its class.
+    """
+
+    root: Path
+    task: str
+    dimension: int
+    channels: int
+    classes: Mapping[int, str]
+
+    @property
+    def name(self) -> str:
+        return self.root.name
+
+    @property
+    def config(self) -> Path:
+        """The inference configuration."""
+        return next(path for name in CONFIGS if (path := self.root / "configs" / name).is_file())
+
+    @property
+    def weights(self) -> Path:
+        """``models/model.pt``; TorchScript only where there is none, for it may be a leftover of older weights."""
+        pytorch = self.root / "models" / "model.pt"
+        return pytorch if pytorch.is_file() else self.root / "models" / "model.ts"
+
+
+def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
+    """Read every bundle, and see that their names differ.
+
+    Raises:
+        BundleError: one cannot be served; says which and why.
+    """
+    bundles = [read_bundle(folder) for folder in folders]
+    for bundle in bundles:
+        twins = [str(other.root) for other in bundles if other.name == bundle.name]
+        if len(twins) > 1:
+            raise BundleError(f"two bundles are called '{bundle.name}': {', '.join(twins)}; rename or leave out one")
+    return bundles
+
+
+def read_bundle(folder: Path) -> ServedBundle:
+    """Read what a folder says about itself.
+
+    Raises:
+        BundleError: no such folder, not a bundle, no task in its name, no weights, or metadata that cannot be used.
+    """
+    root = Path(folder).expanduser().absolute()  # a link keeps its own name
+    if not root.is_dir():
+        raise BundleError(f"bundle {folder}: there is no such folder; correct the path. {EXPORT}")
+    needed = {"configs/metadata.json": ["metadata.json"], "configs/inference.yaml": list(CONFIGS)}
+    for what, names in needed.items():
+        if not any((root / "configs" / name).is_file() for name in names):
+            raise BundleError(f"{root} is not a bundle: {what} is missing; {EXPORT}")
+    task = _task(root)
+    bundle = ServedBundle(root, task, *_format(root, task))
+    if not bundle.weights.is_file():
+        raise BundleError(f"bundle {root} has no weights: models/model.pt is missing; {EXPORT}")
+    return bundle
+
+
+def _task(root: Path) -> str:
+    name = root.name.lower()
+    if not re.fullmatch(r"[a-z0-9_.-]+", name):
+        raise BundleError(f"bundle {root}: name the folder with letters, digits, '_', '-' and '.' only")
+    task = next((task for task in TASKS if task in name), None)
+    if task is None or any(other in name for other in OTHERS):
+        raise BundleError(
+            f"bundle {root}: the folder's name must say the task, as MONAI Label reads it there; rename it to "
+            f"..._{' or ..._'.join(TASKS)} (without {', '.join(OTHERS)})"
+        )
+    return task
+
+
+def _format(root: Path, task: str) -> tuple[int, int, dict[int, str]]:
+    """Axes and channels of the input, and the classes of the output."""
+    path = root / "configs" / "metadata.json"
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))["network_data_format"]
+        image, pred = _only(data["inputs"], "image"), _only(data["outputs"], "pred")
+        classes = {int(channel): str(name) for channel, name in pred["channel_def"].items()}
+        axes, channels = len(image.get("spatial_shape") or "xyz"), int(image["num_channels"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise BundleError(f"{path}: network_data_format cannot be used ({reason}); {EXPORT}") from error
+    if axes not in (2, 3) or not classes:
+        raise BundleError(f"{path}: {axes} spatial axes and {len(classes)} classes; 2 or 3 and at least one are needed")
+    if task == "classification" and sorted(classes) != list(range(len(classes))):
+        raise BundleError(f"{path}: outputs.pred.channel_def must name channels 0 to {len(classes) - 1}")
+    return axes, channels, classes
+
+
+def _only(entries: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The first entry, which MONAI Label uses and takes to be called ``name``."""
+    first = next(iter(entries), None)
+    if first != name:
+        raise ValueError(f"the first entry is {first!r} where MONAI Label needs '{name}'")
+    return entries[name]

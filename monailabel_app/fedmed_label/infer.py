@@ -1,0 +1,159 @@
+"""Inference by one bundle inside MONAI Label."""
+
+import copy
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from monai.data import MetaTensor
+from monai.transforms import Activationsd
+from monailabel.interfaces.tasks.infer_v2 import InferType
+from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
+from monailabel.utils.others.generic import name_to_device
+from torch import Tensor, nn
+
+from fedmed.errors import BundleError, DataError
+from fedmed_label.bundles import read_bundle
+from fedmed_label.weights import load_weights
+from fedmed_label.writers import PICTURES, flat_label, read_width_first, scores, write_png
+
+log = logging.getLogger("fedmed.label")
+
+
+class _Constants(BundleConstants):
+    """Settings that a request may change are evaluated as code by MONAI: none may."""
+
+    def key_displayable_configs(self) -> Sequence[str]:
+        return []
+
+
+class BundleTask(BundleInferTask):
+    """A local bundle: 3D as in MONAI Label's own app, 2D masks as PNG, classes as scores.
+
+    Unlike there, weights are loaded at start-up and must fit in every tensor; only the bundle's own weights are used,
+    whatever file a request names; and an image that cannot be read is an error that says so.
+
+    Args:
+        path: the bundle's folder.
+        conf: the server's settings.
+
+    Raises:
+        BundleError: the bundle cannot be served.
+    """
+
+    def __init__(self, path: str, conf: Mapping[str, str]) -> None:
+        self.bundle = read_bundle(Path(path))
+        flat = self.bundle.dimension == 2 or self.bundle.task == "classification"
+        super().__init__(path, dict(conf), const=_Constants(), load_strict=True, add_post_restore=not flat)
+        if not self.valid:
+            raise BundleError(f"bundle {path} is not one that MONAI Label can use; its log says why")
+        self._config.pop("model_filename", None)
+        if self.bundle.task == "classification":
+            self.labels = {name: channel for channel, name in self.bundle.classes.items()}
+        self._get_network(name_to_device(None), None)
+
+    def is_valid(self) -> bool:
+        return self.valid
+
+    def probabilities(self, image_path: str, view: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Probabilities on the network's own grid, for choosing what to label next.
+
+        Args:
+            image_path: file of the image.
+            view: changes the preprocessed batch (1, C, ...) before the inferer; default as it is.
+
+        Returns:
+            (C, ...) in [0, 1] on the CPU: the channels of the bundle's output. Logits are turned into probabilities
+            as the bundle's own postprocessing does it; where that names no activation, by softmax over several
+            channels, by sigmoid of one.
+
+        Raises:
+            DataError: the image cannot be read or does not fit the model.
+        """
+        device = name_to_device(None)
+        data = {**copy.deepcopy(self._config), "image": str(image_path), "image_path": str(image_path)}
+        data["device"] = device
+        data = self.run_pre_transforms(data, self.pre_transforms(data))
+        batch = torch.as_tensor(data[self.input_key])[None].to(device)
+        network = self._get_network(device, None)
+        with torch.no_grad():
+            output = self.inferer(data)(view(batch) if view else batch, network)[0]
+        output = output.as_tensor() if isinstance(output, MetaTensor) else output
+        return self._activated(output.float()).cpu()
+
+    def _activated(self, output: Tensor) -> Tensor:
+        for transform in self.post_transforms():
+            if isinstance(transform, Activationsd) and self.output_label_key in transform.keys:
+                return transform({self.output_label_key: output})[self.output_label_key]
+        if bool(((output >= 0) & (output <= 1)).all()):
+            return output
+        return output.softmax(0) if len(output) > 1 else output.sigmoid()
+
+    def run_pre_transforms(self, data: dict[str, Any], transforms: Sequence[Callable]) -> dict[str, Any]:
+        """Read and preprocess an image.
+
+        Raises:
+            DataError: it cannot be read, or has axes, channels or values that the model has no use for.
+        """
+        try:
+            result = super().run_pre_transforms(data, transforms)
+        except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
+            log.warning("%s", data.get("image_path"), exc_info=True)
+            raise DataError(
+                f"the model '{self.bundle.name}' cannot read it ({first_line(error)}); it needs a readable image with "
+                f"{self.bundle.dimension} spatial axes and {self.bundle.channels} channel(s)"
+            ) from error
+        self._check(result[self.input_key])
+        result["width_first"] = read_width_first(transforms, data.get("image_path"))
+        return result
+
+    def _check(self, image: Any) -> None:
+        axes, channels = image.ndim - 1, len(image)
+        needed = f"the model '{self.bundle.name}' needs"
+        if axes != self.dimension:
+            raise DataError(f"{needed} {self.dimension} spatial axes, the image has {axes}")
+        if channels != self.bundle.channels:
+            raise DataError(f"{needed} {self.bundle.channels} channel(s), the image has {channels}")
+        if not bool(torch.isfinite(torch.as_tensor(image)).all()):
+            raise DataError(f"{needed} numbers, the image holds values that are not finite")
+
+    def writer(self, data: dict[str, Any], extension: str | None = None, dtype: Any = None) -> tuple[Any, Any]:
+        """Scores of classes as JSON; a 2D mask as PNG or in the format a request asks for; a 3D mask as MONAI Label."""
+        if self.type == InferType.CLASSIFICATION:
+            return None, {"prediction": scores(data[self.output_label_key], self.bundle.classes)}
+        if self.dimension == 3:
+            return super().writer(data, extension, dtype)
+        label = flat_label(data, self.output_label_key, self.input_key)
+        asked = extension or data.get("result_extension") or ".png"
+        if asked.lower() in PICTURES:
+            return write_png(label), data.get(self.output_json_key, {})
+        return super().writer({**data, self.output_label_key: label}, asked, np.uint8)
+
+    def _update_device(self, data: Mapping[str, Any] | None) -> None:
+        """Set the device of the bundle's configuration, where MONAI would evaluate a text as code."""
+        device = data.get("device") if data else None
+        if device and not re.fullmatch(r"cpu|cuda(:\d+)?", str(device)):
+            raise DataError(f"device {device!r} is not one of {self._config['device']}")
+        super()._update_device(data)
+
+    def _get_network(self, device: str, data: Mapping[str, Any] | None) -> nn.Module:
+        """The network with the bundle's weights on a device; read again when their file has changed."""
+        path = self.bundle.weights
+        try:
+            changed = os.stat(path).st_mtime_ns
+        except OSError as error:
+            raise BundleError(f"{path} has gone ({error.strerror}); export the bundle again") from error
+        cached = self._networks.get(device)
+        if cached is None or cached[1] != changed:
+            self._networks[device] = (load_weights(copy.deepcopy(self.network), path, device), changed)
+        return self._networks[device][0]
+
+
+def first_line(error: BaseException) -> str:
+    """What went wrong, without the pages that some libraries add."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

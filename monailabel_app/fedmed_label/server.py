@@ -1,0 +1,31 @@
+"""One server process: check the bundles' weights, then run MONAI Label. Started by serve.py.
+
+python -m fedmed_label.server BUNDLE... -- (arguments of `monailabel`)
+"""
+
+import sys
+from pathlib import Path
+
+from fedmed.errors import FedMedError
+from fedmed_label.bundles import read_bundles
+from fedmed_label.weights import open_network
+
+
+def main(arguments: list[str]) -> int:
+    """Return 2 when a bundle cannot be served; the last line on stderr says why."""
+    cut = arguments.index("--")
+    try:
+        for bundle in read_bundles([Path(folder) for folder in arguments[:cut]]):
+            open_network(bundle)
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    sys.argv = ["monailabel", *arguments[cut + 1 :]]
+    from monailabel.main import Main  # only now: it takes seconds
+
+    Main().run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

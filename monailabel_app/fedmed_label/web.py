@@ -1,0 +1,65 @@
+"""MONAI Label's web application, with errors in plain words, and closed to web pages from elsewhere.
+
+MONAI Label has no password by default and lets every page that a browser has open ask it for images. Here a page must
+come from the server itself, or from a place named in MONAI Label's setting ``MONAI_LABEL_CORS_ORIGINS``. Clients that
+are no browsers, such as 3D Slicer, send no origin.
+"""
+
+import logging
+import os
+from urllib.parse import urlsplit
+
+from fastapi import Request
+from fastapi.responses import JSONResponse
+from monailabel.app import app
+from monailabel.config import settings
+from monailabel.interfaces.exception import MONAILabelException
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from fedmed.errors import BundleError, DataError, FedMedError
+
+HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
+log = logging.getLogger("fedmed.label")
+
+
+class OwnPagesOnly:
+    """Refuse requests of other sites' pages, also of those that give this machine's address another name."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+        self.hosts = {name for name in os.environ.get(HOSTS, "").split(",") if name}
+        self.origins = {str(origin).rstrip("/") for origin in settings.MONAI_LABEL_CORS_ORIGINS}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"]))):
+            await JSONResponse({"detail": reason}, 403)(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def refusal(self, headers: dict[bytes, bytes]) -> str | None:
+        """Why a request is refused, or None."""
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        origin = headers.get(b"origin", b"").decode("latin-1").lower()
+        if self.hosts and urlsplit(f"//{host}").hostname not in self.hosts:
+            return f"this server is not called '{host}'"
+        if origin and origin not in self.origins and urlsplit(origin).netloc != host:
+            return f"pages of {origin} may not use this server; allow them with MONAI_LABEL_CORS_ORIGINS"
+        return None
+
+
+def status_of(error: Exception) -> int:
+    """HTTP status for an error: whose fault it is."""
+    kinds = {DataError: 422, BundleError: 500, FedMedError: 400, MONAILabelException: 400}
+    return next((status for kind, status in kinds.items() if isinstance(error, kind)), 500)
+
+
+async def answer(request: Request, error: Exception) -> JSONResponse:
+    """Tell the client what is wrong; the log has the rest."""
+    words = getattr(error, "msg", None) or (str(error).strip() or type(error).__name__).splitlines()[0]
+    log.warning("%s %s: %s", request.method, request.url.path, words)
+    return JSONResponse({"detail": words}, status_of(error))
+
+
+for _kind in (FedMedError, MONAILabelException, Exception):
+    app.add_exception_handler(_kind, answer)
+app.add_middleware(OwnPagesOnly)

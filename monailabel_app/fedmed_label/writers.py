@@ -1,0 +1,103 @@
+"""Results that MONAI Label cannot write: masks of pictures, and scores of classes."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from monai.data import ITKReader, MetaTensor, PILReader
+from monai.transforms import LoadImage, LoadImaged
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import interpolate
+
+from fedmed.errors import BundleError
+
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif")  # a mask is PNG whichever of them is asked for
+
+
+def scores(prediction: Any, classes: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Each class with its score, in the form that MONAI Label's clients know.
+
+    Args:
+        prediction: (C,), as the bundle's postprocessing left it.
+        classes: channel -> name.
+
+    Raises:
+        BundleError: not one finite value for each class.
+    """
+    values = _plain(prediction).flatten()
+    if len(values) != len(classes) or not bool(torch.isfinite(values).all()):
+        raise BundleError(
+            f"the bundle gives {values.tolist()[:8]} for its {len(classes)} classes; correct its channel_def"
+        )
+    return [{"idx": channel, "label": classes[channel], "score": float(values[channel])} for channel in sorted(classes)]
+
+
+def flat_label(data: Mapping[str, Any], key: str, image_key: str) -> np.ndarray:
+    """A 2D prediction as a label map of the picture's own size.
+
+    Args:
+        data: the case after postprocessing, with ``width_first``.
+        key, image_key: its prediction (1, ...) or one-hot (C, ...), and its image with what the reader knows of it.
+
+    Returns:
+        (W, H), uint8, the number of a class or 0.
+
+    Raises:
+        BundleError: what the bundle's postprocessing leaves is no label map.
+    """
+    prediction = _plain(data[key])
+    label = _one_channel(prediction if prediction.ndim == 3 else prediction[None])
+    if not bool(((label == label.round()) & (label >= 0) & (label <= 255)).all()):
+        raise BundleError("the bundle's postprocessing leaves no whole numbers; end it with AsDiscreted")
+    image = data[image_key]
+    meta = image.meta if isinstance(image, MetaTensor) else data.get(f"{image_key}_meta_dict", {})
+    size = [int(n) for n in meta.get("spatial_shape", label.shape)][:2]
+    target = size if data["width_first"] else size[::-1]
+    if list(label.shape) != target:
+        label = interpolate(label[None, None], size=target, mode="nearest-exact")[0, 0]
+    return (label if data["width_first"] else label.T).numpy().astype(np.uint8)
+
+
+def _plain(prediction: Any) -> Tensor:
+    tensor = prediction.as_tensor() if isinstance(prediction, MetaTensor) else torch.as_tensor(prediction)
+    return tensor.cpu().to(torch.float64)
+
+
+def _one_channel(prediction: Tensor) -> Tensor:
+    if len(prediction) == 1:
+        return prediction[0]
+    if not bool((prediction.sum(0) == 1).all()) or not bool((prediction.amax(0) == 1).all()):
+        raise BundleError(
+            f"the bundle's postprocessing leaves {len(prediction)} channels that are not one-hot; end it with "
+            "AsDiscreted(argmax=True)"
+        )
+    return prediction.argmax(0).to(torch.float64)
+
+
+def write_png(label: np.ndarray) -> str:
+    """Write a label map (W, H) as a PNG of H rows in a new temporary file and return its path."""
+    handle, path = tempfile.mkstemp(suffix=".png")
+    with os.fdopen(handle, "wb") as stream:
+        Image.fromarray(np.ascontiguousarray(label.T), mode="L").save(stream, "PNG")
+    return path
+
+
+def read_width_first(transforms: Sequence[Any], path: str | None) -> bool:
+    """Whether the bundle reads a picture as (W, H), as MONAI does unless a bundle says otherwise, or as (H, W)."""
+    for transform in transforms:
+        loader = _loader(transform)
+        reader = next((r for r in reversed(loader.readers) if path and r.verify_suffix(path)), None) if loader else None
+        if isinstance(reader, PILReader):
+            return reader.reverse_indexing
+        if isinstance(reader, ITKReader):
+            return not reader.reverse_indexing
+    return True
+
+
+def _loader(transform: Any) -> LoadImage | None:
+    transform = getattr(transform, "load_image_d", transform)  # MONAI Label wraps it
+    return transform._loader if isinstance(transform, LoadImaged) else None

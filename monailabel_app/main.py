@@ -1,0 +1,105 @@
+"""FedMed's app for MONAI Label; its class is found by MONAI Label. Started by scripts/label.sh."""
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import monailabel
+from fedmed_label.datastore import LinkedDatastore
+from fedmed_label.infer import BundleTask, first_line
+from fedmed_label.strategies import strategies
+from monailabel.config import settings
+from monailabel.interfaces.app import MONAILabelApp
+from monailabel.interfaces.datastore import Datastore
+from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
+from monailabel.interfaces.tasks.strategy import Strategy
+from monailabel.tasks.activelearning.first import First
+from monailabel.tasks.activelearning.random import Random
+
+from fedmed.errors import DataError, FedMedError
+
+log = logging.getLogger("fedmed.label")
+
+
+class FedMedApp(MONAILabelApp):
+    """Serves the bundles in the app's ``model`` folder that the setting ``models`` names. It trains nothing."""
+
+    def __init__(self, app_dir: str, studies: str, conf: dict[str, str]) -> None:
+        self.bundles = {name: os.path.join(app_dir, "model", name) for name in conf["models"].split(",")}
+        words = "Models of a federation: segmentation and classification, in 3D and 2D"
+        super().__init__(app_dir, studies, conf, name="FedMed", description=words, version=monailabel.__version__)
+
+    def init_infers(self) -> dict[str, BundleTask]:
+        return {name: BundleTask(path, self.conf) for name, path in self.bundles.items()}
+
+    def init_strategies(self) -> dict[str, Strategy]:
+        return {"random": Random(), "first": First(), **strategies(self._infers)}
+
+    def init_datastore(self) -> Datastore:
+        if self.studies.startswith(("http://", "https://")):
+            return super().init_datastore()
+        store = LinkedDatastore(
+            self.studies,
+            extensions=settings.MONAI_LABEL_DATASTORE_FILE_EXT,
+            auto_reload=settings.MONAI_LABEL_DATASTORE_AUTO_RELOAD,
+            read_only=settings.MONAI_LABEL_DATASTORE_READ_ONLY,
+        )
+        store.models = lambda: {name: str(task.version) for name, task in self._infers.items()}
+        return store
+
+    def infer(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
+        """Run a model on an image of the studies or on one that the client sent.
+
+        Raises:
+            DataError: no such image, or the model cannot use it; names the image.
+            MONAILabelException: no such model.
+            FedMedError: the model fails.
+        """
+        image = request.get("image")
+        self._check_request(request, datastore or self.datastore())
+        try:
+            return super().infer(request, datastore)
+        except FedMedError as error:
+            raise type(error)(f"image '{_shown(image)}': {error}") from error
+        except Exception as error:  # noqa: BLE001 - transforms and networks are the bundle's own
+            log.exception("image '%s'", _shown(image))
+            raise FedMedError(
+                f"image '{_shown(image)}': the model '{request['model']}' fails ({first_line(error)})"
+            ) from error
+
+    def _check_request(self, request: dict[str, Any], datastore: Datastore) -> None:
+        if request.get("model") not in self._infers:
+            known = ", ".join(self._infers)
+            raise MONAILabelException(
+                MONAILabelError.INVALID_INPUT, f"there is no model '{request.get('model')}'; this server has: {known}"
+            )
+        image = request.get("image")
+        if not isinstance(image, str):
+            return
+        # What a client sends is put into this server's own folder; other paths are none of its business.
+        sent = os.path.exists(image) and Path(image).resolve().is_relative_to(Path(self.app_dir).resolve())
+        if not sent and image not in datastore.list_images():
+            raise DataError(f"there is no image '{image}' among the studies")
+
+    def batch_infer(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
+        """Run a model on many images; one that it cannot use is passed over, and the log says why."""
+        return self._batch_infer(request, datastore or self.datastore(), self._infer_or_skip)
+
+    def _infer_or_skip(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
+        try:
+            return self.infer(request, datastore)
+        except FedMedError as error:
+            log.warning("passed over: %s", error)
+            return {}
+
+    def _download_dcmqi_tools(self) -> None:
+        """MONAI Label fetches a tool for DICOM segmentations at start-up; without a network it starts all the same."""
+        try:
+            super()._download_dcmqi_tools()
+        except Exception as error:  # noqa: BLE001 - whatever kinds of refusal a network has
+            log.warning("no itkimage2segimage, so no DICOM segmentations are saved: %s", first_line(error))
+
+
+def _shown(image: Any) -> str:
+    return os.path.basename(image) if isinstance(image, str) else "sent by the client"

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Serve bundles in MONAI Label. Started by scripts/label.sh with the Python of MONAI Label's environment."""
+
+import argparse
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+from fedmed_label.bundles import ServedBundle, read_bundles
+from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback
+from fedmed_label.process import Server, environment, make_instance
+
+from fedmed.errors import FedMedError
+
+
+class Ended(Exception):
+    """The user ended the server."""
+
+
+def say(*lines: str) -> None:
+    """Tell the user, at once."""
+    print(*lines, sep="\n", flush=True)
+
+
+def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("scripts/label.sh", description="See scripts/label.sh --help")
+    parser.add_argument("studies", metavar="STUDIES", help="folder of images, a site's YAML, or a DICOMweb URL")
+    parser.add_argument("bundles", metavar="BUNDLE", nargs="+", type=Path, help="folder of a bundle with weights")
+    parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1: this machine only")
+    parser.add_argument("--port", type=int, default=8000, help="default 8000")
+    parser.add_argument("--work", metavar="DIR", type=Path, help="server's files and labels; default in $FEDMED_HOME")
+    parser.add_argument("--all", action="store_true", help="of a site, the images of all lists, not only unlabeled")
+    parser.add_argument("--device", help="cpu, cuda or cuda:N; default: a GPU if there is one")
+    parser.add_argument("--stock", action="store_true", help="MONAI Label's own app: 3D segmentation")
+    parser.add_argument("--verbose", action="store_true", help="show MONAI Label's log here")
+    return parser.parse_args(arguments)
+
+
+def is_url(studies: str) -> bool:
+    return studies.startswith(("http://", "https://"))
+
+
+def prepare_studies(options: argparse.Namespace) -> tuple[str, list[str]]:
+    """Return what MONAI Label is to serve, and what to tell the user about it.
+
+    Raises:
+        FedMedError: the studies cannot be served.
+    """
+    if is_url(options.studies):
+        if options.work:
+            raise FedMedError("--work has no meaning with a DICOMweb server, which keeps the labels itself")
+        check_dicomweb(options.studies)
+        return options.studies, [f"Corrected labels are kept by {options.studies}"]
+    from fedmed.labelling.studies import prepare_work  # only now: it takes a second
+
+    work = prepare_work(Path(options.studies), options.work, everything=options.all)
+    told = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]
+    return str(work.folder), told + [f"passed over, may not be read: {path}" for path in work.skipped]
+
+
+def check_stock(bundles: list[ServedBundle]) -> None:
+    """Refuse what MONAI Label's own app answers with an error or a broken file.
+
+    Raises:
+        FedMedError: a bundle that is not 3D segmentation.
+    """
+    for bundle in bundles:
+        if bundle.dimension != 3 or bundle.task != "segmentation":
+            raise FedMedError(
+                f"bundle '{bundle.name}': MONAI Label's own app cannot serve {bundle.dimension}D {bundle.task}; leave "
+                "out --stock"
+            )
+
+
+def instructions(options: argparse.Namespace, bundles: list[ServedBundle], told: list[str]) -> list[str]:
+    """What a user needs to know once the server runs."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{options.port}"
+    models = ", ".join(f"{bundle.name} ({bundle.dimension}D {bundle.task})" for bundle in bundles)
+    ohif = f"{url}/ohif/" if is_url(options.studies) else "needs a DICOMweb server: give its URL as STUDIES"
+    return [
+        f"MONAI Label is ready at {url}",
+        f"Models: {models}",
+        *told,
+        f"3D Slicer: module MONAI Label (Modules > Active Learning), MONAI Label server: {url}, then Refresh",
+        f"OHIF: {ohif}",
+        "End it with Ctrl-C.",
+    ]
+
+
+def serve(options: argparse.Namespace) -> None:
+    """Start the server, and wait until the user ends it.
+
+    Raises:
+        FedMedError: it cannot be started, or ended by itself.
+        Ended: the user ended it.
+    """
+    visible = check_device(options.device)
+    bundles = read_bundles(options.bundles)
+    if options.stock:
+        check_stock(bundles)
+    check_address(options.host, options.port)
+    studies, told = prepare_studies(options)
+    local = is_loopback(options.host)
+    if not local:
+        say(
+            f"WARNING: everyone who reaches {options.host}:{options.port} over the network can read these images and "
+            "change labels: MONAI Label asks for no password. Use a tunnel (ssh -L), or a proxy with a login."
+        )
+    folder = make_instance(bundles, options.stock)
+    server = None
+    try:
+        hosts = ["127.0.0.1", "localhost", "::1", options.host] if local else []
+        variables = environment(folder, hosts, visible)
+        say("starting MONAI Label, some seconds" + ("" if options.verbose else f"; its log: {folder / 'server.log'}"))
+        server = Server(folder, bundles, studies, (options.host, options.port), variables, options.verbose)
+        server.wait_until_ready()
+        say(*instructions(options, bundles, told))
+        server.process.wait()
+        raise FedMedError(server.reason())
+    finally:
+        if server:
+            server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 0 when the user ended the server, 2 when something is wrong."""
+    options = read_arguments(arguments)
+
+    def end(*_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # a second Ctrl-C would leave the children behind
+        raise Ended
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
+    try:
+        serve(options)
+    except Ended:
+        say("ended")
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    os.umask(0o077)  # what the server writes is patient data
+    sys.exit(main())
