@@ -1,0 +1,116 @@
+"""MONAI Label for tests: its environment, servers, and clients that run in its environment."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import textwrap
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+LABEL = CHECKOUT / "scripts" / "label.sh"
+READY_SECONDS = 240
+CLIENT = """
+import json, sys
+from monailabel.client import MONAILabelClient
+client = MONAILabelClient(sys.argv[1])
+given = json.loads(sys.argv[2])
+{script}
+print(json.dumps(result))
+"""
+
+
+@dataclass
+class LabelServer:
+    """A server that is ready: its address, its launcher's process, and what that has printed."""
+
+    url: str
+    process: subprocess.Popen
+    said: list[str]
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Send the launcher a signal and return its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+def label_place() -> Path:
+    """Where scripts/label.sh keeps MONAI Label's environment."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("FEDMED_LABEL_ENV") or Path(cache) / "fedmed" / "label-env")
+
+
+@pytest.fixture(scope="session")
+def label_env():
+    """Folder of MONAI Label's environment: used when it is there, made when not (some minutes, outside the checkout)."""
+    setup = subprocess.run([str(LABEL), "--setup"], capture_output=True, text=True)
+    if "(from versions: none)" in setup.stderr and not os.environ.get("CI"):
+        pytest.skip("MONAI Label's environment is missing and there is no package index to make it from")
+    assert setup.returncode == 0, setup.stderr[-3000:]
+    return label_place()
+
+
+@pytest.fixture(scope="session")
+def label_server(label_env, fedmed_home):
+    """Return a context manager: studies, bundles and options of scripts/label.sh -> a LabelServer."""
+
+    @contextlib.contextmanager
+    def serve(studies: Path | str, *bundles: Path, options: tuple[str, ...] = ()) -> Iterator[LabelServer]:
+        port = free_port()
+        command = [str(LABEL), str(studies), *map(str, bundles), "--port", str(port), "--device", "cpu", *options]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
+        )
+        server = LabelServer(f"http://127.0.0.1:{port}", process, [])
+        ready = threading.Event()
+        reader = threading.Thread(target=_read, args=(server, ready), daemon=True)
+        reader.start()
+        try:
+            assert ready.wait(READY_SECONDS) and process.poll() is None, "".join(server.said)
+            yield server
+        finally:
+            server.stop()
+            reader.join(10)
+
+    return serve
+
+
+def _read(server: LabelServer, ready: threading.Event) -> None:
+    for line in server.process.stdout:
+        server.said.append(line)
+        if line.startswith("End it with"):
+            ready.set()
+    ready.set()  # it ended: waiting longer helps nobody
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="session")
+def label_client(label_env):
+    """Return a function that runs a client script in MONAI Label's environment.
+
+    The script finds ``client`` (a MONAILabelClient) and ``given`` (the keyword arguments), and sets ``result``, which
+    is returned.
+    """
+
+    def run(url: str, script: str, **given: Any) -> Any:
+        code = CLIENT.format(script=textwrap.dedent(script))
+        command = [str(label_env / "bin" / "python"), "-c", code, url, json.dumps(given)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads(done.stdout.splitlines()[-1])
+
+    return run
