@@ -1,0 +1,53 @@
+"""MONAI Label's folder of studies, without its ways to change the images themselves."""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from monailabel.datastore.local import LocalDatastore
+from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
+
+
+class LinkedDatastore(LocalDatastore):
+    """A datastore whose images are links to the hospital's own files.
+
+    MONAI Label follows a link before it writes: to upload an image under an id that exists would overwrite the
+    hospital's file, and to delete an image would delete it. Both are refused here; other uploads work as usual.
+
+    Attributes:
+        models: asked when a label is saved for the names and versions of the models being served; they become part of
+            the label's information, from which a correction's record is made.
+    """
+
+    models: Callable[[], Mapping[str, str]] = staticmethod(dict)
+
+    def add_image(self, image_id: str, image_filename: str, image_info: dict[str, Any]) -> str:
+        """Store an uploaded image.
+
+        Raises:
+            MONAILabelException: the id belongs to an image of the studies.
+        """
+        self._refuse(image_id or self._to_id(os.path.basename(image_filename))[0], "replaced")
+        return super().add_image(image_id, image_filename, image_info)
+
+    def remove_image(self, image_id: str) -> None:
+        """Remove an uploaded image and its labels.
+
+        Raises:
+            MONAILabelException: the id belongs to an image of the studies.
+        """
+        self._refuse(image_id, "deleted")
+        super().remove_image(image_id)
+
+    def save_label(self, image_id: str, label_filename: str, label_tag: str, label_info: dict[str, Any]) -> str:
+        """Store a label, with the models that were served when it was drawn."""
+        return super().save_label(image_id, label_filename, label_tag, {"served": dict(self.models()), **label_info})
+
+    def _refuse(self, image_id: str, what: str) -> None:
+        folder = self._datastore.image_path()
+        endings = [pattern.removeprefix("*") for pattern in self._extensions]
+        if any(os.path.islink(os.path.join(folder, f"{image_id}{ending}")) for ending in endings):
+            raise MONAILabelException(
+                MONAILabelError.INVALID_INPUT,
+                f"image '{image_id}' is a file of the studies folder and is not {what} from here; use another name",
+            )
