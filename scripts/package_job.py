@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from fedmed.aggregation.robust import RULES
 from fedmed.errors import FedMedError, JobError
 from fedmed.federation.package import JobSpec, write_job
 
@@ -35,6 +36,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--sharing", default="full", help="full, or a partial sharing group of the bundle: final, block_10, block_6")
     add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
+    add("--rule", default="mean", choices=RULES, help="how updates become one; the last two distrust single sites")
+    add("--trim", type=float, help="fraction of sites that trimmed_mean drops at each end (default: 0.2)")
+    add("--clip-norm", type=float, help="scale an update with a larger L2 norm down to this (default: no bound)")
     add("--min-clients", type=int, help="accepted updates that a round needs (default: all its sites)")
     add("--task-timeout", type=int, default=0, help="seconds that a site may take for one task (default: no limit)")
     add("--validate-every", type=int, default=1, metavar="N", help="labelled sites validate every N rounds")
@@ -113,6 +117,9 @@ def main(argv: list[str] | None = None) -> int:
             buffers=arguments.buffers,
             normalise=not arguments.literal,
             user_weights=weights,
+            rule=arguments.rule,
+            trim=arguments.trim,
+            clip_norm=arguments.clip_norm,
             min_clients=arguments.min_clients,
             validate_every=arguments.validate_every,
             release_from=arguments.release_from,

@@ -68,13 +68,14 @@ def update_norm(tensors: Mapping[str, Tensor]) -> float:
     Each block's norm is taken in float32 at least (float64 would take four times as long), their sum in float64. The
     result depends neither on the order of the tensors nor on the number of threads.
     """
-    norms = []
-    for _, tensor in sorted(tensors.items()):
-        if tensor.is_floating_point():
-            dtype = torch.promote_types(tensor.dtype, torch.float32)
-            blocks = tensor.detach().reshape(-1).split(_NORM_BLOCK)
-            norms += [float(torch.linalg.vector_norm(block, dtype=dtype)) for block in blocks]
-    return math.hypot(*norms)
+    tensors = [tensor.detach() for _, tensor in sorted(tensors.items()) if tensor.is_floating_point()]
+    return math.hypot(*(_norm(block) for tensor in tensors for block in tensor.reshape(-1).split(_NORM_BLOCK)))
+
+
+def _norm(block: Tensor) -> float:
+    norm = float(torch.linalg.vector_norm(block, dtype=torch.promote_types(block.dtype, torch.float32)))
+    # Squares above 1e38 overflow in float32, though the norm itself does not.
+    return float(torch.linalg.vector_norm(block, dtype=torch.float64)) if math.isinf(norm) else norm
 
 
 def _check_names(update: Contribution, expected: Mapping[str, Tensor]) -> None:

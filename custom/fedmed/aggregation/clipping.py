@@ -1,11 +1,15 @@
 """How much of each update counts when no site may move the model further than a bound."""
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedmed.aggregation.acceptance import update_norm
 from fedmed.aggregation.contribution import Contribution
 from fedmed.errors import JobError
+
+log = logging.getLogger("fedmed.server")
 
 
 def check_clip_norm(clip_norm: float | None) -> None:
@@ -36,3 +40,19 @@ def clip_factors(norms: Mapping[str, float], clip_norm: float | None) -> dict[st
     if clip_norm is None:
         return dict.fromkeys(norms, 1.0)
     return {site: 1.0 if norm <= clip_norm else clip_norm / norm for site, norm in norms.items()}
+
+
+def clipping_record(updates: Sequence[Contribution], clip_norm: float | None) -> dict[str, Any]:
+    """Return what a round's record says about clipping: nothing without a bound.
+
+    Returns:
+        ``norms``: site -> norm of its update, None if beyond the largest number; ``clipped``: site -> factor, only
+        sites above the bound.
+    """
+    if clip_norm is None:
+        return {}
+    norms = update_norms(updates)
+    clipped = {site: factor for site, factor in clip_factors(norms, clip_norm).items() if factor < 1}
+    for site, factor in clipped.items():
+        log.info("site '%s': its update of norm %.4g was cut to %.4g, by %.4g", site, norms[site], clip_norm, factor)
+    return {"norms": {s: n if math.isfinite(n) else None for s, n in norms.items()}, "clipped": clipped}

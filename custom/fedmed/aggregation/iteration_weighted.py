@@ -69,17 +69,17 @@ class IterationWeighted:
         return {site: 1 / votes if coefficient else 0.0 for site, coefficient in coefficients.items()}
 
     def check_senders(self, senders: Mapping[str, int]) -> None:
-        """Refuse a robust rule for which a tensor has too few senders.
+        """Refuse a robust rule for what too few sites send.
 
         Args:
-            senders: name of a tensor -> number of sites that send it.
+            senders: what, in words for the error -> number of sites that send it.
 
         Raises:
-            JobError: names the tensor and the number.
+            JobError: names what and how many.
         """
-        for name, count in senders.items():
-            if self._middle and count:
-                self._middle.check_senders(name, count)
+        for what, count in senders.items():
+            if self._middle:
+                self._middle.check_senders(what, count)
 
     def aggregate(self, global_tensors: Mapping[str, Tensor], updates: Sequence[Contribution]) -> dict[str, Tensor]:
         """Return the next model; no argument is modified and the result does not depend on the order of updates.

@@ -53,21 +53,25 @@ class MiddleMean:
             return (senders - 1) // 2
         return math.ceil(round(self.trim * senders, 9))  # 0.1 * 30 is 3.0000000000000004
 
-    def check_senders(self, name: str, senders: int) -> None:
-        """Refuse a tensor that too few sites send.
+    def check_senders(self, what: str, senders: int) -> None:
+        """Refuse what too few sites send.
+
+        Args:
+            what: of which they are the senders, for the error: "tensor 'x'".
+            senders: how many.
 
         Raises:
-            JobError: nothing would be left, or the median would be a mean; names tensor and number.
+            JobError: nothing would be left, or the median would be a mean.
         """
         if self.rule == "median" and senders < 3:
             raise JobError(
-                f"tensor '{name}': {senders} site(s) send it; a median needs 3, with fewer any one of them can move it "
-                "anywhere; add sites or use rule 'mean' with 'clip_norm'"
+                f"{what} has {senders} sender(s); a median needs 3, with fewer any one of them can move it anywhere; "
+                "let more sites train, or use rule 'mean' with 'clip_norm'"
             )
         if 2 * (cut := self.dropped(senders)) >= senders:
             raise JobError(
-                f"tensor '{name}': {senders} site(s) send it, and trim {self.trim:g} drops {cut} at each end, which "
-                "leaves none; add sites, lower 'trim', or use rule 'mean' with 'clip_norm'"
+                f"{what} has {senders} sender(s), and trim {self.trim:g} drops {cut} at each end, which leaves none; "
+                "let more sites train, lower 'trim', or use rule 'mean' with 'clip_norm'"
             )
 
     @torch.no_grad()
@@ -84,7 +88,7 @@ class MiddleMean:
             JobError: too few senders.
         """
         count = len(differences)
-        self.check_senders(name, count)
+        self.check_senders(f"tensor '{name}'", count)
         cut = self.dropped(count)
         comparators = sorting_network(count, range(cut, count - cut))
         flat, terms = base.reshape(-1), [difference.reshape(-1) for difference in differences]

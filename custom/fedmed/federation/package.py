@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
@@ -42,6 +43,9 @@ class JobSpec:
         buffers: BatchNorm statistics: ``average``, ``pooled`` or ``local``.
         normalise: divide by the sum of weighted steps (see ``iteration_weights``).
         user_weights: site -> weight, 1 unless given.
+        rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted.
+        trim: fraction that ``trimmed_mean`` drops at each end; None = 0.2.
+        clip_norm: an update with a larger L2 norm is scaled down to it; None = no bound.
         min_clients: accepted updates that a round needs; None = all its participants.
         checkpoint: file in the server's ``models/`` of the bundle to start from.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
@@ -66,6 +70,9 @@ class JobSpec:
     buffers: str = "average"
     normalise: bool = True
     user_weights: Mapping[str, float] = field(default_factory=dict)
+    rule: str = "mean"
+    trim: float | None = None
+    clip_norm: float | None = None
     min_clients: int | None = None
     checkpoint: str | None = None
     task_timeout: int = 0
@@ -95,6 +102,7 @@ class JobSpec:
         if self.optimizer_state not in OPTIMIZER_STATES:
             raise JobError(f"'optimizer_state' is {self.optimizer_state!r}; use {' or '.join(OPTIMIZER_STATES)}")
         check_user_weights(self.user_weights, plan.sites)
+        self._check_rule(plan)
         roles = [role for role in EXECUTORS if plan.of_role(role)]
         files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
         for role in roles:
@@ -111,6 +119,16 @@ class JobSpec:
     def _model(self) -> dict[str, Any]:
         return {"bundle": self.bundle, "seed": self.seed}
 
+    def _weighting(self) -> dict[str, Any]:
+        robust = {"rule": self.rule if self.rule != "mean" else None, "trim": self.trim, "clip_norm": self.clip_norm}
+        return {"user_weights": dict(self.user_weights), **{k: v for k, v in robust.items() if v is not None}}
+
+    def _check_rule(self, plan: Plan) -> None:
+        rule = IterationWeighted(buffers=self.buffers, normalise=self.normalise, **self._weighting())
+        trained = {round: plan.participants(round) for round in (0, plan.rounds - 1)}  # warm start and what follows
+        counted = {round: [s for s in sites if self.user_weights.get(s, 1)] for round, sites in trained.items()}
+        rule.check_senders({f"round {round}": len(sites) for round, sites in counted.items()})
+
     def _server(self, plan: Plan) -> dict[str, Any]:
         overrides = dict(self.overrides.get("supervised", {}))
         groups = Bundle(self.bundle, self.overlays, overrides).federation.get("sharing", {})
@@ -124,7 +142,7 @@ class JobSpec:
         controller |= {"validate_every": self.validate_every} if self.validate_every != 1 else {}
         controller |= {"task_timeout": self.task_timeout} if self.task_timeout else {}
         aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
-        aggregator |= {"warm_start_sharing": self.warm_start_sharing, "user_weights": dict(self.user_weights)}
+        aggregator |= {"warm_start_sharing": self.warm_start_sharing, **self._weighting()}
         persistor = {**self._model(), "overlays": list(self.overlays), "overrides": overrides}
         persistor["checkpoint"] = self.checkpoint
         kind = "IterationWeightedAggregator" if self.sharing == "full" else "PartialSharingAggregator"

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
+from fedmed.aggregation.clipping import clipping_record
 from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighting import check_user_weights
@@ -91,8 +93,22 @@ class Server:
         check_user_weights(rule.user_weights, plan.sites)
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
+        server._check_rule()
         server._describe(controller, aggregator)
         return server
+
+    def _check_rule(self) -> None:
+        """A rule that needs several senders must find them in every kind of round, if all sites answer."""
+        plan, rule = self.plan, self.rule
+        if rule.clip_norm and self.max_norm is not None and rule.clip_norm >= self.max_norm:
+            raise JobError(f"'clip_norm' {rule.clip_norm:g} never acts: 'max_norm' refuses from {self.max_norm:g} on")
+        for round in sorted({0, min(plan.warm_start_rounds, plan.rounds - 1)}):
+            sites = [site for site in plan.participants(round) if rule.user_weights.get(site, 1.0)]
+            sent = [f"tensor '{n}'" for s in sites for n in self.policies.of(plan.sites[s], round).sent(self.tensors)]
+            try:
+                rule.check_senders(Counter(sent))
+            except JobError as error:
+                raise JobError(f"round {round}: {error}") from error
 
     def _describe(self, controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> None:
         weights = self.rule.user_weights
@@ -208,4 +224,5 @@ class Server:
             "score": score,
             "bytes_down": self.bytes_down,
             "bytes_up": sum(tensor_bytes(u.tensors) for u in updates),
+            **clipping_record(updates, self.rule.clip_norm),
         }

@@ -1,0 +1,96 @@
+"""Clipping at the server: no update moves the model further than the bound."""
+
+import json
+import math
+
+import pytest
+import torch
+from torch import tensor
+
+from fedmed.aggregation.acceptance import update_norm
+from fedmed.aggregation.clipping import clip_factors, clipping_record
+from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.federation.messages import Update
+
+
+def update(site, n_steps=1, **tensors):
+    return Update(site, 0, {name.replace("__", "."): value for name, value in tensors.items()}, n_steps, 10)
+
+
+def test_factor_brings_the_norm_to_the_bound():
+    assert clip_factors({"a": 4.0, "b": 2.0, "c": 0.0}, 2.0) == {"a": 0.5, "b": 1.0, "c": 1.0}
+    assert clip_factors({"a": 4.0}, None) == {"a": 1.0} and clip_factors({"a": math.inf}, 2.0) == {"a": 0.0}
+
+
+def test_all_floating_tensors_of_an_update_share_one_factor():
+    """Norm (3, 4) is 5, clipped to 2.5; the counter is a count of steps and stays."""
+    state = {"w": tensor([0.0]), "bn.running_mean": tensor([0.0]), "bn.num_batches_tracked": tensor(0)}
+    sent = update("a", w=tensor([3.0]), bn__running_mean=tensor([4.0]), bn__num_batches_tracked=tensor(8))
+    result = IterationWeighted(clip_norm=2.5).aggregate(state, [sent])
+    assert [value.item() for value in result.values()] == [1.5, 2.0, 8]
+
+
+def test_clipping_comes_before_the_mean_and_does_not_change_weights():
+    updates = [update("a", 1, w=tensor([1.0])), update("b", 3, w=tensor([-100.0]))]
+    rule = IterationWeighted(clip_norm=2.0)
+    assert rule.aggregate({"w": tensor([0.0])}, updates)["w"].item() == 0.25 * 1 + 0.75 * -2
+    assert rule.coefficients(updates) == {"a": 0.25, "b": 0.75}
+
+
+def test_clipping_comes_before_the_median():
+    updates = [update(site, w=tensor([v, 0.0])) for site, v in zip("abc", (1.0, 30.0, 50.0), strict=True)]
+    assert IterationWeighted(rule="median", clip_norm=10.0).aggregate({"w": torch.zeros(2)}, updates)["w"][0] == 10
+
+
+def test_pooled_variance_is_that_of_the_clipped_updates():
+    state = {"bn.running_mean": tensor([0.5]), "bn.running_var": tensor([3.0])}
+    sent = [
+        update("a", 1, bn__running_mean=tensor([-0.5]), bn__running_var=tensor([-2.0])),
+        update("b", 3, bn__running_mean=tensor([3.0]), bn__running_var=tensor([-4.0])),
+    ]
+    halved = Update("b", 0, {name: value / 2 for name, value in sent[1].tensors.items()}, 3, 10)
+    result = IterationWeighted(buffers="pooled", clip_norm=2.5).aggregate(state, sent)
+    expected = IterationWeighted(buffers="pooled").aggregate(state, [sent[0], halved])
+    for name in state:
+        torch.testing.assert_close(result[name], expected[name])
+
+
+@pytest.mark.parametrize("options", [{}, {"normalise": False, "user_weights": {"b": 0.5}}, {"buffers": "pooled"}])
+def test_a_bound_that_nobody_reaches_changes_no_bit(options):
+    generator = torch.Generator().manual_seed(0)
+    state = {name: torch.rand(1000, generator=generator) for name in ("w", "bn.running_mean", "bn.running_var")}
+    updates = [
+        Update(s, 0, {n: torch.rand(1000, generator=generator) for n in state}, k + 1, 1) for k, s in enumerate("ab")
+    ]
+    plain, bounded = (
+        IterationWeighted(**options, **more).aggregate(state, updates) for more in ({}, {"clip_norm": 1e9})
+    )
+    assert all(torch.equal(plain[name], bounded[name]) for name in state)
+
+
+def test_norm_neither_overflows_nor_depends_on_threads_or_order():
+    assert update_norm({"w": torch.full((4,), 1e30)}) == pytest.approx(2e30)
+    generator = torch.Generator().manual_seed(0)
+    tensors = {name: torch.randn(200_003, generator=generator) for name in "abc"}
+    threads, norms = torch.get_num_threads(), set()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            norms |= {update_norm(tensors), update_norm(dict(reversed(tensors.items())))}
+    finally:
+        torch.set_num_threads(threads)
+    assert len(norms) == 1
+    exact = math.sqrt(sum(float(value.double().square().sum()) for value in tensors.values()))
+    assert norms.pop() == pytest.approx(exact, rel=1e-6)
+
+
+def test_record_names_whose_update_was_clipped_and_is_plain_json():
+    updates = [
+        update("a", w=tensor([8.0])),
+        update("b", w=tensor([1.0])),
+        update("c", w=tensor([1e308]).double() * 1.7),
+    ]
+    updates[2].tensors["w"] = updates[2].tensors["w"].repeat(4)
+    record = json.loads(json.dumps(clipping_record(updates, 2.0), allow_nan=False))
+    assert record == {"norms": {"a": 8.0, "b": 1.0, "c": None}, "clipped": {"a": 0.25, "c": 0.0}}
+    assert clipping_record(updates, None) == {}

@@ -1,0 +1,219 @@
+"""Median and trimmed mean against numpy and scipy, what they promise, and what they refuse."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import trim_mean
+from torch import tensor
+
+from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.robust import BLOCK, MiddleMean
+from fedmed.errors import JobError, RoundFailed
+from fedmed.federation.messages import Update
+from fedmed.seeds import derive_seed
+
+RULES = [{"rule": "median"}, {"rule": "trimmed_mean"}, {"rule": "trimmed_mean", "trim": 0.4}]
+
+
+def random_tensors(count, shape, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(derive_seed(0, count, *shape, str(dtype)))
+    return [torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype) for _ in range(count)]
+
+
+def update(site, n_steps=1, **tensors):
+    return Update(site, 0, {name.replace("__", "."): value for name, value in tensors.items()}, n_steps, 10)
+
+
+def moved(rule, *values, base=0.0):
+    """Where a scalar tensor goes when sites a, b, c, … send these differences."""
+    updates = [update(site, w=tensor([value])) for site, value in zip("abcdefgh", values, strict=False)]
+    return rule.aggregate({"w": tensor([base])}, updates)["w"].item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5, 2), (BLOCK + 1,)])
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+def test_median_is_numpys(count, shape, dtype):
+    base, *differences = random_tensors(count + 1, shape, dtype)
+    result = MiddleMean("median")("w", base, differences, [1.0] * count)
+    stacked = np.stack([difference.double().numpy() for difference in differences])
+    expected = (torch.from_numpy(np.asarray(np.median(stacked, axis=0))) + base.double()).to(dtype)
+    assert result.dtype == dtype and result.shape == base.shape
+    torch.testing.assert_close(result, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("count", "trim", "cut"), [(5, 0.2, 1), (4, 0.2, 1), (3, 0.2, 1), (10, 0.3, 3), (7, 0.0, 0)])
+def test_trimmed_mean_is_scipys_with_the_number_rounded_up(count, trim, cut):
+    base, *differences = random_tensors(count + 1, (6, 7), torch.float64)
+    rule = MiddleMean("trimmed_mean", trim)
+    assert rule.dropped(count) == cut
+    expected = base + torch.from_numpy(trim_mean(torch.stack(differences).numpy(), cut / count + 1e-9, axis=0))
+    torch.testing.assert_close(rule("w", base, differences, [1.0] * count), expected)
+
+
+def test_rounding_up_does_not_trip_over_binary_fractions():
+    assert MiddleMean("trimmed_mean", 0.1).dropped(30) == 3  # 0.1 * 30 is 3.0000000000000004
+
+
+def test_reads_tensors_of_any_memory_layout():
+    base, *differences = (each.permute(2, 0, 1) for each in random_tensors(4, (4, 6, 5)))
+    differences[1] = differences[1].contiguous()
+    expected = base + torch.stack(differences).median(dim=0).values
+    torch.testing.assert_close(MiddleMean("median")("w", base, differences, [1.0] * 3), expected)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations("abcde"), st.sampled_from(RULES), st.sampled_from([None, 1.0]))
+def test_order_of_replies_changes_no_bit(order, options, clip_norm):
+    state = dict(zip(("w", "bn.running_var"), random_tensors(2, (50,)), strict=True))
+    state["bn.running_var"].abs_()
+    updates = {
+        site: Update(site, 0, dict(zip(state, random_tensors(2, (50,), torch.float32), strict=True)), k + 1, 1)
+        for k, site in enumerate("abcde")
+    }
+    for k, each in enumerate(updates.values()):
+        each.tensors["w"] = each.tensors["w"] * (k + 1)
+    rule = IterationWeighted(clip_norm=clip_norm, **options)
+    first, second = (rule.aggregate(state, [updates[site] for site in sites]) for sites in (order, "abcde"))
+    assert all(torch.equal(first[name], second[name]) for name in state)
+
+
+@pytest.mark.parametrize("options", [{"rule": "mean"}, *RULES])
+def test_number_of_threads_changes_no_bit_with_clipping(options):
+    base, *differences = random_tensors(6, (300_001,), torch.float32)
+    updates = [update(site, w=each) for site, each in zip("abcde", differences, strict=True)]
+    threads, results = torch.get_num_threads(), []
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            results.append(IterationWeighted(clip_norm=100.0, **options).aggregate({"w": base}, updates)["w"])
+    finally:
+        torch.set_num_threads(threads)
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.floats(-1, 1, width=32), min_size=3, max_size=7),
+    st.floats(-(2.0**60), 2.0**60, width=32),
+    st.integers(0, 6),
+    st.sampled_from(["median", "trimmed_mean"]),
+)
+def test_one_wrong_site_cannot_leave_the_range_of_the_others(honest, wrong, where, rule):
+    honest = [0.0 + value for value in honest]
+    sent = honest[:where] + [wrong] + honest[where:]
+    result = moved(IterationWeighted(rule=rule), *sent)
+    assert min(honest) - 1e-6 <= result <= max(honest) + 1e-6
+
+
+@pytest.mark.parametrize("options", RULES)
+def test_identical_sites_give_any_one_of_them(options):
+    assert moved(IterationWeighted(**options), *[0.25] * 5, base=1.0) == 1.25
+
+
+def test_steps_do_not_count_and_zero_leaves_a_site_out():
+    values = {"a": 1.0, "b": 2.0, "c": 6.0, "d": 100.0}
+    updates = [update(site, 10 ** (k + 1), w=tensor([v])) for k, (site, v) in enumerate(values.items())]
+    rule = IterationWeighted(rule="median", user_weights={"d": 0, "a": 1})
+    assert rule.aggregate({"w": tensor([0.0])}, updates)["w"].item() == 2.0
+    assert rule.coefficients(updates) == {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": 0.0}
+    idle = [*updates[:3], update("d", 0, w=tensor([0.0]))]
+    assert IterationWeighted(rule="median").aggregate({"w": tensor([0.0])}, idle)["w"].item() == 2.0
+
+
+def test_each_tensor_is_judged_among_its_senders():
+    state = {"shared": tensor([0.0]), "head": tensor([0.0]), "unsent": tensor([5.0])}
+    updates = [update(s, shared=tensor([v]), head=tensor([v])) for s, v in zip("abc", (1.0, 2.0, 9.0), strict=True)]
+    updates += [update(s, shared=tensor([0.5])) for s in "de"]
+    result = IterationWeighted(rule="median").aggregate(state, updates)
+    assert (result["shared"].item(), result["head"].item()) == (1.0, 2.0)
+    assert result["unsent"] is state["unsent"]
+
+
+def test_a_counter_is_the_median_and_a_constant_stays():
+    state = {"norm.num_batches_tracked": tensor(3), "index": tensor([7])}
+    counts = dict(zip("abcd", (4, 4, 5, 10**15), strict=True))
+    updates = [update(s, norm__num_batches_tracked=tensor(n), index=tensor([0])) for s, n in counts.items()]
+    for options in RULES[:2]:
+        result = IterationWeighted(**options).aggregate(state, updates)
+        assert (
+            result["norm.num_batches_tracked"].item() == 7 and result["norm.num_batches_tracked"].dtype == torch.int64
+        )
+        assert result["index"] is state["index"]
+
+
+def test_a_variance_does_not_become_negative():
+    updates = [update(site, bn__running_var=tensor([-5.0])) for site in "abc"]
+    result = IterationWeighted(rule="median").aggregate({"bn.running_var": tensor([1.0])}, updates)
+    assert result["bn.running_var"].item() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rule": "krum"}, "rule 'krum' is unknown; use mean, median, trimmed_mean"),
+        ({"rule": "trimmed_mean", "trim": 0.5}, "'trim' is 0.5; .* below 0.5"),
+        ({"rule": "trimmed_mean", "trim": -0.1}, "'trim' is -0.1"),
+        ({"rule": "trimmed_mean", "trim": math.nan}, "'trim' is nan"),
+        ({"rule": "trimmed_mean", "trim": True}, "'trim' is True"),
+        ({"rule": "median", "trim": 0.2}, "'trim' is for rule 'trimmed_mean'"),
+        ({"trim": 0.2}, "'trim' is for rule 'trimmed_mean'; the rule is 'mean'"),
+        ({"rule": "median", "user_weights": {"ct_east": 0.5}}, "site 'ct_east' is 0.5; .* one vote"),
+        ({"rule": "median", "normalise": False}, "'normalise: false'"),
+        ({"rule": "median", "buffers": "pooled"}, "buffers 'pooled' needs the weights of a mean"),
+        ({"clip_norm": 0}, "'clip_norm' is 0"),
+        ({"clip_norm": math.inf}, "'clip_norm' is inf"),
+        ({"clip_norm": "5"}, "'clip_norm' is '5'"),
+        ({"clip_norm": True}, "'clip_norm' is True"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(options, message):
+    with pytest.raises(JobError, match=message):
+        IterationWeighted(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "senders", "message"),
+    [
+        ({"rule": "median"}, 2, "tensor 'w' has 2 sender.*a median needs 3"),
+        ({"rule": "median"}, 1, "tensor 'w' has 1 sender"),
+        ({"rule": "trimmed_mean"}, 2, "tensor 'w' has 2 sender.*trim 0.2 drops 1 at each end, which leaves none"),
+        ({"rule": "trimmed_mean", "trim": 0.4}, 6, "tensor 'w' has 6 sender.*drops 3"),
+    ],
+)
+def test_too_few_senders_are_named(options, senders, message):
+    with pytest.raises(JobError, match=message):
+        moved(IterationWeighted(**options), *[1.0] * senders)
+
+
+def test_a_result_that_is_not_finite_fails_the_round():
+    updates = [update(site, half=tensor([6e4]).half()) for site in "abc"]
+    with pytest.raises(RoundFailed, match="'half' is not finite"):
+        IterationWeighted(rule="median").aggregate({"half": tensor([6e4]).half()}, updates)
+
+
+def test_nothing_that_was_given_is_modified():
+    base, *differences = random_tensors(6, (40,))
+    copies = [each.clone() for each in (base, *differences)]
+    updates = [update(site, w=each) for site, each in zip("abcde", differences, strict=True)]
+    result = IterationWeighted(rule="median", clip_norm=0.1).aggregate({"w": base}, updates)["w"]
+    assert all(torch.equal(a, b) for a, b in zip((base, *differences), copies, strict=True))
+    assert result.data_ptr() not in {each.data_ptr() for each in (base, *differences)}
+
+
+@pytest.mark.parametrize("options", RULES[:2])
+def test_memory_beyond_the_updates_is_the_result_and_a_few_blocks(options):
+    """Counts every allocation made during the call, freed or not: stricter than a peak."""
+    state = {f"layer{k}": torch.zeros(200_000) for k in range(10)}
+    updates = [Update(site, 0, {name: torch.ones(200_000) for name in state}, 1, 1) for site in "abcd"]
+    rule = IterationWeighted(**options)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        rule.aggregate(state, updates)
+    events = profiler.profiler.kineto_results.events()
+    allocated = sum(max(event.nbytes(), 0) for event in events if event.name() == "[memory]")
+    model, rows = sum(value.numel() * 4 for value in state.values()), (len(updates) + 1) * BLOCK * 8
+    assert model <= allocated < 1.1 * (model + rows + 2**21)
