@@ -17,6 +17,7 @@ import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 LABEL = CHECKOUT / "scripts" / "label.sh"
+READY = "End it with"  # the launcher's last words once the server answers
 READY_SECONDS = 240
 CLIENT = """
 import json, sys
@@ -51,7 +52,7 @@ def label_place() -> Path:
 
 @pytest.fixture(scope="session")
 def label_env():
-    """Folder of MONAI Label's environment: used when it is there, made when not (some minutes, outside the checkout)."""
+    """Folder of MONAI Label's environment: used when it is there, made when not, which takes some minutes."""
     setup = subprocess.run([str(LABEL), "--setup"], capture_output=True, text=True)
     if "(from versions: none)" in setup.stderr and not os.environ.get("CI"):
         pytest.skip("MONAI Label's environment is missing and there is no package index to make it from")
@@ -75,7 +76,8 @@ def label_server(label_env, fedmed_home):
         reader = threading.Thread(target=_read, args=(server, ready), daemon=True)
         reader.start()
         try:
-            assert ready.wait(READY_SECONDS) and process.poll() is None, "".join(server.said)
+            ready.wait(READY_SECONDS)
+            assert server.said and server.said[-1].startswith(READY), "".join(server.said)
             yield server
         finally:
             server.stop()
@@ -87,7 +89,7 @@ def label_server(label_env, fedmed_home):
 def _read(server: LabelServer, ready: threading.Event) -> None:
     for line in server.process.stdout:
         server.said.append(line)
-        if line.startswith("End it with"):
+        if line.startswith(READY):
             ready.set()
     ready.set()  # it ended: waiting longer helps nobody
 
