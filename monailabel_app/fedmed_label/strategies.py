@@ -12,25 +12,22 @@ A request may also name ``model`` (default: the first one served) and, for ``dis
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-import yaml
 from monailabel.interfaces.datastore import Datastore
 from monailabel.interfaces.tasks.strategy import Strategy
 
-from fedmed.data.augment.base import Augment, weak_view
-from fedmed.data.augment.build import build_augment
 from fedmed.errors import FedMedError
 from fedmed.labelling.ranking import Images, Limits, Scorer, choose
-from fedmed.labelling.scores import predictive_uncertainty, view_disagreement
+from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.views import consistency_settings, mean_disagreement
 
 log = logging.getLogger("fedmed.labelling")
 
 VIEWS = 2
-DEFAULTS = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
 
 
 def strategies(infers: Mapping[str, Any]) -> dict[str, Strategy]:
@@ -109,11 +106,7 @@ class Uncertainty(ModelStrategy):
 
 
 class Disagreement(ModelStrategy):
-    """Largest disagreement first; see :func:`fedmed.labelling.scores.view_disagreement`.
-
-    The views are drawn from the same seeds for every image: with draws of their own, images would be ranked by how
-    much they happened to be changed.
-    """
+    """Largest disagreement first; see :func:`fedmed.labelling.views.mean_disagreement`."""
 
     def __init__(self, tasks: Mapping[str, Any]) -> None:
         text = "Image whose prediction changes most under the augmentation of consistency training"
@@ -125,52 +118,8 @@ class Disagreement(ModelStrategy):
             raise FedMedError(f"'views' is {count!r}; give a whole number from 1 to 16")
         settings = consistency_settings(Path(getattr(task, "bundle_path", ".")))
         text = hashlib.sha256(repr([count, sorted(settings.items())]).encode()).hexdigest()[:12]
-        return f"views {text}", lambda image: disagreement(task, image, settings, range(count))
 
+        def score(image: Path) -> float:
+            return mean_disagreement(partial(task.probabilities, str(image)), settings, range(count))
 
-def disagreement(task: Any, image: Path, settings: Mapping[str, Any], seeds: Sequence[int]) -> float:
-    """Mean disagreement of an image's prediction with that of one augmented view for each seed."""
-    distances = []
-    p = None
-    for seed in seeds:
-        augment = build_augment(settings["augmentation"], seed, settings["shift_level"], settings["cutout_size"])
-        if p is None or not _plain_weak(augment):  # FixMatch changes both views
-            p = task.probabilities(str(image), None if _plain_weak(augment) else lambda x, a=augment: weak_view(a, x))
-        distances.append(view_disagreement(p, task.probabilities(str(image), augment)))
-    return fmean(distances)
-
-
-def consistency_settings(bundle: Path) -> dict[str, Any]:
-    """The augmentation that the sites without masks were trained with.
-
-    It is that of ``configs/consistency.yaml``, changed by what the federation's job overrode, as an exported bundle's
-    metadata say; the paper's scale-shift where neither names one.
-
-    Raises:
-        FedMedError: a file cannot be read, or names an augmentation that FedMed does not have.
-    """
-    configs = bundle / "configs"
-    settings = dict(DEFAULTS)
-    try:
-        for values in (_read(configs / "consistency.yaml"), _overrides(_read(configs / "metadata.json"))):
-            settings |= {key: value for key, value in values.items() if key in DEFAULTS}
-        build_augment(settings["augmentation"], 0, settings["shift_level"], settings["cutout_size"])
-    except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError, FedMedError) as error:
-        raise FedMedError(f"{configs}: no usable augmentation ({error}); correct consistency.yaml") from error
-    return settings
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """Content of a YAML file, of which JSON is a kind; empty where there is none."""
-    return (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
-
-
-def _overrides(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    methods = metadata.get("federation", {}).get("methods", {})
-    return methods.get("unsupervised", {}).get("overrides", {})
-
-
-def _plain_weak(augment: Augment) -> bool:
-    """Whether the view of the pseudo-label is the image as it is, which then needs one prediction for all seeds."""
-    parts = getattr(augment, "augments", (augment,))
-    return all(getattr(type(part), "weak", Augment.weak) is Augment.weak for part in parts)
+        return f"views {text}", score

@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Do the label server's strategies hand out the scans that a model does worst?
+
+Predicts made-up scans of the demo's sites without training masks, whose masks are known, and gives the rank correlation
+(Spearman) of each score with 1 - Dice: 1 = the worst scan comes first, 0 = no better than any order.
+
+    benchmarks/active_learning.py models/covid_ct_segmentation --seeds 0 1 2 3
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import torch
+from monai.bundle import ConfigParser
+from monai.data import MetaTensor
+from monai.transforms import SaveImaged
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from fedmed.data.synthetic import demo_site
+from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.views import consistency_settings, mean_disagreement
+
+SITES, CONTROL = ("ct_east", "ct_west"), "ct_control"
+VIEWS = (1, 2, 4)
+
+
+class Model:
+    """A bundle's inference: probabilities on its own grid, and the mask on the image's."""
+
+    def __init__(self, bundle: Path) -> None:
+        parser = ConfigParser()
+        parser.read_config(str(bundle / "configs" / "inference.yaml"))
+        parser["bundle_root"] = str(bundle)
+        sys.path.insert(0, str(bundle))
+        self.network = parser.get_parsed_content("network_def").eval()
+        self.network.load_state_dict(torch.load(bundle / "models" / "model.pt", weights_only=True))
+        self.prepare, self.inferer = (parser.get_parsed_content(name) for name in ("preprocessing", "inferer"))
+        self.finish = parser.get_parsed_content("postprocessing")
+        self.finish.transforms = [step for step in self.finish.transforms if not isinstance(step, SaveImaged)]
+
+    def predict(self, image: MetaTensor, view: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        batch = image.as_tensor()[None]
+        with torch.no_grad():
+            return self.inferer(view(batch) if view else batch, self.network)[0]
+
+    def mask(self, image: MetaTensor, p: Tensor) -> np.ndarray:
+        return self.finish({"image": image, "pred": MetaTensor(p).copy_meta_from(image)})["pred"][0].numpy() > 0
+
+
+def measure(model: Model, settings: dict, folder: Path, case: dict) -> dict[str, float]:
+    """Scores of one scan; and 1 - Dice where it has a mask."""
+    image = model.prepare({"image": str(folder / case["image"])})["image"]
+    p = model.predict(image)
+    row = {"uncertainty": predictive_uncertainty(p)}
+    for views in VIEWS:
+        row[f"disagreement, {views} views"] = mean_disagreement(partial(model.predict, image), settings, range(views))
+    if "label" in case:
+        found, true = model.mask(image, p), np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0
+        row["1 - dice"] = 1 - 2 * (found & true).sum() / (found.sum() + true.sum())
+        row["less found"] = -float(found.sum())
+        row["smaller lesions"] = -float(true.sum())
+    return row
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bundle", type=Path, help="bundle with weights")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2, 3], help="of the made-up patients")
+    parser.add_argument("--out", type=Path, help="JSON of every scan")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    model, settings = Model(options.bundle.resolve()), consistency_settings(options.bundle)
+    rows, healthy, start = [], [], time.monotonic()
+    for seed in options.seeds:
+        for site in (*SITES, CONTROL):
+            folder = demo_site("chest_ct", site, seed=seed)
+            lists = json.loads((folder / "datalist.json").read_text())
+            for case in lists["unlabeled" if site == CONTROL else "testing"]:
+                row = {"seed": seed, "site": site, **measure(model, settings, folder, case)}
+                (healthy if site == CONTROL else rows).append(row)
+    if options.out:
+        options.out.write_text(json.dumps(rows + healthy, indent=1))
+    report(rows, healthy)
+    print(f"{len(rows) + len(healthy)} scans in {time.monotonic() - start:.0f} s, one thread")
+
+
+def report(rows: list[dict], healthy: list[dict]) -> None:
+    """Print correlations, what the first fifth of the scans is like, and where scans without disease rank."""
+    wrong = np.array([row["1 - dice"] for row in rows])
+    fifth = max(1, len(rows) // 5)
+    print(
+        f"Dice of {len(rows)} scans: mean {1 - wrong.mean():.2f}, worst fifth {1 - np.sort(wrong)[-fifth:].mean():.2f}"
+    )
+    print(f"\n| score | {' | '.join(('all', *SITES))} | Dice of the first fifth | healthy scans above the median |")
+    print("|---" * (len(SITES) + 4) + "|")
+    for name in (key for key in rows[0] if key not in ("seed", "site", "1 - dice")):
+        score = np.array([row[name] for row in rows])
+        groups = [np.array([site in (None, row["site"]) for row in rows]) for site in (None, *SITES)]
+        cells = [f"{spearmanr(score[group], wrong[group]).statistic:+.2f}" for group in groups]
+        cells.append(f"{1 - wrong[np.argsort(-score)[:fifth]].mean():.2f}")
+        above = [row[name] > np.median(score) for row in healthy if name in row]
+        cells.append(f"{sum(above)} of {len(above)}" if above else "–")
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main()
