@@ -1,0 +1,78 @@
+"""The server's process, with programs that stand for MONAI Label."""
+
+import shutil
+import time
+
+import psutil
+import pytest
+from fedmed_label import process
+from fedmed_label.bundles import read_bundle
+
+from fedmed.errors import FedMedError
+
+STUBBORN = """#!/usr/bin/env bash
+trap '' TERM
+sleep 1000 &
+echo started
+wait
+"""
+
+
+@pytest.fixture
+def start(make_bundle, tmp_path, monkeypatch):
+    """Return a function: text of a program -> the Server that runs it in place of Python."""
+    servers = []
+
+    def run(program):
+        path = tmp_path / "program"
+        path.write_text(program)
+        path.chmod(0o755)
+        monkeypatch.setattr(process.sys, "executable", str(path))
+        bundles = [read_bundle(make_bundle())]
+        folder = process.make_instance(bundles, stock=False)
+        variables = process.environment(folder, ["127.0.0.1"], "")
+        servers.append(process.Server(folder, bundles, "/studies", ("127.0.0.1", 1), variables))
+        return servers[-1]
+
+    yield run
+    for server in servers:
+        server.stop()
+        shutil.rmtree(server.log.parent)
+
+
+def test_a_reason_in_plain_words_is_passed_on(start):
+    with pytest.raises(FedMedError, match="^the weights are wrong$"):
+        start("#!/bin/sh\necho log; echo 'error: the weights are wrong'; exit 2\n").wait_until_ready()
+
+
+def test_without_one_the_end_of_the_log_is_shown(start):
+    with pytest.raises(FedMedError, match="exit code 3; the end of its log:\nline one\nline two"):
+        start("#!/bin/sh\necho line one; echo line two; exit 3\n").wait_until_ready()
+
+
+def test_a_server_that_does_not_start_in_time(start, monkeypatch):
+    monkeypatch.setattr(process, "START_SECONDS", 0.3)
+    with pytest.raises(FedMedError, match="did not start within"):
+        start("#!/bin/sh\nsleep 1000\n").wait_until_ready()
+
+
+def test_what_does_not_end_when_asked_is_ended(start, monkeypatch):
+    monkeypatch.setattr(process, "PATIENCE", 0.5)
+    server = start(STUBBORN)
+    deadline = time.monotonic() + 10
+    while "started" not in server.log.read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    family = [psutil.Process(server.process.pid), *psutil.Process(server.process.pid).children(recursive=True)]
+    assert len(family) == 2
+    server.stop()
+    assert not psutil.wait_procs(family, timeout=5)[1]
+
+
+def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_home):
+    server = start(
+        '#!/bin/sh\necho $TMPDIR $MONAI_LABEL_SESSION_PATH $FEDMED_LABEL_HOSTS "[$CUDA_VISIBLE_DEVICES]" $PWD\n'
+    )
+    server.process.wait(20)
+    folder = server.log.parent
+    assert folder.parent == fedmed_home / "label" and folder.stat().st_mode & 0o777 == 0o700
+    assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", "127.0.0.1", "[]", str(folder)]

@@ -1,0 +1,187 @@
+"""The launcher: one clear error for each mistake, before anything is started; and what it tells when all is well."""
+
+import errno
+import json
+import re
+import socket
+
+import pytest
+import serve
+from PIL import Image
+
+
+@pytest.fixture
+def studies(tmp_path):
+    folder = tmp_path / "studies"
+    folder.mkdir()
+    Image.new("L", (4, 3)).save(folder / "one.png")
+    return folder
+
+
+@pytest.fixture
+def launch(monkeypatch, capsys):
+    """Return a function: arguments -> exit code, stdout, stderr. Nothing is started."""
+    monkeypatch.setattr(serve.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(serve, "Server", StoppedAtOnce)
+
+    def run(*arguments):
+        code = serve.main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+class StoppedAtOnce:
+    """Stands for a server that the user ends as soon as it is ready."""
+
+    def __init__(self, folder, bundles, studies, address, variables, verbose):
+        self.process, self.variables = self, variables
+        assert (folder / "model" / bundles[0].name / "models" / "model.pt").is_file() and (folder / "main.py").is_file()
+
+    def wait_until_ready(self):
+        pass
+
+    def wait(self):
+        raise serve.Ended
+
+    def stop(self):
+        pass
+
+
+def refused(outcome):
+    """The error of a launch that was refused: one line, no traceback."""
+    code, _, text = outcome
+    assert code == 2 and text.startswith("error: ") and "Traceback" not in text
+    return text
+
+
+def test_a_server_that_starts_says_what_to_do(launch, make_bundle, studies, fedmed_home):
+    code, said, _ = launch(studies, make_bundle(), "--port", free_port())
+    assert code == 0
+    for words in (
+        "ready at http://127.0.0.1:",
+        "lesion_ct_segmentation (3D segmentation)",
+        "labels/final",
+        "3D Slicer",
+    ):
+        assert words in said
+    assert "OHIF: needs a DICOMweb server" in said and "WARNING" not in said
+    assert not list((fedmed_home / "label").glob("server-*"))
+
+
+def test_an_open_address_is_warned_of(launch, make_bundle, studies):
+    _, said, _ = launch(studies, make_bundle(), "--host", "0.0.0.0", "--port", free_port())
+    assert "WARNING: everyone who reaches 0.0.0.0" in said and "no password" in said
+
+
+def test_an_unknown_bundle(launch, studies, tmp_path):
+    assert "there is no such folder" in refused(launch(studies, tmp_path / "nowhere_segmentation"))
+
+
+@pytest.mark.parametrize("name", ["metadata.json", "inference.yaml"])
+def test_a_folder_that_is_no_bundle(launch, make_bundle, studies, name):
+    bundle = make_bundle()
+    (bundle / "configs" / name).unlink()
+    assert f"is not a bundle: configs/{name} is missing" in refused(launch(studies, bundle))
+
+
+@pytest.mark.parametrize(
+    "name", ["lesion_ct", "lesion_detection_segmentation", "lesion segmentation", "a,b_segmentation"]
+)
+def test_a_name_that_does_not_say_the_task(launch, make_bundle, studies, name):
+    assert re.search("rename it to|name the folder", refused(launch(studies, make_bundle(name))))
+
+
+def test_a_bundle_without_weights(launch, make_bundle, studies):
+    bundle = make_bundle()
+    (bundle / "models" / "model.pt").unlink()
+    assert "has no weights: models/model.pt is missing" in refused(launch(studies, bundle))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data.pop("network_data_format"), "'network_data_format' is missing"),
+        (lambda data: data["network_data_format"]["outputs"]["pred"].pop("channel_def"), "'channel_def' is missing"),
+        (lambda data: data["network_data_format"].update(inputs={"scan": {}}), "MONAI Label needs 'image'"),
+        (lambda data: data["network_data_format"]["inputs"]["image"].update(spatial_shape=[1]), "1 spatial axes"),
+    ],
+)
+def test_metadata_that_cannot_be_used(launch, make_bundle, studies, change, words):
+    path = make_bundle() / "configs" / "metadata.json"
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+    assert words in refused(launch(studies, path.parents[1]))
+
+
+def test_two_bundles_of_one_name(launch, make_bundle, studies):
+    outcome = launch(studies, make_bundle(place="a"), make_bundle(place="b"))
+    assert "two bundles are called 'lesion_ct_segmentation'" in refused(outcome)
+
+
+def test_a_bundle_that_the_stock_app_cannot_serve(launch, make_bundle, studies):
+    text = refused(launch(studies, make_bundle(axes=2), "--stock"))
+    assert "cannot serve 2D segmentation; leave out --stock" in text
+
+
+def test_a_port_in_use(launch, make_bundle, studies):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert f"port {port} is in use" in refused(launch(studies, make_bundle(), "--port", port))
+
+
+def test_a_port_that_is_not_permitted(launch, make_bundle, studies, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse)
+    assert "choose a --port from 1024" in refused(launch(studies, make_bundle(), "--port", 80))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--port", 70000), "give a number from 1 to 65535"),
+        (("--host", "192.0.2.1"), "is not an address of this machine"),
+        (("--host", "nowhere.invalid"), "no such host"),
+        (("--device", "gpu"), "give cpu, cuda or cuda:N"),
+    ],
+)
+def test_options_that_make_no_sense(launch, make_bundle, studies, options, words):
+    assert words in refused(launch(studies, make_bundle(), *options))
+
+
+def test_studies_that_are_not_there(launch, make_bundle, tmp_path):
+    assert "does not exist" in refused(launch(tmp_path / "nowhere", make_bundle(), "--port", free_port()))
+
+
+def test_studies_without_images(launch, make_bundle, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert "holds no image" in refused(launch(tmp_path / "empty", make_bundle(), "--port", free_port()))
+
+
+def test_a_work_folder_that_cannot_be_written(launch, make_bundle, studies, tmp_path):
+    (tmp_path / "file").write_text("")
+    outcome = launch(studies, make_bundle(), "--port", free_port(), "--work", tmp_path / "file" / "work")
+    assert "cannot be" in refused(outcome) and "--work" in outcome[2]
+
+
+def test_a_dicomweb_server_that_does_not_answer(launch, make_bundle):
+    url = f"http://127.0.0.1:{free_port()}/dicom-web"
+    assert "no DICOMweb server answers there" in refused(launch(url, make_bundle(), "--port", free_port()))
+
+
+def test_a_home_that_cannot_be_written(launch, make_bundle, studies, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "file"))
+    outcome = launch(studies, make_bundle(), "--port", free_port(), "--work", tmp_path / "work")
+    assert "set FEDMED_HOME" in refused(outcome)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

@@ -1,0 +1,160 @@
+"""label.sh in a checkout whose Python and pip only write down what they are asked."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+# `python -c 'import torchvision'` fails until the operators are declared, as beside a CPU build of torch.
+PYTHON = f"""#!/usr/bin/env bash
+here=$(dirname "$(dirname "$0")")
+case "$*" in
+"-m venv"*) mkdir -p "${{@: -1}}/bin" "${{@: -1}}/site" && touch "${{@: -1}}/pyvenv.cfg"
+    cp "$0" "${{@: -1}}/bin/python" && cp "$0" "${{@: -1}}/bin/pip" ;;
+"-m pip"*) echo "$*" >>"$CALLS" && sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
+*"import torchvision") [[ -n ${{TORCHVISION:-}} || -f $here/site/fedmed_torchvision.pth ]] ;;
+*torch.version*) exit "${{CUDA_TORCH:-0}}" ;;
+*purelib*) echo "$here/site" ;;
+*serve.py*) echo "$PYTHONPATH" >>"$CALLS" && echo "$*" >>"$CALLS" ;;
+*ensurepip*) exit "${{NO_ENSUREPIP:-0}}" ;;
+*version_info*) exit "${{WRONG_PYTHON:-0}}" ;;
+--version) echo "Python 3.13.1" ;;
+*) exec {sys.executable} "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path):
+    """A checkout in a path with a space."""
+    root = tmp_path / "check out"
+    (root / "scripts").mkdir(parents=True)
+    shutil.copy2(ROOT / "scripts" / "label.sh", root / "scripts")
+    shutil.copytree(ROOT / "monailabel_app" / "environment", root / "monailabel_app" / "environment")
+    python = tmp_path / "a python"
+    python.write_text(PYTHON)
+    python.chmod(0o755)
+    return root
+
+
+def variables(checkout, **more):
+    base = checkout.parent
+    known = {"PYTHON": str(base / "a python"), "FEDMED_LABEL_ENV": str(base / "an env"), "CALLS": str(base / "calls")}
+    return {**os.environ, **known, **more}
+
+
+def run(checkout, *arguments, **more):
+    """Run label.sh from another folder."""
+    command = [str(checkout / "scripts" / "label.sh"), *arguments]
+    return subprocess.run(command, cwd="/", env=variables(checkout, **more), capture_output=True, text=True, timeout=60)
+
+
+def calls(checkout):
+    path = checkout.parent / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_it_can_be_executed_and_parsed():
+    path = ROOT / "scripts" / "label.sh"
+    assert os.access(path, os.X_OK) and subprocess.run(["bash", "-n", str(path)]).returncode == 0
+
+
+def test_the_environment_is_made_once(checkout):
+    first = run(checkout, "--setup")
+    assert first.returncode == 0, first.stderr
+    assert "making" in first.stderr and "is up to date" in first.stderr
+    made = calls(checkout)
+    assert len(made) == 2 and "--constraint" in made[0] and made[1].endswith("--no-deps monailabel==0.8.5")
+    again = run(checkout, "--setup")
+    assert again.stderr.count("\n") == 1 and "is up to date" in again.stderr and calls(checkout) == made
+
+
+def test_it_lies_in_the_users_cache_by_default(checkout):
+    cache = str(checkout.parent / "cache")
+    assert run(checkout, "--setup", FEDMED_LABEL_ENV="", XDG_CACHE_HOME=cache).returncode == 0
+    assert (Path(cache) / "fedmed" / "label-env" / "fedmed-stamp").is_file()
+
+
+def test_arguments_go_to_the_launcher_with_both_packages_on_the_path(checkout):
+    assert run(checkout, "my studies", "bundle", "--port", "8123").returncode == 0
+    path, launched = calls(checkout)[-2:]
+    assert path == f"{checkout}/custom:{checkout}/monailabel_app"
+    assert launched == f"{checkout}/monailabel_app/serve.py my studies bundle --port 8123"
+
+
+@pytest.mark.parametrize("name", ["requirements.txt", "constraints.txt", "torchvision_operators.py"])
+def test_it_is_updated_when_what_it_was_made_from_changes(checkout, name):
+    run(checkout, "--setup")
+    with (checkout / "monailabel_app" / "environment" / name).open("a") as file:
+        file.write("# other\n")
+    again = run(checkout, "--setup")
+    assert "updating" in again.stderr and "making" not in again.stderr and len(calls(checkout)) == 4
+
+
+def test_torchvision_gets_its_operators_beside_a_cpu_torch_only(checkout):
+    site = checkout.parent / "an env" / "site"
+    run(checkout, "--setup", TORCHVISION="works")
+    assert not list(site.iterdir())
+    shutil.rmtree(site.parent)
+    assert run(checkout, "--setup").returncode == 0
+    assert {path.name for path in site.iterdir()} == {"fedmed_torchvision.pth", "torchvision_operators.py"}
+    shutil.rmtree(site.parent)
+    broken = run(checkout, "--setup", CUDA_TORCH="1")
+    assert broken.returncode == 2 and "torchvision does not fit torch" in broken.stderr and not list(site.iterdir())
+
+
+def test_a_failed_install_is_said_and_done_again(checkout):
+    failed = run(checkout, "--setup", PIP_EXIT="1")
+    assert failed.returncode == 2 and "error: pip failed" in failed.stderr and "run this again" in failed.stderr
+    assert not any("serve.py" in call for call in calls(checkout))
+    again = run(checkout, "--setup")
+    assert again.returncode == 0 and "updating" in again.stderr
+
+
+def test_two_setups_at_a_time_install_once(checkout):
+    if not shutil.which("flock"):
+        pytest.skip("needs flock")
+    command = [str(checkout / "scripts" / "label.sh"), "--setup"]
+    slow = variables(checkout, PIP_SECONDS="0.7")
+    both = [subprocess.Popen(command, env=slow, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert len(calls(checkout)) == 2 and any("waiting for another set-up" in output for output in outputs)
+
+
+def test_a_moved_environment_is_made_anew(checkout):
+    run(checkout, "--setup")
+    (checkout.parent / "an env").rename(checkout.parent / "moved")
+    assert "making" in run(checkout, "--setup", FEDMED_LABEL_ENV=str(checkout.parent / "moved")).stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"NO_ENSUREPIP": "1"}, "python3-venv is missing"),
+        ({"WRONG_PYTHON": "1"}, "needs Python 3.11 or 3.12; "),
+        ({"PYTHON": "/nowhere/python"}, "'/nowhere/python' is not there"),
+        ({"FEDMED_LABEL_ENV": "/dev/null/env"}, "set FEDMED_LABEL_ENV to a folder of yours"),
+    ],
+)
+def test_what_keeps_it_from_being_made_is_said(checkout, more, words):
+    result = run(checkout, "--setup", **more)
+    assert result.returncode == 2 and words in result.stderr and not calls(checkout)
+
+
+def test_a_folder_in_the_way_is_left_alone(checkout):
+    place = checkout.parent / "an env"
+    place.mkdir()
+    (place / "thesis.txt").write_text("mine")
+    result = run(checkout, "--setup")
+    assert result.returncode == 2 and "in the way" in result.stderr and (place / "thesis.txt").read_text() == "mine"
+
+
+def test_help_sets_nothing_up(checkout):
+    result = run(checkout, "--help")
+    assert result.returncode == 0 and "STUDIES BUNDLE" in result.stdout and "--stock" in result.stdout
+    assert run(checkout).returncode == 2 and not calls(checkout)
