@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "experiments": {"federation", "reports", "bundles", "data"},
     "export": {"federation", "bundles", "aggregation", "data", "reports"},
     "labelling": {"federation", "bundles", "data", "losses"},
+    "checks": {"federation", "bundles", "data", "reports"},
 }
 PURE = {"losses", "aggregation"}
 IO_MODULES = {

@@ -1,0 +1,211 @@
+"""Everything that a hospital checks before it joins, in one call."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from fedmed.bundles.load import Bundle
+from fedmed.checks.cases import inspect_entries, judge
+from fedmed.checks.connection import Connection, preflight, shake_hands
+from fedmed.checks.disk import Space, cache_bytes, check_disk, state_bytes
+from fedmed.checks.entries import LISTS, USED, Entry, needs, read_entries
+from fedmed.checks.findings import AREAS, Finding, problems
+from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
+from fedmed.checks.machine import Machine, look_at_machine
+from fedmed.checks.training import Measured, choose_sample, measure
+from fedmed.checks.work import Work, client_classes, find_work
+from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.pool import Track
+from fedmed.errors import BundleError, FedMedError, JobError, SiteConfigError
+from fedmed.federation.site import EXAMPLE, SiteConfig, load_site, parse_site
+
+log = logging.getLogger("fedmed.checks")
+PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
+
+
+class Show(Protocol):
+    """What a check shows while it works."""
+
+    def track(self) -> Track:
+        """Return what shows the progress of the images."""
+
+    def doing(self, text: str) -> AbstractContextManager[Any]:
+        """Show ``text`` as long as a longer step takes."""
+
+
+class Silent:
+    """Shows nothing."""
+
+    def track(self) -> Track:
+        return lambda cases, total: cases
+
+    def doing(self, text: str) -> AbstractContextManager[Any]:
+        return nullcontext()
+
+
+@dataclass
+class Options:
+    """What is asked for; see ``scripts/check_site.py``."""
+
+    job: str | None = None
+    role: str | None = None
+    overlays: Sequence[str] = ()
+    kit: Path | None = None
+    workers: int = 1
+    steps: int = 3
+    timeout: float = 1800
+    skip: Collection[str] = ()
+
+
+@dataclass
+class Checked:
+    """All that was found at a site. Only :mod:`fedmed.checks.page` decides what of it may leave.
+
+    Attributes:
+        counts: list -> number of entries.
+        cases: entry -> what its inspection said.
+        work, digest, version: the site's part in the job, and the installed bundle's hash and version.
+        findings: what is wrong or worth a look.
+        left_out: parts that were not checked, of ``PARTS``.
+    """
+
+    site: SiteConfig
+    counts: Mapping[str, int] = field(default_factory=dict)
+    cases: Mapping[Entry, Case] = field(default_factory=dict)
+    entries: Sequence[Entry] = ()
+    work: Work | None = None
+    role: str | None = None
+    digest: str | None = None
+    version: str | None = None
+    measured: Measured | None = None
+    spaces: Sequence[Space] = ()
+    machine: Machine | None = None
+    connection: Connection | None = None
+    findings: list[Finding] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing must be solved before the site joins."""
+        return not problems(self.findings)
+
+
+def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
+    """Read the settings of the site to check.
+
+    Args:
+        name: a site's YAML, or its name, looked up as in a federation; None = the one in the kit.
+        kit: the site's startup kit, if there is one.
+
+    Raises:
+        SiteConfigError: neither is given, or the YAML is missing or wrong.
+    """
+    if name is None and kit is None:
+        raise SiteConfigError("name the site's YAML, its name in the federation, or its startup kit (--kit)")
+    path = kit.folder / SITE_FILE if name is None else Path(name).expanduser()
+    if name is not None and path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
+        return load_site(name, kit.folder if kit else None)
+    path = path.resolve()
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SiteConfigError(f"{path}: not a readable YAML file ({error}). Example:\n{EXAMPLE}") from error
+    if not isinstance(values, Mapping):
+        raise SiteConfigError(f"{path}: holds {type(values).__name__}, not 'key: value' lines. Example:\n{EXAMPLE}")
+    return parse_site(str(values.get("site") or (kit.site if kit else path.stem)), values, path)
+
+
+def check_site(name: str | None, options: Options, show: Show | None = None) -> Checked:
+    """Check a site: data, training, disk, device, connection.
+
+    Raises:
+        FedMedError: the site's settings, its datalist, the job or the kit cannot be read at all.
+    """
+    unknown = sorted(set(options.skip) - set(PARTS))
+    if unknown:
+        raise JobError(f"--skip {unknown[0]} is unknown; use {', '.join(PARTS)}")
+    show = show or Silent()
+    kit = read_kit(options.kit) if options.kit else None
+    checked = Checked(find_site(name, kit), left_out=sorted(set(options.skip), key=PARTS.index))
+    _check_data(checked, options, show)
+    if "training" not in options.skip and checked.work:
+        _check_training(checked, options, show)
+    elif "training" not in options.skip:
+        checked.left_out.append("training")
+    if "disk" not in options.skip:
+        _check_disk(checked, kit)
+    if "device" not in options.skip:
+        checked.machine, found = look_at_machine(checked.site)
+        checked.findings += found
+    if kit and "connection" not in options.skip:
+        _check_connection(checked, kit, options, show)
+    elif "connection" not in options.skip:
+        checked.left_out.append("connection")
+    checked.findings.sort(key=lambda finding: (AREAS.index(finding.area), finding.level != "problem"))
+    return checked
+
+
+def _check_data(checked: Checked, options: Options, show: Show) -> None:
+    site = checked.site
+    checked.counts, checked.entries, found = read_entries(site)
+    if options.job:
+        asked = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
+        checked.work = find_work(*asked)
+    checked.role = checked.work.role if checked.work else options.role
+    checked.findings += [*needs(checked.counts, checked.role, site.datalist), *found]
+    if "data" not in options.skip:
+        checked.cases = inspect_entries(checked.entries, options.workers, show.track())
+        checked.findings += judge(checked.cases)
+
+
+def _check_training(checked: Checked, options: Options, show: Show) -> None:
+    work, site = checked.work, checked.site
+    try:
+        bundle = Bundle(work.args["bundle"], work.args.get("overlays") or (), work.args.get("overrides"), site.bundles)
+        checked.digest, checked.version = bundle.digest, bundle.version
+    except (BundleError, KeyError) as error:
+        text = str(error) if isinstance(error, FedMedError) else f"the job names no {error}; ask the study lead"
+        checked.findings.append(Finding("training", "bundle", text))
+        return
+    sample = _sample(checked)
+    if not sample:
+        text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"
+        checked.findings.append(Finding("training", "cannot_train", text))
+        return
+    score = "scoring" not in options.skip
+    with show.doing(f"Measuring {options.steps + 1} steps of {work.name} as {work.role}"):
+        checked.measured, found = measure(site, work, sample, steps=options.steps, score=score, timeout=options.timeout)
+    checked.findings += found
+
+
+def _sample(checked: Checked) -> list[Entry]:
+    return choose_sample(checked.entries, checked.cases, checked.work.role)
+
+
+def _check_disk(checked: Checked, kit: Kit | None) -> None:
+    sample = _sample(checked) if checked.measured else []
+    used = [entry for entry in checked.entries if entry.list in USED.get(checked.role or "", LISTS)]
+    cache = cache_bytes(used, checked.cases, sample, checked.measured)
+    folder = kit.folder if kit else None
+    checked.spaces, found = check_disk(checked.site, folder, cache, state_bytes(checked.measured))
+    checked.findings += found
+
+
+def _check_connection(checked: Checked, kit: Kit, options: Options, show: Show) -> None:
+    checked.connection = found = Connection(days=kit.days)
+    classes = client_classes(checked.work, checked.site.site) if checked.work else ()
+    faults = list(check_kit(kit, checked.site.site, classes))
+    checked.findings += faults
+    if any(fault.kind in ("kit", "certificate") for fault in faults):
+        return
+    with show.doing(f"Connecting to {kit.host}, port {kit.port}"):
+        refused = shake_hands(kit, found)
+    if not refused and "preflight" not in options.skip:
+        with show.doing("NVFlare's preflight check: starts the site for five seconds"):
+            refused = preflight(kit, found)
+    checked.findings += [refused] if refused else []

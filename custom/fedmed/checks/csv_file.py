@@ -1,0 +1,70 @@
+"""The list of all entries that stays at the hospital: it names files and patients."""
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedmed.checks.check import Checked
+from fedmed.checks.findings import Finding
+from fedmed.errors import FedMedError
+from fedmed.files import fedmed_home, write_atomically
+
+COLUMNS = (
+    *("list", "entry", "image", "mask", "patient", "status", "what"),
+    *("voxels", "spacing_mm", "hu_min", "hu_mean", "hu_max", "mask_ml"),
+)
+
+
+def default_csv(site: str) -> Path:
+    """``$FEDMED_HOME/checks/<site>.csv``: a private place, where nobody takes it for the page to send."""
+    return fedmed_home() / "checks" / f"{Path(site).name}.csv"
+
+
+def write_csv(checked: Checked, path: Path) -> Path:
+    """Write one line an entry with all that was found about it, readable by the owner only.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_rows(checked))
+    try:
+        # A temporary file has mode 0600 and keeps it.
+        write_atomically(path, lambda stream: stream.write(text.getvalue().encode()))
+    except OSError as error:
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --csv") from error
+    return path
+
+
+def _rows(checked: Checked) -> Iterator[dict[str, object]]:
+    said: dict[tuple[str, int | None], list[Finding]] = {}
+    for finding in checked.findings:
+        for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
+            said.setdefault(place, []).append(finding)
+    known = set()
+    for entry, case in checked.cases.items():
+        known.add((entry.list, entry.number))
+        found = said.get((entry.list, entry.number), [])
+        yield {
+            **_told(entry.list, entry.number, found),
+            **{"image": entry.image, "mask": entry.mask or "", "patient": entry.patient or ""},
+            "voxels": "x".join(map(str, case.shape)),
+            "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
+            **{name: _plain(getattr(case, name)) for name in ("hu_min", "hu_mean", "hu_max")},
+            "mask_ml": _plain(case.mask_ml if entry.mask else None),
+        }
+    for (key, number), found in said.items():  # entries that could not be opened at all
+        if (key, number) not in known:
+            yield _told(key, number, found)
+
+
+def _told(key: str, number: int | None, found: list[Finding]) -> dict[str, object]:
+    level = "problem" if any(f.level == "problem" for f in found) else "note" if found else "fine"
+    return {"list": key, "entry": _plain(number), "status": level, "what": " | ".join(f.text for f in found)}
+
+
+def _plain(value: object) -> object:
+    return "" if value is None else value

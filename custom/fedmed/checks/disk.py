@@ -1,0 +1,135 @@
+"""Is there room for what a site will write, and may it be written there?"""
+
+import os
+import shutil
+import stat
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedmed.checks.entries import Entry
+from fedmed.checks.findings import Finding
+from fedmed.checks.training import Measured
+from fedmed.data.prepare.case import Case
+from fedmed.data.store import FOLDER
+from fedmed.federation.site import SiteConfig
+
+ROUNDS_KEPT = 2
+ADAM = 3  # a tensor and its two moments
+COMFORT = 2  # below so many times the need, a note
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a folder needs and has, in bytes."""
+
+    what: str
+    folder: Path
+    needed: int
+    free: int
+
+
+def cache_bytes(
+    entries: Sequence[Entry], cases: Mapping[Entry, Case], sample: Sequence[Entry], measured: Measured | None
+) -> int:
+    """Estimate the size of all prepared cases.
+
+    A prepared case is resampled to one spacing, so its size grows with its volume in mm; the sample says how much a
+    mm³ needs. Without a measurement, cases count as they are: four bytes a voxel, and one for the mask.
+    """
+    used = [entry for entry in entries if entry not in cases or cases[entry].usable]
+    if measured and measured.cache_bytes and sample:
+        held = sum(_volume(entry, cases) for entry in sample)
+        return round(measured.cache_bytes * len(sample) * sum(_volume(entry, cases) for entry in used) / held)
+    return sum(_voxels(entry, cases) * (5 if entry.mask else 4) for entry in used)
+
+
+def _volume(entry: Entry, cases: Mapping[Entry, Case]) -> float:
+    volume = _voxels(entry, cases)
+    for size in cases[entry].spacing if entry in cases else ():
+        volume *= size
+    return volume
+
+
+def _voxels(entry: Entry, cases: Mapping[Entry, Case]) -> int:
+    if entry not in cases:
+        return entry.image.stat().st_size  # not inspected: compressed CT has about one byte a voxel
+    voxels = 1
+    for length in cases[entry].shape:
+        voxels *= length
+    return voxels
+
+
+def state_bytes(measured: Measured | None) -> int:
+    """Estimate what a job keeps at the site: two rounds of the model with Adam's moments."""
+    return ROUNDS_KEPT * ADAM * (measured.model_bytes or 0) if measured else 0
+
+
+def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int) -> tuple[list[Space], list[Finding]]:
+    """Compare needs with free space, folder by folder and together where they lie on one disk.
+
+    Args:
+        site: its ``cache_dir`` is looked at.
+        workspace: where jobs run at this site (its startup kit), if known.
+        cache: bytes of all prepared cases; those that are there already are not counted again.
+        state: bytes that a job keeps.
+    """
+    spaces, findings = [], []
+    places = [("cache", site.cache_dir, max(0, cache - _stored(site.cache_dir)))]
+    places += [("workspace", workspace, state)] if workspace else []
+    for what, folder, needed in places:
+        nearest = _nearest(folder)
+        spaces.append(Space(what, folder, needed, shutil.disk_usage(nearest).free))
+        if not nearest.is_dir() or not _writable(nearest):
+            key = "key 'cache_dir'" if what == "cache" else "the startup kit"
+            text = f"the {what} folder {folder} cannot be made or written; correct {key} in {site.source}"
+            text = text if what == "cache" else f"the {what} folder {folder} cannot be written; correct its permissions"
+            findings.append(Finding("disk", what, text))
+    findings += _permissions(site.cache_dir / FOLDER)
+    findings += _room(spaces)
+    return spaces, findings
+
+
+def _nearest(folder: Path) -> Path:
+    """The folder itself or the first parent that exists."""
+    while not os.path.lexists(folder) and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
+
+
+def _stored(cache_dir: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in (cache_dir / FOLDER).glob("*.pt"))
+    except OSError:
+        return 0
+
+
+def _permissions(folder: Path) -> Iterator[Finding]:
+    if not folder.is_dir():
+        return
+    facts = folder.stat()
+    if stat.S_IMODE(facts.st_mode) & 0o077:
+        if facts.st_uid == os.geteuid():
+            yield Finding("disk", "open_cache", f"{folder} can be read by others; close it now: chmod 700 {folder}")
+        else:
+            text = f"{folder} belongs to another user and can be read by others; choose another cache_dir"
+            yield Finding("disk", "cache", text)
+
+
+def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
+    disks: dict[int, list[Space]] = defaultdict(list)
+    for space in spaces:
+        disks[_nearest(space.folder).stat().st_dev].append(space)
+    for held in disks.values():
+        needed, free = sum(space.needed for space in held), held[0].free
+        names = " and ".join(f"{space.what} ({space.folder})" for space in held)
+        text = f"{names} will need about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
+        if free < needed:
+            yield Finding("disk", "no_space", f"{text}; free some space or name another disk")
+        elif free < COMFORT * needed:
+            yield Finding("disk", "little_space", f"{text}; other programs may need that too")

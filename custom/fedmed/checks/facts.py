@@ -1,0 +1,131 @@
+"""Figures that may leave the hospital, as rows: numbers and words of a closed list, never a site's own text."""
+
+from collections.abc import Iterator
+
+from fedmed.checks.check import Checked
+from fedmed.checks.entries import LISTS
+from fedmed.checks.findings import problems
+from fedmed.reports.words import NOTHING, count, duration, join, size
+
+Rows = list[tuple[str, str]]
+
+
+def summary(checked: Checked) -> str:
+    """One sentence: may the site join?"""
+    wrong = len(problems(checked.findings))
+    if wrong:
+        return f"{count(wrong, 'problem')} must be solved before this site joins."
+    left = join([words for part, words in _PARTS.items() if part in checked.left_out])
+    return "Ready to join." if left == "none" else f"No problem was found; not checked: {left}."
+
+
+_PARTS = {
+    "data": "images and masks",
+    "training": "a training step",
+    "disk": "disk",
+    "device": "device",
+    "connection": "the connection",
+    "preflight": "NVFlare's preflight",
+    "scoring": "scoring",
+}
+
+
+def lists(checked: Checked) -> Rows:
+    """How many images each list holds."""
+    return [(key, str(checked.counts.get(key, 0))) for key in LISTS]
+
+
+def head(checked: Checked) -> Rows:
+    """The figures one looks for first."""
+    measured, seconds = checked.measured, round_seconds(checked)
+    rows = lists(checked)
+    rows += [("a step", f"{measured.step_seconds:.3g} s")] if measured and measured.step_seconds else []
+    rows += [("a round", duration(seconds))] if seconds is not None else []
+    return rows + ([("memory", size(measured.peak_bytes))] if measured and measured.peak_bytes else [])
+
+
+def sections(checked: Checked) -> list[tuple[str, Rows]]:
+    """Every other figure, by what it is about; sections that were left out are missing."""
+    parts = {
+        "Job": _job(checked),
+        "Work": _work(checked),
+        "Disk": [(s.what, f"needs {size(s.needed)}, free {size(s.free)}") for s in checked.spaces],
+        "Machine": _machine(checked),
+        "Connection": _connection(checked),
+        "Versions": list(checked.machine.versions) if checked.machine else [],
+    }
+    return [(name, list(rows)) for name, rows in parts.items() if rows]
+
+
+def _job(checked: Checked) -> Rows:
+    if checked.work is None:
+        return [("role", checked.role)] if checked.role else []
+    args = checked.work.args
+    return [
+        ("job", checked.work.name),
+        ("role", checked.work.role),
+        ("bundle", f"{args['bundle']} {checked.version or ''}".strip()),
+        ("bundle's hash", checked.digest or "not installed"),
+        ("overlays", ", ".join(args.get("overlays") or ()) or NOTHING),
+    ]
+
+
+def round_seconds(checked: Checked) -> float | None:
+    """Seconds of one round at this site: training, and scoring the received model where the role does."""
+    measured, work = checked.measured, checked.work
+    if not measured or not work or not work.steps or measured.step_seconds is None:
+        return None
+    scored = (measured.score_seconds or 0) * checked.counts.get("validation", 0)
+    return work.steps * measured.step_seconds + (scored if work.role == "supervised" else 0)
+
+
+def _work(checked: Checked) -> Rows:
+    measured, work = checked.measured, checked.work
+    if measured is None or measured.peak_bytes is None:
+        return []
+    rows = [
+        ("one step", f"{measured.step_seconds:.3g} s, batch of {measured.batch}" if measured.step_seconds else None),
+        ("scoring a case", f"{measured.score_seconds:.3g} s" if measured.score_seconds else None),
+        ("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None),
+    ]
+    if (seconds := round_seconds(checked)) is not None:
+        rows.append((f"a round of {work.steps} steps", f"about {duration(seconds)}"))
+        rows.append((f"all {work.rounds} rounds", f"about {duration(seconds * work.rounds)}" if work.rounds else None))
+    rows += [
+        ("memory", f"{size(measured.peak_bytes)} at most"),
+        ("GPU memory", f"{size(measured.cuda_peak_bytes)} at most" if measured.cuda_peak_bytes else None),
+        ("received and sent a round", f"{size(measured.model_bytes)}, {size(measured.sent_bytes)}"),
+        ("kept of a round", size(measured.state_bytes) if measured.state_bytes else None),
+    ]
+    return [(name, value) for name, value in rows if value]
+
+
+def _machine(checked: Checked) -> Rows:
+    machine = checked.machine
+    if machine is None:
+        return []
+    gpus = [f"{name}, {size(total)}, {size(free)} free" for name, total, free in machine.gpus]
+    return [
+        ("device used", machine.device),
+        ("GPUs", "; ".join(gpus) or "none"),
+        ("memory", f"{size(machine.memory[0])}, {size(machine.memory[1])} free"),
+        ("cores", str(machine.cores)),
+        ("threads, loading processes", f"{machine.threads}, {machine.workers}"),
+    ]
+
+
+def _connection(checked: Checked) -> Rows:
+    return list(_connection_rows(checked)) if checked.connection else []
+
+
+def _connection_rows(checked: Checked) -> Iterator[tuple[str, str]]:
+    found = checked.connection
+    if found.reached is not None:
+        yield "server", "reached" if found.reached else "not reached"
+    if found.tls:
+        yield "encryption", f"{found.tls}, both certificates accepted, {found.milliseconds:.0f} ms"
+    if found.days is not None:
+        yield "certificates", f"valid for {found.days} days" if found.days >= 0 else "ended"
+    if found.preflight is not None:
+        yield "NVFlare's preflight", "passed" if found.preflight else "failed"
+        yield "registered with the server", "yes" if found.registered else "no"

@@ -1,0 +1,158 @@
+"""Measure a site's work in a job, in a process of its own: ``python -m fedmed.checks.measure FOLDER``.
+
+A process of its own, because the peak of a process's memory is that of all it ever did. It is the same code that runs
+in a federation: a client, a ``train`` task, the site's device and threads. ``FOLDER/request.json`` says what to do;
+``FOLDER/result.json`` is what came out.
+"""
+
+import json
+import math
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from monai.bundle import ConfigParser
+
+from fedmed.data.cache import CaseCacheDataset
+from fedmed.errors import FedMedError
+from fedmed.federation.client import Client
+from fedmed.federation.messages import Task
+from fedmed.federation.model import initial_network, named_tensors, parsed
+from fedmed.federation.site import SiteConfig, parse_site
+
+WARM_UP = 1  # steps that are not counted: the first one allocates, and cuDNN looks for its fastest kernels
+DATASETS = {"supervised": ("train", "validate"), "unsupervised": ("train", "labeled"), "evaluate": ("evaluate",)}
+
+
+def main(folder: Path) -> None:
+    """Do what the request says and write the result; an error of the site's data or bundle is a result too."""
+    request = json.loads((folder / "request.json").read_text(encoding="utf-8"))
+    die_first()
+    try:
+        result = measure(request, folder)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        result = {"out_of_memory": str(error).splitlines()[0] if str(error) else "out of memory"}
+    except FedMedError as error:
+        result = {"error": str(error)}
+    except RuntimeError as error:  # what torch raises when the CPU's memory is not enough
+        if "not enough memory" not in str(error):
+            raise
+        result = {"out_of_memory": str(error).splitlines()[0]}
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return seconds and bytes of a site's work.
+
+    Args:
+        request: ``site``, ``source`` (its YAML), ``datalist`` (a few of its cases), ``cache_dir``, ``args`` of the
+            executor, ``steps`` to measure, ``score`` (whether to score a validation case), ``max_batch_size``.
+        folder: where the client may write.
+    """
+    site = _site(request)
+    torch.set_num_threads(site.threads)
+    args = request["args"]
+    client = Client.from_args(args, site, folder / "job")
+    facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
+    parser = client.bundle.parser(device=site.device, **facts)
+    batch = parser.config.get("batch_size")
+    limit = site.max_batch_size
+    found: dict[str, Any] = {"batch": min(batch, limit) if batch and limit else batch, "job_batch": batch}
+    (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")  # for the reader of a killed process
+    found |= _prepare(parser, args["role"])
+    tensors = named_tensors(initial_network(parser, client.seed))
+    del parser
+    found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
+    task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
+    if args["role"] == "evaluate":
+        found |= _timed("score", lambda: client.evaluate(replace(task, name="evaluate")))
+    else:
+        if request["score"]:
+            found |= _timed("score", lambda: client.validate(replace(task, name="validate")))
+        found |= _train(client, task, folder)
+    return found | _memory(site)
+
+
+def _site(request: Mapping[str, Any]) -> SiteConfig:
+    source = Path(request["source"])
+    site = parse_site(request["site"], yaml.safe_load(source.read_text(encoding="utf-8")), source)
+    batch = [limit for limit in (site.max_batch_size, request["max_batch_size"]) if limit]
+    changed = {"datalist": Path(request["datalist"]), "cache_dir": Path(request["cache_dir"])}
+    return replace(site, max_batch_size=min(batch, default=None), **changed)
+
+
+def _prepare(parser: ConfigParser, role: str) -> dict[str, Any]:
+    """Prepare the cases into an empty cache, each timed."""
+    seconds, sizes = [], []
+    for part in DATASETS[role]:
+        dataset = parsed(parser, f"{part}#dataset") if part in parser.config else []
+        for index in range(len(dataset)):
+            started = time.monotonic()
+            dataset.prepared(index)
+            seconds.append(time.monotonic() - started)
+        sizes += _stored(dataset) if len(dataset) else []
+    return {"prepare_seconds": seconds, "cache_bytes": sizes}
+
+
+def _stored(dataset: CaseCacheDataset) -> Iterator[int]:
+    if dataset.store is not None:
+        for case in dataset.data:
+            yield dataset.store.path(case, dataset._settings).stat().st_size
+
+
+def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
+    times: list[float] = []
+
+    def note(name: str, value: float, step: int) -> None:
+        if name == "train/loss":
+            times.append(time.monotonic())
+
+    client.progress.stream = note
+    update = client.train(task)
+    steps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    state = sum(path.stat().st_size for path in (folder / "job" / "state").glob("*.pt"))
+    return {
+        "step_seconds": statistics.median(steps) if steps else math.nan,
+        "state_bytes": state,
+        "sent_bytes": sum(tensor.nbytes for tensor in update.tensors.values()),
+    }
+
+
+def _timed(name: str, work: Any) -> dict[str, float]:
+    started = time.monotonic()
+    work()
+    return {f"{name}_seconds": time.monotonic() - started}
+
+
+def _memory(site: SiteConfig) -> dict[str, int]:
+    """Peak bytes of this process and its loading workers, and of the GPU."""
+    # VmHWM and not ru_maxrss: the latter starts from the size of the process that started this one.
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii", errors="replace").splitlines() if status.is_file() else []
+    peak = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM")), None)
+    if peak is None:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    workers = site.workers * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 if site.workers else 0
+    found = {"peak_bytes": peak + workers}
+    if site.device.startswith("cuda"):
+        found["cuda_peak_bytes"] = torch.cuda.max_memory_reserved(site.device)
+    return found
+
+
+def die_first() -> None:
+    """When the machine runs out of memory, this process is to be killed and no other."""
+    try:
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    except OSError:  # not Linux, or not allowed
+        return
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,206 @@
+"""Start the measurement of a site's work on a few of its cases, and say what came out."""
+
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fedmed.checks.entries import MEASURED, SCORED, Entry
+from fedmed.checks.findings import Finding
+from fedmed.checks.work import Work
+from fedmed.data.prepare.case import Case
+from fedmed.federation.site import SiteConfig
+
+SAMPLE = 3  # cases of a list that are prepared
+KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
+FULL = 0.85  # share of the machine's memory from which a peak is worth a note
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a site's work costs; None where it was not measured.
+
+    Attributes:
+        batch: cases in a batch here; ``job_batch`` is the job's own.
+        step_seconds: median of the measured optimizer steps.
+        prepare_seconds: mean time to prepare a case that is not in the cache yet.
+        score_seconds: time to score one case with the received model.
+        peak_bytes, cuda_peak_bytes: most memory at a time, of the machine and of the GPU.
+        model_bytes, sent_bytes, state_bytes: all tensors; those that leave the site in a round; what it keeps of one.
+        cache_bytes: mean size of a prepared case.
+    """
+
+    batch: int | None = None
+    job_batch: int | None = None
+    step_seconds: float | None = None
+    prepare_seconds: float | None = None
+    score_seconds: float | None = None
+    peak_bytes: int | None = None
+    cuda_peak_bytes: int | None = None
+    model_bytes: int | None = None
+    sent_bytes: int | None = None
+    state_bytes: int | None = None
+    cache_bytes: float | None = None
+
+
+@dataclass
+class Attempt:
+    """One start of the measuring process: its result, what it said before, and how it ended."""
+
+    result: dict[str, Any] = field(default_factory=dict)
+    started: dict[str, Any] = field(default_factory=dict)
+    code: int | None = 0  # None: stopped because it took too long
+    log: str = ""
+
+    @property
+    def out_of_memory(self) -> bool:
+        return "out_of_memory" in self.result or self.code in KILLED
+
+
+def choose_sample(entries: Sequence[Entry], cases: Mapping[Entry, Case], role: str, most: int = SAMPLE) -> list[Entry]:
+    """Return a few usable entries of each list that ``role`` works with in a round.
+
+    They are the largest, which need most memory; one of them has foreground. Empty when the role's first list has none.
+    """
+    chosen: list[Entry] = []
+    for key in MEASURED[role]:
+        usable = [entry for entry in entries if entry.list == key and (entry not in cases or cases[entry].usable)]
+        usable.sort(key=lambda entry: (-_voxels(entry, cases.get(entry)), entry.number))
+        first = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
+        chosen += list(dict.fromkeys([*first, *usable]))[: 1 if key in SCORED else most]
+    return chosen if any(entry.list == MEASURED[role][0] for entry in chosen) else []
+
+
+def _voxels(entry: Entry, case: Case | None) -> int:
+    """Voxels of a case; without an inspection, the size of its file."""
+    return math.prod(case.shape) if case else entry.image.stat().st_size
+
+
+def measure(
+    site: SiteConfig, work: Work, sample: Sequence[Entry], *, steps: int = 3, score: bool = True, timeout: float = 1800
+) -> tuple[Measured, list[Finding]]:
+    """Measure ``work`` on ``sample``. When the batch does not fit into memory, smaller ones are tried.
+
+    The site's cache is left alone: what is prepared lies in a private folder beside it, which is removed.
+    """
+    attempt = _attempt(site, work, sample, steps, score, timeout, None)
+    wanted = batch = attempt.started.get("batch")
+    while attempt.out_of_memory and batch and batch > 1:
+        batch //= 2
+        attempt = _attempt(site, work, sample, steps, score, timeout, batch)
+    findings = [_does_not_fit(site, wanted, None if attempt.out_of_memory else batch)] if batch != wanted else []
+    if attempt.out_of_memory:
+        return Measured(**attempt.started), findings or [_does_not_fit(site, wanted, None)]
+    if attempt.code != 0 or not attempt.result or "error" in attempt.result:
+        return Measured(**attempt.started), [*findings, _failure(attempt, timeout)]
+    measured = _summary(attempt.result)
+    return measured, findings or list(_remarks(site, measured))
+
+
+def _attempt(
+    site: SiteConfig,
+    work: Work,
+    sample: Sequence[Entry],
+    steps: int,
+    score: bool,
+    timeout: float,
+    limit: int | None,
+) -> Attempt:
+    with tempfile.TemporaryDirectory(prefix=".fedmed-check-", dir=_place(site)) as name:
+        folder = Path(name)
+        request = {
+            "site": site.site,
+            "source": str(site.source),
+            "datalist": str(_write_datalist(folder, site, sample)),
+            "cache_dir": str(folder / "cache"),
+            "args": dict(work.args),
+            "steps": steps,
+            "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
+            "max_batch_size": limit,
+        }
+        (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
+        line = [sys.executable, "-m", "fedmed.checks.measure", str(folder)]
+        log = folder / "log.txt"
+        try:
+            with log.open("wb") as stream:
+                code = subprocess.run(line, stdout=stream, stderr=subprocess.STDOUT, timeout=timeout).returncode
+        except subprocess.TimeoutExpired:
+            code = None
+        return Attempt(_read(folder / "result.json"), _read(folder / "started.json"), code, _last_line(log))
+
+
+def _place(site: SiteConfig) -> Path | None:
+    """The cache's own disk, whose speed counts; where it cannot be written, that of temporary files."""
+    folder = site.cache_dir
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
+
+
+def _write_datalist(folder: Path, site: SiteConfig, sample: Sequence[Entry]) -> Path:
+    lists: dict[str, list[dict[str, str]]] = {}
+    for entry in sample:
+        files = {"image": entry.image, **({"label": entry.mask} if entry.mask else {})}
+        relative = {name: path.relative_to(site.data_root).as_posix() for name, path in files.items()}
+        lists.setdefault(entry.list, []).append(relative)
+    path = folder / "datalist.json"
+    path.write_text(json.dumps(lists), encoding="utf-8")
+    return path
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def _last_line(path: Path) -> str:
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def _summary(result: Mapping[str, Any]) -> Measured:
+    plain = {key: value for key, value in result.items() if key not in ("prepare_seconds", "cache_bytes")}
+    means = {key: statistics.fmean(result[key]) for key in ("prepare_seconds", "cache_bytes") if result[key]}
+    return Measured(**plain, **means)
+
+
+def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> Finding:
+    memory = f"{psutil.virtual_memory().available / 1e9:.1f} GB of main memory are free now"
+    what = f"a batch of {batch} does not fit into the memory of {site.device} ({memory})"
+    if fits:
+        remedy = f"a batch of {fits} does: write 'max_batch_size: {fits}' into {site.source}"
+    else:
+        remedy = "nor does a batch of 1; use another machine, or ask the study lead for smaller patches or windows"
+    return Finding("training", "out_of_memory", f"{what}; {remedy}")
+
+
+def _failure(attempt: Attempt, timeout: float) -> Finding:
+    if attempt.code is None:
+        text = f"stopped after {timeout / 60:.0f} minutes; raise --timeout, or measure on a faster machine"
+        return Finding("training", "too_long", text)
+    if "error" in attempt.result:
+        return Finding("training", "cannot_train", attempt.result["error"])
+    text = f"the measuring process ended with code {attempt.code}: {attempt.log or 'it said nothing'}"
+    return Finding("training", "cannot_train", f"{text}; send this line to the study lead if it names no patient")
+
+
+def _remarks(site: SiteConfig, measured: Measured) -> Iterator[Finding]:
+    if measured.batch and measured.job_batch and measured.batch < measured.job_batch:
+        text = f"the job's batch of {measured.job_batch} becomes {measured.batch} by max_batch_size in {site.source}"
+        yield Finding("training", "batch", f"{text}; fine, if that was meant")
+    total = psutil.virtual_memory().total
+    if measured.peak_bytes and measured.peak_bytes > FULL * total:
+        text = f"{measured.peak_bytes / 1e9:.1f} of {total / 1e9:.1f} GB of memory were used"
+        yield Finding("training", "memory", f"{text}; keep other programs off this machine, or lower max_batch_size")
