@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from fedmed_label.bundles import ServedBundle, read_bundles
-from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback
+from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback, local_url
 from fedmed_label.process import Server, environment, make_instance
 
 from fedmed.errors import FedMedError
@@ -76,8 +76,7 @@ def check_stock(bundles: list[ServedBundle]) -> None:
 
 def instructions(options: argparse.Namespace, bundles: list[ServedBundle], told: list[str]) -> list[str]:
     """What a user needs to know once the server runs."""
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(options.host, options.host)
-    url = f"http://{f'[{host}]' if ':' in host else host}:{options.port}"
+    url = local_url(options.host, options.port)
     models = ", ".join(f"{bundle.name} ({bundle.dimension}D {bundle.task})" for bundle in bundles)
     ohif = f"{url}/ohif/" if is_url(options.studies) else "needs a DICOMweb server: give its URL as STUDIES"
     return [

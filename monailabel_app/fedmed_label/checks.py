@@ -50,6 +50,12 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def local_url(host: str, port: int) -> str:
+    """The server's address as a browser on this machine needs it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
 def check_device(device: str | None) -> str | None:
     """What ``CUDA_VISIBLE_DEVICES`` should be for ``cpu``, ``cuda`` or ``cuda:N``; None = leave it.
 

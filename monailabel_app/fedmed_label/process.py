@@ -1,20 +1,23 @@
 """The server's process: its own folder, its start, and its end with all that it started."""
 
 import contextlib
+import http.client
+import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home
 from fedmed_label.bundles import ServedBundle
+from fedmed_label.checks import local_url
 
 APP = Path(__file__).resolve().parents[1]
 STOCK = Path(sys.prefix) / "monailabel" / "sample-apps" / "monaibundle"
@@ -63,6 +66,7 @@ def environment(folder: Path, hosts: Sequence[str], visible: str | None) -> dict
         "MONAI_LABEL_SESSION_PATH": str(folder / "sessions"),
         "MONAI_LABEL_DICOMWEB_CACHE_PATH": str(folder / "dicom"),
         "FEDMED_LABEL_HOSTS": ",".join(hosts),
+        "FEDMED_LABEL_SERVER": folder.name,
     }
     if visible is not None:
         values["CUDA_VISIBLE_DEVICES"] = visible
@@ -90,7 +94,8 @@ class Server:
         variables: Mapping[str, str],
         verbose: bool = False,
     ) -> None:
-        self.address, self.log = address, None if verbose else folder / "server.log"
+        self.address, self.name = address, folder.name
+        self.log = None if verbose else folder / "server.log"
         names = ",".join(bundle.name for bundle in bundles)
         start = ["start_server", "--app", str(folder), "--studies", studies, "--host", address[0]]
         # MONAI Label's default source of models is asked at start-up, and without a network that is the end.
@@ -111,7 +116,7 @@ class Server:
             stream.close()
 
     def wait_until_ready(self) -> None:
-        """Return when it accepts connections, which MONAI Label does once its models are loaded.
+        """Return when it answers, which MONAI Label does once its models are loaded.
 
         Raises:
             FedMedError: it ended, or takes too long; with its reason.
@@ -120,18 +125,19 @@ class Server:
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise FedMedError(self.reason())
-            if self._accepts():
+            if self._answers():
                 return
-            time.sleep(0.1)
+            time.sleep(0.2)
         raise FedMedError(f"MONAI Label did not start within {START_SECONDS:.0f} seconds{self._shown_log()}")
 
-    def _accepts(self) -> bool:
-        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.address[0], self.address[0])
+    def _answers(self) -> bool:
+        """Whether this server, and no other that took the port meanwhile, answers."""
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            socket.create_connection((host, self.address[1]), timeout=1).close()
-        except OSError:
+            with direct.open(f"{local_url(*self.address)}/fedmed-server", timeout=5) as answer:
+                return json.load(answer) == self.name
+        except (OSError, ValueError, http.client.HTTPException):
             return False
-        return True
 
     def reason(self) -> str:
         """Why it ended by itself: what it said in plain words, or the end of its log."""

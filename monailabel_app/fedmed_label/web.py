@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fedmed.errors import BundleError, DataError, FedMedError
 
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
+SERVER = "FEDMED_LABEL_SERVER"  # which server this is, for the launcher: another may have taken the port
 log = logging.getLogger("fedmed.label")
 
 
@@ -33,6 +34,8 @@ class OwnPagesOnly:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"]))):
             await JSONResponse({"detail": reason}, 403)(scope, receive, send)
+        elif scope["type"] == "http" and scope["path"] == "/fedmed-server":
+            await JSONResponse(os.environ.get(SERVER))(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 

@@ -1,6 +1,8 @@
 """The server's process, with programs that stand for MONAI Label."""
 
+import http.server
 import shutil
+import threading
 import time
 
 import psutil
@@ -76,3 +78,27 @@ def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_hom
     folder = server.log.parent
     assert folder.parent == fedmed_home / "label" and folder.stat().st_mode & 0o777 == 0o700
     assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", "127.0.0.1", "[]", str(folder)]
+
+
+def test_another_server_on_the_port_is_not_taken_for_this_one(start, monkeypatch):
+    """It may have come between the check of the port and the start."""
+
+    class Other(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'"server-other"')
+
+        def log_message(self, *_):
+            pass
+
+    monkeypatch.setattr(process, "START_SECONDS", 0.5)
+    server = start("#!/bin/sh\nsleep 1000\n")
+    with http.server.HTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        server.address = other.server_address
+        with pytest.raises(FedMedError, match="did not start"):
+            server.wait_until_ready()
+        server.name = "server-other"
+        server.wait_until_ready()
+        other.shutdown()
