@@ -35,15 +35,15 @@ def show(result: Result, site: SiteConfig, dry_run: bool) -> None:
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     console.print(table)
     if dry_run:
-        print("Nothing was changed (--dry-run); without it:")
+        print("Nothing was changed: --dry-run.")
     elif not result.changed:
         print("Nothing was changed: no label is new.")
-    print(next_step(result, site.site))
+    print(next_step(result, f"{site.site} {'would have' if dry_run else 'has now'}"))
 
 
-def next_step(result: Result, site: str) -> str:
-    """Say in a sentence what the site has now, and what its next rounds do with it."""
-    has = f"{site} has {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
+def next_step(result: Result, has: str) -> str:
+    """Say in a sentence what the site has, and what its next rounds do with it."""
+    has = f"{has} {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
     if not result.labelled:
         return f"{has}."
     if not result.unlabelled:

@@ -106,7 +106,7 @@ def test_a_corrected_label_is_used_in_the_next_round(
 
         assert use_labels([str(site_yaml)]) == 0
         shown = capsys.readouterr().out
-        assert case in shown and "has 1 labelled and 2 unlabelled" in shown
+        assert case in shown and "has now 1 labelled and 2 unlabelled" in shown
         corrected = nib.load(root / "corrected_labels" / f"{case}.nii.gz")
         assert np.asanyarray(corrected.dataobj).sum() == voxels and np.array_equal(corrected.affine, image.affine)
         assert undecided_bundle.name in (root / "corrected_labels/corrections.json").read_text()

@@ -119,7 +119,7 @@ def test_validation_and_testing_are_never_touched(serve, submit):
     before = tree(site.data_root)
     result = use_labels(site, work)
     assert done(result) == {"v": "left alone", "t": "left alone"} and tree(site.data_root) == before
-    assert result.outcomes[0].note.startswith("testing: masks that models are judged by")
+    assert result.outcomes[0].note == "in 'testing', whose masks are never changed"
 
 
 def test_a_patient_who_is_tested_on_never_enters_training(serve, submit):
@@ -128,7 +128,7 @@ def test_a_patient_who_is_tested_on_never_enters_training(serve, submit):
     submit(work.folder, "b")
     result = use_labels(site, work)
     assert done(result) == {"a": "refused", "b": "new"}
-    assert result.outcomes[0].note == "its patient is in testing and must not be trained on"
+    assert result.outcomes[0].note == "its patient is in 'testing' and must not be trained on"
     assert not any(e["patient"] == "P-t" for e in datalist(site)["training"])
 
 

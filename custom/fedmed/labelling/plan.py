@@ -56,7 +56,9 @@ class Plan:
     def __post_init__(self) -> None:
         for name in LISTS:  # what training would refuse is refused here
             load_datalist(self.site.data_root, self.site.datalist, name, required=False)
-        self.held_out = {e["patient"]: name for name in HELD_OUT for e in self.lists.get(name, []) if "patient" in e}
+        self.held_out = {
+            str(e["patient"]): name for name in HELD_OUT for e in self.lists.get(name, []) if "patient" in e
+        }
 
     def take(self, case: str, label: Path, image: Path | None, origin: Mapping[str, str]) -> Outcome:
         """Use one saved label; raises DataError if it cannot be used."""
@@ -64,10 +66,10 @@ class Plan:
         if not where:
             return Outcome(case, LEFT, f"its image is not in {self.site.datalist.name}")
         if held := [name for name in HELD_OUT if name in where]:
-            return Outcome(case, LEFT, f"{held[0]}: masks that models are judged by are not changed")
+            return Outcome(case, LEFT, f"in '{held[0]}', whose masks are never changed")
         entry = where.get(TRAINING) or where[UNLABELED]
-        if entry.get("patient") in self.held_out:
-            raise DataError(f"its patient is in {self.held_out[entry['patient']]} and must not be trained on")
+        if "patient" in entry and (held := self.held_out.get(str(entry["patient"]))):
+            raise DataError(f"its patient is in '{held}' and must not be trained on")
         shape, affine = read_grid(image)
         mask = read_mask(label, shape, affine)
         ml, former = volume_ml(mask, affine), entry.get("label") if TRAINING in where else None
