@@ -42,7 +42,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 def report(made: Exported) -> None:
     """Say what was made, and what one does with it."""
-    print(f"{made.out}: version {made.version}, the model after round {made.round + 1}")
+    model = f"the model after round {made.round + 1}" if made.round >= 0 else "the starting model: no round improved it"
+    print(f"{made.out}: version {made.version}, {model}")
     for path in sorted((made.out / "models").iterdir()):
         print(f"  models/{path.name}  {size(path.stat().st_size)}")
     print(f"  configs/inference.yaml is complete; overlays left: {', '.join(made.overlays) or 'none'}")

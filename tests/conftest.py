@@ -61,31 +61,35 @@ def tiny_site_configs(fedmed_home):
     del os.environ["FEDMED_SITE_CONFIGS"]
 
 
-def tiny_job_folder(folder: Path, name: str = "tiny", **changes) -> Path:
-    """Write a tiny job below ``folder``; keyword arguments change the job."""
+@pytest.fixture(scope="session")
+def write_tiny_job(tiny_site_configs):
+    """Return a function that writes a tiny job below a folder; keyword arguments change the job."""
     from fedmed.federation.package import JobSpec, write_job
 
-    roles = ("supervised", "unsupervised", "evaluate")
-    small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
-    settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
-    settings["overrides"] = {role: dict(small) for role in roles}
-    return write_job(JobSpec(name=name, **{**settings, **changes}), folder / name)
+    def write(folder: Path, name: str = "tiny", **changes) -> Path:
+        roles = ("supervised", "unsupervised", "evaluate")
+        small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+        settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
+        settings["overrides"] = {role: dict(small) for role in roles}
+        return write_job(JobSpec(name=name, **{**settings, **changes}), folder / name)
+
+    return write
 
 
 @pytest.fixture
-def tiny_job(tmp_path, tiny_site_configs):
+def tiny_job(tmp_path, write_tiny_job):
     """Return a function that writes a tiny job and gives its folder; keyword arguments change the job."""
-    return lambda name="tiny", **changes: tiny_job_folder(tmp_path / "jobs", name, **changes)
+    return lambda name="tiny", **changes: write_tiny_job(tmp_path / "jobs", name, **changes)
 
 
 @pytest.fixture(scope="session")
-def finished_run(tmp_path_factory, tiny_site_configs):
+def finished_run(tmp_path_factory, write_tiny_job):
     """Workspace of a finished tiny run: a labelled, an unlabelled and an evaluated site. Do not write to it."""
     from fedmed.federation.loop import run_job
 
     folder = tmp_path_factory.mktemp("finished")
     sites = {site: SITES[site] for site in ("ct_north", "ct_east", "ct_west")}
-    run_job(tiny_job_folder(folder, "study", sites=sites, rounds=2), folder / "workspace")
+    run_job(write_tiny_job(folder, "study", sites=sites, rounds=2), folder / "workspace")
     return folder / "workspace"
 
 

@@ -18,6 +18,7 @@ from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_target, 
 from fedmed.export.formats import TOLERANCE, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata, provenance
 from fedmed.export.runs import SELECTED, FinishedRun, read_finished
+from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights
 from fedmed.federation.store import ModelStore
@@ -86,10 +87,14 @@ def export_bundle(
     """
     out = Path(out).expanduser().absolute()
     check_target(out, replace)
+    check_image(verify if isinstance(verify, Path) else None)
     finished = read_finished(run)
     store = open_store(finished)
     weights = complete_weights(finished, store, model, site, site_run)
     federation = provenance(finished, store, weights, model, site)
+    check_version(
+        version, json.loads((store.bundle.root / CONFIGS / METADATA).read_text(encoding="utf-8"))["changelog"]
+    )
     with staged(out) as folder:
         return _fill(folder, out, store.bundle, weights, federation, Wishes(version, onnx, verify))
 
@@ -104,7 +109,6 @@ def _fill(
     overlays = write_configs(bundle, folder)
     config = folder / CONFIGS / bundle.config_file("inference").name
     base = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
-    check_version(wishes.version, base["changelog"])
     version = wishes.version or f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
     meta = metadata(base, folder, config, version, federation)
     _write_json(folder / CONFIGS / METADATA, meta)

@@ -148,7 +148,8 @@ def limits(fed: Mapping[str, Any]) -> list[str]:
     if fed["private_tensors_of"]:
         own = fed["private_tensors_of"]
         found.append(f"Layers of {own} alone are in it: it fits the images and the readers of that site best.")
-        found.append("The other sites' scores are of models with other layers, not of this one.")
+        if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
+            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     return found
 
 

@@ -49,6 +49,7 @@ def staged(out: Path) -> Iterator[Path]:
         ExportError: the disk is full, or the folder cannot be written.
     """
     making = out.parent / f".{out.name}.making-{uuid.uuid4().hex[:8]}"
+    missing = [folder for folder in out.parents if not folder.exists()]
     try:
         (making / out.name).mkdir(parents=True)
         yield making / out.name
@@ -61,6 +62,9 @@ def staged(out: Path) -> Iterator[Path]:
         if (making / "before").exists() and not out.exists():
             (making / "before").rename(out)
         shutil.rmtree(making, ignore_errors=True)
+        for folder in missing:  # upwards; one that is in use now stays
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
 
 def copy_parts(root: Path, target: Path) -> None:

@@ -15,10 +15,7 @@ from fedmed.reports.files import read_json, read_lines
 
 SELECTED, LAST_MODEL = "selected", "last"
 # A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.
-PLACES = (
-    *("server/simulate_job/fedmed", "simulate_job/fedmed", "workspace/fedmed", "fedmed", "."),
-    *("*/workspace/fedmed", "*/fedmed"),
-)
+PLACES = ("server/simulate_job/fedmed", "simulate_job/fedmed", "workspace/fedmed", "fedmed", ".")
 
 
 @dataclass(frozen=True)
@@ -121,13 +118,12 @@ def read_finished(folder: str | Path) -> FinishedRun:
 def _records(folder: Path) -> Path:
     if not folder.is_dir():
         raise ExportError(f"no run at {folder}: the folder does not exist")
-    for place in PLACES:
-        found = sorted(path.parent for path in folder.glob(f"{place}/run.json"))
-        if len(found) > 1:
-            names = ", ".join(path.relative_to(folder).parts[0] for path in found[:4])
-            raise ExportError(f"{folder} holds {len(found)} runs ({names}…); name one of them")
-        if found:
-            return found[0]
+    inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    only = inside if len(inside) == 1 else []  # NVFlare downloads a job into a folder of its id
+    for root in (folder, *only):
+        for place in PLACES:
+            if (root / place / "run.json").is_file():
+                return root / place
     looked = ", ".join(f"{place}/run.json" for place in PLACES[:4])
     raise ExportError(
         f"{folder} is not the folder of a run. Looked for {looked}; give a simulator's workspace (default: "

@@ -45,7 +45,7 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
     with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place:
         case = _case(Path(place) / "images", image, config)
         with quiet():
-            _check_properties(config, meta, folder, case.parent)
+            _passes("check_properties", lambda: _check_properties(config, meta, folder, case.parent))
             before = _infer_before(bundle, tensors, case.parent, Path(place) / "before")
         after = _infer_after(folder, config, case.parent, Path(place) / "after")
         marked = _equal(before, after)
@@ -55,6 +55,12 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
         f"Inference on {what}, before and after the export: equal voxel for voxel ({marked} marked), with the same "
         "affine; the second by `python -m monai.bundle run` in a process without FedMed.",
     ]
+
+
+def check_image(image: Path | None) -> None:
+    """Refuse an image that is not there, before hours of work."""
+    if image is not None and not Path(image).expanduser().is_file():
+        raise ExportError(f"--verify: the image {image} does not exist")
 
 
 def _passes(name: str, check: Any) -> None:
@@ -68,8 +74,8 @@ def _check_properties(config: Path, meta: str, folder: Path, images: Path) -> No
     facts = {"bundle_root": str(folder), "dataset_dir": str(images)}
     workflow = ConfigWorkflow(str(config), meta_file=meta, logging_file=False, workflow_type="infer", **facts)
     workflow.initialize()
-    if missing := workflow.check_properties():
-        raise ExportError(f"MONAI's check_properties misses {', '.join(missing)} in {config.name}")
+    if missing := workflow.check_properties():  # MONAI raises for most of what is missing
+        raise KeyError(", ".join(missing))
 
 
 def _case(folder: Path, image: Path | None, config: Path) -> Path:
@@ -78,8 +84,6 @@ def _case(folder: Path, image: Path | None, config: Path) -> Path:
     if image is None:
         return phantom(folder / "phantom.nii.gz", config)
     image = Path(image).expanduser().absolute()
-    if not image.is_file():
-        raise ExportError(f"--verify: the image {image} does not exist")
     (folder / image.name).symlink_to(image)
     return folder / image.name
 

@@ -53,7 +53,7 @@ def complete_weights(
         if held:
             raise ExportError(
                 f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "
-                f"tensors (such as '{held[0]}') are the sites' own, and the server's file has untrained values there. "
+                f"tensors (such as '{held[0]}') are the sites' own, and the server's file has old values there. "
                 "Export at a site that has trained them, with --site NAME"
             )
         return Weights(fitted(shared, store.initial, "the run's model"), round)

@@ -1,0 +1,82 @@
+"""Finished runs of every kind, most of them without training: what an export reads are files."""
+
+import shutil
+
+import pytest
+
+from fedmed.export.bundle import open_store
+from fedmed.export.runs import read_finished
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.federation.store import ModelStore
+
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": [16, 16, 16]}
+
+
+@pytest.fixture
+def opened():
+    """Return a function: folder of a run -> (run, store)."""
+
+    def opened(folder):
+        run = read_finished(folder)
+        return run, open_store(run)
+
+    return opened
+
+
+@pytest.fixture
+def copied(finished_run, tmp_path):
+    """A copy of the finished run, to be damaged."""
+    return shutil.copytree(finished_run, tmp_path / "copy")
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return a function that writes a run with the server's own code, but without sites: one round, given tensors.
+
+    ``change`` may alter the named tensors; ``meta`` what is saved beside them.
+    """
+
+    def written(overlays=("demo",), overrides=None, change=None, sites=None, meta=None, aggregator=None, name="made"):
+        records = tmp_path / name / "server" / "simulate_job"
+        model = {"bundle": "covid_ct_segmentation", "overlays": list(overlays), "overrides": overrides or SMALL}
+        store = ModelStore.from_args(model, records / "app_server")
+        plan = {"sites": sites or TWO, "rounds": 1, "steps": 1, "job": name}
+        server = Server.from_args(plan, aggregator or {}, store, records / "fedmed")
+        tensors = {key: tensor.clone() for key, tensor in server.tensors.items()}
+        changed = change(tensors) if change else None
+        store.save(changed or tensors, meta or {"round": 0}, False)
+        server.record.round({"round": 0, "aggregated": True, "accepted": sorted(server.plan.sites), "sites": {}})
+        server.record.result({"best_round": None, "best_score": None, "last_score": None, "test": {}})
+        return tmp_path / name
+
+    return written
+
+
+@pytest.fixture(scope="session")
+def partial_run(tmp_path_factory, write_tiny_job):
+    """Workspace of a run whose decoder turns private after round 0, and what each site was tested with.
+
+    The model after round 0 (all tensors shared) is the selected one, the one after round 2 the last.
+    """
+    tested, folder, scores = {}, tmp_path_factory.mktemp("partial"), {0: 0.1, 1: 0.9, 2: 0.4}
+
+    def score(self, task, parser):
+        dice = scores.get(task.round, 0.2) + (0.01 if self.site.site == "ct_south" else 0.0)
+        self.progress.score(task, dice)
+        return dice
+
+    def evaluate(self, task):
+        _, network, *_ = self._open(task)
+        tested[task.model, self.site.site] = {name: t.clone() for name, t in network.state_dict().items()}
+        return {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 3}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Client, "_score", score)
+        patch.setattr(Client, "evaluate", evaluate)
+        spec = {"sharing": "block_6", "warm_start_sharing": "full", "warm_start_rounds": 1}
+        job = write_tiny_job(folder, "partial", rounds=3, steps=1, evaluate_last=True, **spec)
+        run_job(job, folder / "workspace")
+    return folder / "workspace", tested

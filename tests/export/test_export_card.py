@@ -1,0 +1,74 @@
+"""The model card says what the files say, and nothing about a site that would name it."""
+
+import copy
+import json
+
+import pytest
+
+from fedmed.export.anonymous import anonymous_sites
+from fedmed.export.bundle import export_bundle
+from fedmed.export.card import limits, story
+from fedmed.export.runs import read_finished
+
+
+@pytest.fixture
+def federation(exported_bundle):
+    return copy.deepcopy(json.loads((exported_bundle / "configs" / "metadata.json").read_text())["federation"])
+
+
+def test_a_reader_finds_what_she_needs(exported_bundle, federation):
+    card = (exported_bundle / "docs" / "README.md").read_text()
+    headings = [line[3:] for line in card.splitlines() if line.startswith("## ")]
+    assert headings == ["Intended use", "How it was trained", "Results", "Limits", "Run it", "Checks", "Software",
+                        "Licence and citation"]  # fmt: skip
+    assert "Not a medical device" in card and "0 = background, 1 = covid region" in card
+    assert "SegResNet, 443 thousand parameters" in card and "| `pixdim` | 5.5, 5.5, 12.0 |" in card
+    for row in federation["sites"]:
+        assert f"| {row['site']} |" in card and f"{row['test_dice']:.3f}" in card
+    assert "scripts/label.sh /data/images covid_ct_segmentation" in card and "torch" in card
+    assert "| ± std |" in card and "{{" not in card and "None" not in card
+    for line in card.splitlines():
+        assert line.count("|") in (0, 3, 7), "a table with a cell too many"
+
+
+def test_the_story_of_a_partial_model(partial_run, tmp_path):
+    made = export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last", site="ct_south")
+    card = (made.out / "docs" / "README.md").read_text()
+    fed = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
+    own = fed["private_tensors_of"]
+    assert own in {"site 1", "site 2"} and f"The layers that are not shared are those of {own}." in card
+    assert f"Layers of {own} alone are in it" in card and "all but group block_6" in card
+    other = {"site 1": "site 2", "site 2": "site 1"}[own]
+    assert f"{other} had other layers when tested" in card and "the first 1 by the sites with masks" in card
+    assert "Not tested at site 3 and site 4." in card and "after round 3, the last one" in card
+
+
+def test_limits_follow_the_numbers(federation):
+    told = " ".join(limits(federation))
+    assert "site 3 took no part in the training" in told and "strengthen its mistakes" in told
+    assert "Warnings" not in told and "refused" not in told
+    federation |= {"guard_warnings": 3, "refused_updates": 1}
+    told = " ".join(limits(federation))
+    assert "vanished or spread: 3" in told and "Updates that the server refused: 1" in told
+    for row in federation["sites"]:
+        row["test_dice"] = None
+    assert "No site has tested this model." in limits(federation)
+
+
+def test_a_starting_model_is_called_one(federation):
+    assert "the starting model, which no round improved" in story({**federation, "model_round": 0})
+
+
+def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):
+    """Renamed sites keep their numbers: nothing of a name is in the order."""
+    run = read_finished(finished_run)
+    rows = [row for _, row in anonymous_sites(run, "selected")]
+    swap = {"ct_north": "zz", "ct_east": "aa", "ct_west": "mm"}
+    facts = {**run.facts, "sites": {swap[name]: run.facts["sites"][name] for name in reversed(list(swap))}}
+    result = {
+        **run.result,
+        "test": {swap[name]: row for name, row in run.result["test"].items()},
+        "validation": {swap[name]: dice for name, dice in run.result["validation"].items()},
+    }
+    renamed = type(run)(run.folder, run.records, facts, run.rounds, result)
+    assert [row for _, row in anonymous_sites(renamed, "selected")] == rows

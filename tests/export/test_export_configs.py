@@ -1,0 +1,109 @@
+"""Configs say by themselves what the weights were trained with."""
+
+import pytest
+import yaml
+from monai.bundle import ConfigParser
+
+from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.load import Bundle
+from fedmed.export.configs import footprint, merged, to_yaml, write_configs
+from fedmed.export.folder import copy_parts
+
+CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"
+LEFT = {"cpu", "evaluate", "consistency"}
+
+
+@pytest.fixture
+def exported(tmp_path):
+    """Return a function: overlays, overrides -> (folder with the exported configs, names of overlays left)."""
+
+    def exported(*overlays, **overrides):
+        bundle = Bundle("covid_ct_segmentation", overlays, overrides)
+        folder = tmp_path / "_".join(["bundle", *overlays])
+        copy_parts(bundle.root, folder)
+        return folder / "configs", set(write_configs(bundle, folder))
+
+    return exported
+
+
+@pytest.mark.parametrize("overlay", ["demo", "coarse", "segresnet", "lidc", "lidc_small", "cpu"])
+@pytest.mark.parametrize("main", ["inference", "train"])
+def test_what_is_baked_in_is_what_monai_merges(exported, overlay, main):
+    folder, _ = exported(overlay)
+    expected = ConfigParser.load_config_files([str(CONFIGS / f"{main}.yaml"), str(CONFIGS / f"{overlay}.yaml")])
+    own = ConfigParser.load_config_file(CONFIGS / f"{main}.yaml")
+    made = ConfigParser.load_config_file(folder / f"{main}.yaml")
+    assert made == {key: expected[key] for key in own}, "all of its own ids, and no other"
+    assert list(made) == list(own)
+
+
+def test_overrides_win_and_stay_where_they_belong(exported):
+    folder, _ = exported("demo", window_size=[32, 32, 16], patch_size=[16, 16, 16], threshold=0.3)
+    inference, train = (ConfigParser.load_config_file(folder / f"{name}.yaml") for name in ("inference", "train"))
+    assert inference["window_size"] == train["window_size"] == [32, 32, 16] and inference["threshold"] == 0.3
+    assert train["patch_size"] == [16, 16, 16] and "patch_size" not in inference
+
+
+@pytest.mark.parametrize(
+    ("overlays", "left"),
+    [
+        ((), LEFT),
+        (("demo",), LEFT),
+        (("segresnet",), LEFT),
+        (("coarse", "cpu"), LEFT - {"cpu"}),
+    ],
+)
+def test_overlays_of_other_models_are_gone(exported, overlays, left):
+    folder, names = exported(*overlays)
+    assert names == left
+    files = {path.name for path in folder.iterdir()}
+    expected = {f"{name}.yaml" for name in left | {"inference", "train", "federation"}}
+    assert files == expected | {"metadata.json", "logging.conf"}
+
+
+def test_any_overlay_that_moves_the_network_or_its_input_is_gone(tmp_path):
+    """Also one that no list could know, through what the network or the preparation refers to."""
+    for name, text in {
+        "inference": "size: 8\nspacing: [1, 1]\nextra: 1\nnetwork_def: {_target_: Net, n: '$@size * 2'}\n"
+        "preprocessing: [{_target_: Spacingd, pixdim: '@spacing::0'}]\ninferer: {_target_: I, batch: '@extra'}\n",
+        "train": "size: 8\nnetwork_def: {_target_: Net, n: '$@size * 2'}\nlr: 1\n",
+        "wide": "size: 16\n",
+        "fine": "spacing: [2, 2]\n",
+        "deep": "'network_def::n': 3\n",
+        "rate": "lr: 2\n",
+        "batches": "extra: 4\n",
+        "nested": "'train::handlers': []\n",
+    }.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+
+    def moves(name):
+        mains = [tmp_path / "inference.yaml", tmp_path / "train.yaml"]
+        return any(
+            footprint(merged(main), ("network_def", "preprocessing"))
+            != footprint(merged(main, [tmp_path / f"{name}.yaml"]), ("network_def", "preprocessing"))
+            for main in mains
+        )
+
+    assert {name for name in ("wide", "fine", "deep", "rate", "batches", "nested") if moves(name)} == {
+        "wide", "fine", "deep"
+    }  # fmt: skip
+
+
+def test_a_new_id_comes_along_when_something_needs_it(tmp_path):
+    (tmp_path / "inference.yaml").write_text("network_def: {_target_: Net, n: 1}\n")
+    (tmp_path / "big.yaml").write_text(
+        "network_def: {_target_: Net, n: '$@width * @deeper'}\nwidth: 2\ndeeper: 3\nlr: 1\n"
+    )
+    assert merged(tmp_path / "inference.yaml", [tmp_path / "big.yaml"]) == {
+        "network_def": {"_target_": "Net", "n": "$@width * @deeper"}, "width": 2, "deeper": 3
+    }  # fmt: skip
+
+
+def test_yaml_is_what_it_was_and_reads_well(exported):
+    config = ConfigParser.load_config_file(CONFIGS / "train.yaml") | {"rate": 1e-8, "nothing": None, "text": "@x: %y"}
+    text = to_yaml(config, "first line\nsecond")
+    assert yaml.safe_load(text) == config and list(yaml.safe_load(text)) == list(config)
+    assert text.startswith("# first line\n# second\n") and "pixdim: [0.8, 0.8, 5.0]" in text and "&id" not in text
+    assert max(map(len, text.splitlines())) <= 120
+    folder, _ = exported("demo")
+    assert "with the overlay demo:" in (folder / "inference.yaml").read_text().splitlines()[0]

@@ -1,0 +1,102 @@
+"""The checks that an exported bundle must pass find what is wrong with one."""
+
+import json
+import shutil
+
+import nibabel as nib
+import numpy as np
+import pytest
+import torch
+
+from fedmed.data.synthetic import demo_site
+from fedmed.errors import ExportError
+from fedmed.export.bundle import export_bundle, open_store
+from fedmed.export.runs import read_finished
+from fedmed.export.verify import _case, verify
+
+
+@pytest.fixture(scope="module")
+def source(finished_run, exported_bundle):
+    """(bundle as installed, the run's tensors)."""
+    run = read_finished(finished_run)
+    tensors = torch.load(exported_bundle / "models" / "model.pt", weights_only=True)
+    return open_store(run).bundle, tensors
+
+
+@pytest.fixture
+def check(exported_bundle, source, tmp_path):
+    """Return a function that damages a copy of the exported bundle and verifies it on a generated scan."""
+
+    def check(damage=None, tensors=None):
+        copy = shutil.copytree(exported_bundle, tmp_path / exported_bundle.name)
+        if damage:
+            damage(copy)
+        return verify(copy, copy / "configs" / "inference.yaml", source[0], tensors or source[1], None)
+
+    return check
+
+
+def test_one_real_case_before_and_after_the_export(finished_run, fedmed_home, tmp_path):
+    """Through everything: what was checked stands in the metadata and on the card, without the case's name."""
+    image = sorted((demo_site("chest_ct_tiny", "ct_west", fedmed_home) / "images").iterdir())[0]
+    made = export_bundle(finished_run, tmp_path / "x_segmentation", verify=image)
+    assert any("Inference on one real image" in line and "equal voxel for voxel" in line for line in made.checks)
+    federation = json.loads((made.out / "configs" / "metadata.json").read_text())["federation"]
+    card = (made.out / "docs" / "README.md").read_text()
+    assert federation["checks"] == made.checks and all(line in card for line in made.checks)
+    assert image.name.split("_")[0] not in card
+    assert {path.name for path in made.out.iterdir()} == {"LICENSE", "configs", "covid_ct", "docs", "models"}
+
+
+def test_a_generated_scan_is_about_one_window_and_turned(exported_bundle, tmp_path):
+    image = nib.load(_case(tmp_path / "in", None, exported_bundle / "configs" / "inference.yaml"))
+    assert nib.aff2axcodes(image.affine) == ("L", "P", "I") and -1024 <= np.min(image.dataobj) < -500
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda b: edit(b / "configs/metadata.json", '"version": "', '"version": "v'), "verify_metadata refuses"),
+        (lambda b: edit(b / "configs/metadata.json", '"num_channels": 2', '"num_channels": 3'), "verify_net_in_out"),
+        (lambda b: edit(b / "configs/inference.yaml", "evaluator:", "runner:"), "check_properties refuses.*evaluator"),
+    ],
+)
+def test_monais_own_checks_are_run(check, damage, message):
+    with pytest.raises(ExportError, match=message):
+        check(damage)
+
+
+def edit(path, old, new):
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.slow
+def test_other_weights_are_noticed(check, source):
+    """A bundle whose weights are not the run's marks other voxels."""
+    other = {name: tensor + 0.05 for name, tensor in source[1].items()}
+    with pytest.raises(ExportError, match="voxels differ before and after the export"):
+        check(tensors=other)
+
+
+@pytest.mark.slow
+def test_a_bundle_that_needs_fedmed_to_infer_is_refused(check):
+    def imports(bundle):
+        edit(bundle / "covid_ct" / "inferers.py", "import torch\n", "import fedmed.errors\nimport torch\n")
+
+    with pytest.raises(ExportError, match="python -m monai.bundle run of the exported bundle failed.*fedmed"):
+        check(imports)
+
+
+def test_a_missing_image_is_named_and_nothing_is_written(finished_run, tmp_path):
+    with pytest.raises(ExportError, match="--verify: the image .*nowhere.nii.gz does not exist"):
+        export_bundle(finished_run, tmp_path / "x_segmentation", verify=tmp_path / "nowhere.nii.gz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_image_that_cannot_be_read_is_said(finished_run, tmp_path):
+    (tmp_path / "broken.nii.gz").write_bytes(b"no image")
+    with pytest.raises(ExportError, match="cannot infer the image before the export"):
+        export_bundle(finished_run, tmp_path / "x_segmentation", verify=tmp_path / "broken.nii.gz")
+    assert [path.name for path in tmp_path.iterdir()] == ["broken.nii.gz"]

@@ -1,0 +1,175 @@
+"""An exported model is complete, finite, and exactly what the run or the site had."""
+
+import shutil
+
+import pytest
+import torch
+
+from fedmed.errors import ExportError
+from fedmed.export.bundle import export_bundle
+from fedmed.export.weights import complete_weights, fitted
+from fedmed.federation.state import load_tensors, save_tensors
+
+AHNET = {"window_size": [128, 128, 32], "patch_size": [128, 128, 32]}
+DECODER = ("conv_final.", "up_samples.", "up_layers.")
+
+
+def test_a_shared_model_is_the_runs_own(finished_run, opened):
+    run, store = opened(finished_run)
+    weights = complete_weights(run, store, "selected")
+    name = "best_FL_global_model.pt" if run.result["best_round"] is not None else "FL_global_model.pt"
+    expected = load_tensors(finished_run / "server/simulate_job/app_server" / name)["model"]
+    assert weights.tensors.keys() == expected.keys() and weights.private == ()
+    assert all(torch.equal(weights.tensors[key], expected[key]) for key in expected)
+
+
+# --- partial sharing
+
+
+def test_a_model_with_private_layers_is_refused_although_it_looks_complete(partial_run, opened, tmp_path):
+    run, store = opened(partial_run[0])
+    (_, warm), (_, last) = run.model("selected"), run.model("last")
+    assert last.keys() == store.initial.keys(), "it looks complete"
+    assert all(torch.equal(last[n], warm[n]) for n in last if n.startswith(DECODER)), (
+        "what the sites trained is not here"
+    )
+    with pytest.raises(ExportError, match="looks complete and is not: 25 of its 53 tensors .*with --site NAME"):
+        export_bundle(partial_run[0], tmp_path / "x_segmentation", model="last")
+    assert not list(tmp_path.iterdir())
+
+
+def test_before_the_layers_turn_private_the_model_is_complete(partial_run, opened):
+    run, store = opened(partial_run[0])
+    weights = complete_weights(run, store, "selected")
+    assert weights.round == 0 and not weights.private
+    assert any(not torch.equal(weights.tensors[n], t) for n, t in store.initial.items() if n.startswith(DECODER))
+    with pytest.raises(ExportError, match="is complete: no tensor is a site's own; leave out --site"):
+        complete_weights(run, store, "selected", "ct_north")
+
+
+@pytest.mark.parametrize("site", ["ct_north", "ct_south"])
+def test_a_sites_merge_is_what_it_was_tested_with(partial_run, opened, site):
+    folder, tested = partial_run
+    run, store = opened(folder)
+    weights = complete_weights(run, store, "last", site)
+    assert len(weights.private) == 25 and all(name.startswith(DECODER) for name in weights.private)
+    expected = tested["last", site]
+    assert list(weights.tensors) == list(expected)
+    assert all(torch.equal(weights.tensors[name], expected[name]) for name in expected)
+
+
+def test_a_site_may_give_its_own_run_folder(partial_run, opened, tmp_path):
+    folder, tested = partial_run
+    kit = shutil.copytree(folder / "ct_south" / "simulate_job", tmp_path / "kit" / "job_id")
+    server = shutil.copytree(folder / "server" / "simulate_job", tmp_path / "download" / "workspace")
+    run, store = opened(server.parent)
+    with pytest.raises(ExportError, match="private state of site 'ct_south' is not in .*--site-run"):
+        complete_weights(run, store, "last", "ct_south")
+    for place in (kit, kit / "fedmed"):
+        weights = complete_weights(run, store, "last", "ct_south", place)
+        assert all(torch.equal(weights.tensors[n], t) for n, t in tested["last", "ct_south"].items())
+
+
+@pytest.mark.parametrize(
+    ("site", "message"),
+    [
+        ("ct_moon", "no site 'ct_moon'; its sites are ct_east, ct_north, ct_south, ct_west"),
+        ("ct_east", r"'ct_east' \(unsupervised\) has never trained .* export at ct_north or ct_south"),
+        ("ct_west", r"'ct_west' \(evaluate\) has never trained"),
+    ],
+)
+def test_a_site_that_cannot_complete_the_model_is_refused(partial_run, opened, site, message):
+    run, store = opened(partial_run[0])
+    with pytest.raises(ExportError, match=message):
+        complete_weights(run, store, "last", site)
+
+
+def test_another_sites_folder_is_noticed(partial_run, opened):
+    run, store = opened(partial_run[0])
+    with pytest.raises(ExportError, match="is not of site 'ct_north' in this run"):
+        complete_weights(run, store, "last", "ct_north", partial_run[0] / "ct_south" / "simulate_job")
+
+
+def without_a_tensor(path):
+    content = load_tensors(path)
+    content["private"].pop("conv_final.2.conv.weight")
+    save_tensors(path, content)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "private state of round 2 cannot be read"),
+        (lambda path: path.write_bytes(b"x"), "is damaged"),
+        (without_a_tensor, "lacks tensor 'conv_final.2.conv.weight': the site has not trained its own layers"),
+    ],
+)
+def test_a_damaged_state_is_named(partial_run, opened, tmp_path, damage, message):
+    copy = shutil.copytree(partial_run[0] / "ct_north", tmp_path / "ct_north")
+    damage(copy / "simulate_job/fedmed/state/round_2.pt")
+    run, store = opened(partial_run[0])
+    with pytest.raises(ExportError, match=message):
+        complete_weights(run, store, "last", "ct_north", copy)
+
+
+def test_a_site_whose_updates_were_all_refused_has_nothing_to_merge(partial_run, opened):
+    run, store = opened(partial_run[0])
+    for line in run.rounds:
+        line["accepted"] = [site for site in line["accepted"] if site != "ct_north"]
+    with pytest.raises(ExportError, match="'ct_north' has contributed to no round up to 2"):
+        complete_weights(run, store, "last", "ct_north")
+
+
+def test_private_batch_norm_statistics_make_a_model_incomplete_too(written, opened):
+    run, store = opened(written((), AHNET, aggregator={"buffers": "local"}))
+    with pytest.raises(ExportError, match="looks complete and is not: .*bn0.running_mean"):
+        complete_weights(run, store, "selected")
+    statistics = {n: t + 1 for n, t in store.initial.items() if "running_" in n or "num_batches" in n}
+    for site in ("ct_north", "ct_east"):  # a site without labels has statistics of its own images
+        save_tensors(run.folder / site / "simulate_job/fedmed/state/round_0.pt", {"private": statistics})
+        tensors = complete_weights(run, store, "selected", site).tensors
+        assert all(torch.equal(tensors[n], statistics.get(n, t)) for n, t in store.initial.items())
+
+
+# --- what does not fit
+
+
+def test_whole_numbers_survive_a_journey_as_floats(written, opened):
+    """FLARE and averaging may carry counters as float64; BatchNorm wants int64."""
+    run, store = opened(written((), AHNET, change=lambda t: {n: v.double() + (0 if v.is_floating_point() else 3)
+                                                             for n, v in t.items()}))  # fmt: skip
+    tensors = complete_weights(run, store, "selected").tensors
+    assert tensors["bn0.num_batches_tracked"].dtype == torch.int64 and tensors["bn0.num_batches_tracked"] == 3
+    assert all(tensors[n].dtype == t.dtype and tensors[n].shape == t.shape for n, t in store.initial.items())
+
+
+NAME = "convInit.conv.weight"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop(NAME) is None, f"tensor '{NAME}' is missing"),
+        (lambda t: t.update(surplus=torch.zeros(1)), "tensor 'surplus' is unknown"),
+        (
+            lambda t: t.update({NAME: t[NAME][:1]}),
+            rf"tensor '{NAME}' has the shape \(1, 1, 3, 3, 3\), the network's is",
+        ),
+        (lambda t: t[NAME].view(-1)[3:4].fill_(float("nan")) is None, f"tensor '{NAME}' has values that are NaN"),
+        (lambda t: t.update({NAME: t[NAME].double() * 1e300}), f"tensor '{NAME}' does not fit into torch.float32"),
+    ],
+)
+def test_tensors_that_do_not_fit_are_named_and_nothing_is_written(written, tmp_path, change, message):
+    def changed(tensors):
+        change(tensors)
+        return tensors
+
+    run = written(change=changed)
+    with pytest.raises(ExportError, match=message):
+        export_bundle(run, tmp_path / "out" / "x_segmentation")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_counter_between_two_whole_numbers_is_refused():
+    with pytest.raises(ExportError, match="tensor 'n' must be torch.int64, but holds 1.5"):
+        fitted({"n": torch.tensor(1.5)}, {"n": torch.tensor(0)}, "the model")

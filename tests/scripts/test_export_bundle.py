@@ -1,0 +1,45 @@
+"""The command that makes a bundle of a run."""
+
+import pytest
+
+
+@pytest.fixture
+def export(capsys, load_script):
+    """Return a function that runs the script in this process: exit code, what it says, what it complains of."""
+    script = load_script("export_bundle")
+
+    def export(*arguments):
+        code = script.main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return export
+
+
+def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, tmp_path):
+    out = tmp_path / "covid_ct_segmentation"
+    code, said, complaint = export(finished_run, out, "--version", "1.0.0")
+    assert (code, complaint) == (0, "") and (out / "models" / "model.ts").is_file()
+    assert said.startswith(f"{out}: version 1.0.0, the model after round ")
+    assert "overlays left: consistency, cpu, evaluate" in said and "model card: " in said
+    assert said.splitlines()[-2:][0].startswith("in MONAI Label:  scripts/label.sh /data/images")
+    assert "python -m monai.bundle run --config_file configs/inference.yaml" in said.splitlines()[-1]
+    assert len(said.splitlines()) <= 9
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["{tmp}/nothing", "{tmp}/x_segmentation"], "the folder does not exist"),
+        (["{tmp}", "{tmp}/x_segmentation"], "is not the folder of a run"),
+        (["{run}", "{tmp}/model"], "end in _segmentation or _classification"),
+        (["{run}", "{tmp}/x_segmentation", "--site", "ct_north"], "leave out --site"),
+        (["{run}", "{tmp}/x_segmentation", "--verify", "{tmp}/x.nii.gz"], "x.nii.gz does not exist"),
+        (["{run}", "{tmp}/x_segmentation", "--version", "one"], "'one' is no version"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(export, finished_run, tmp_path, options, message):
+    code, said, complaint = export(*(option.format(tmp=tmp_path, run=finished_run) for option in options))
+    assert (code, said) == (2, "") and message in complaint
+    assert complaint.startswith("error: ") and complaint.count("\n") == 1
+    assert not list(tmp_path.iterdir())
