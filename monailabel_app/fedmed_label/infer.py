@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 from monai.data import MetaTensor
-from monai.transforms import Activationsd
+from monai.transforms import Activationsd, AsDiscreted
 from monailabel.interfaces.tasks.infer_v2 import InferType
 from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
 from monailabel.utils.others.generic import name_to_device
@@ -23,6 +23,7 @@ from fedmed_label.weights import load_weights
 from fedmed_label.writers import PICTURES, flat_label, read_width_first, scores, write_png
 
 log = logging.getLogger("fedmed.label")
+SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 
 
 class _Constants(BundleConstants):
@@ -69,8 +70,8 @@ class BundleTask(BundleInferTask):
 
         Returns:
             (C, ...) in [0, 1] on the CPU: the channels of the bundle's output. Logits are turned into probabilities
-            as the bundle's own postprocessing does it; where that names no activation, by softmax over several
-            channels, by sigmoid of one.
+            as the bundle's own postprocessing does it. Where that names no activation: by sigmoid if there is one
+            channel or it compares channels with a threshold, else by softmax.
 
         Raises:
             DataError: the image cannot be read or does not fit the model.
@@ -87,12 +88,18 @@ class BundleTask(BundleInferTask):
         return self._activated(output.float()).cpu()
 
     def _activated(self, output: Tensor) -> Tensor:
+        independent = len(output) == 1  # classes that may hold together: each is compared with a threshold
         for transform in self.post_transforms():
-            if isinstance(transform, Activationsd) and self.output_label_key in transform.keys:
+            if self.output_label_key not in getattr(transform, "keys", ()):
+                continue
+            if isinstance(transform, Activationsd):
                 return transform({self.output_label_key: output})[self.output_label_key]
-        if bool(((output >= 0) & (output <= 1)).all()):
-            return output
-        return output.softmax(0) if len(output) > 1 else output.sigmoid()
+            if isinstance(transform, AsDiscreted):
+                independent |= transform.threshold[0] is not None
+        ready = bool(((output >= 0) & (output <= 1)).all())
+        if independent:
+            return output if ready else output.sigmoid()
+        return output if ready and bool(((output.sum(0) - 1).abs() < SUM_TOLERANCE).all()) else output.softmax(0)
 
     def run_pre_transforms(self, data: dict[str, Any], transforms: Sequence[Callable]) -> dict[str, Any]:
         """Read and preprocess an image.

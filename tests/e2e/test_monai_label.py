@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -17,6 +18,8 @@ from monai.bundle import run as bundle_run
 from monai.networks.blocks import Convolution
 from monai.networks.nets import resnet10
 from PIL import Image
+
+from fedmed.labelling.scores import predictive_uncertainty
 
 TOOLS, INBODY, CT = "endoscopic_tool_segmentation", "endoscopic_inbody_classification", "covid_ct_segmentation"
 LOADING = [{"_target_": "LoadImaged", "keys": "image"}, {"_target_": "EnsureChannelFirstd", "keys": "image"}]
@@ -155,10 +158,11 @@ def infer(server, label_client):
     return ask
 
 
-def post(url: str, **headers: str) -> tuple[int, str]:
+def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
     """Status and text of the answer."""
+    request = urllib.request.Request(url, body, headers, method="POST")
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="POST", headers=headers), timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -214,12 +218,7 @@ def test_a_client_may_ask_for_a_2d_mask_in_slicers_format(infer, label_client):
 def test_classes_come_with_their_names_and_scores(infer, class_bundle, studies):
     file, params = infer(INBODY, "frame")
     assert file is None
-    parser = ConfigParser(json.loads((class_bundle / "configs" / "inference.json").read_text()))
-    network = parser.get_parsed_content("network_def").eval()
-    network.load_state_dict(torch.load(class_bundle / "models" / "model.pt", weights_only=True))
-    image = parser.get_parsed_content("preprocessing")({"image": str(studies / "frame.png")})["image"]
-    with torch.no_grad():
-        wanted = network(image[None]).softmax(1)[0].tolist()
+    wanted = first_probabilities(class_bundle, studies / "frame.png").tolist()
     assert [entry["label"] for entry in params["prediction"]] == ["In body", "background"]
     assert [entry["score"] for entry in params["prediction"]] == pytest.approx(wanted, abs=1e-4)
 
@@ -242,6 +241,28 @@ def test_what_a_model_cannot_read_is_one_error_with_the_images_name(server, mode
     assert status == 422 and words in detail and f"image '{image.replace('%2F', '/')}'" in detail
     assert "Traceback" not in text and "\n" not in detail
     assert post(f"{server.url}/infer/{INBODY}?image=frame")[0] == 200  # it goes on
+
+
+def first_probabilities(bundle: Path, image: Path) -> torch.Tensor:
+    """Softmax of what the network makes of a preprocessed picture."""
+    parser = ConfigParser(json.loads((bundle / "configs" / "inference.json").read_text()))
+    network = parser.get_parsed_content("network_def").eval()
+    network.load_state_dict(torch.load(bundle / "models" / "model.pt", weights_only=True))
+    picture = parser.get_parsed_content("preprocessing")({"image": str(image)})["image"]
+    with torch.no_grad():
+        return network(picture[None]).softmax(1)[0].as_tensor()
+
+
+@pytest.mark.parametrize("name", ["tool_bundle", "class_bundle"])
+def test_what_to_label_next_is_asked_of_2d_models_too(server, studies, request, name):
+    bundle = request.getfixturevalue(name)
+    body = json.dumps({"model": bundle.name}).encode()
+    status, text = post(f"{server.url}/activelearning/uncertainty", body, **{"Content-Type": "application/json"})
+    pictures = {"frame": studies / "frame.png", "photo": studies / "photo.jpg"}
+    wanted = {i: predictive_uncertainty(first_probabilities(bundle, path)) for i, path in pictures.items()}
+    chosen = json.loads(text)
+    assert status == 200 and chosen["id"] in wanted, "images that the model cannot read are passed over"
+    assert chosen["score"] == pytest.approx(wanted[chosen["id"]], abs=1e-4)
 
 
 def test_a_model_that_is_not_there_is_said(server):
@@ -273,11 +294,15 @@ def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studi
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server, studies, fedmed_home):
-    """The last test of this file: the server is gone afterwards."""
+    """The last test of this file: the server is gone afterwards. It has a process of its own at work for a batch."""
     process = psutil.Process(server.process.pid)
-    started = process.children(recursive=True)
+    assert post(f"{server.url}/batch/infer/{CT}?images=all")[0] == 200
+    deadline = time.monotonic() + 30
+    while len(started := process.children(recursive=True)) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(started) == 2
     folders = [path for path in (fedmed_home / "label").glob("server-*") if path.is_dir()]
-    assert started and folders and process.is_running()
+    assert folders
     assert server.stop() == 0
     assert not psutil.wait_procs(started, timeout=5)[1]
     assert not [path for path in folders if path.exists()]
