@@ -9,7 +9,6 @@ from typing import Any
 from fedmed.data.datalist import UNLABELED, read_datalist
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig
-from fedmed.labelling.masks import mask_bytes
 from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
 from fedmed.labelling.provenance import provenance, read_notes
 from fedmed.labelling.staging import Staging
@@ -98,8 +97,8 @@ def _write(site: SiteConfig, plan: Plan, before: bytes) -> None:
     try:
         record = json.loads(record_path.read_text(encoding="utf-8")) if record_path.is_file() else []
         with Staging() as staging:
-            for label, (mask, affine) in plan.masks.items():
-                staging.add(site.data_root / label, mask_bytes(mask, affine), like=datalist)
+            for label, content in plan.masks.items():
+                staging.add(site.data_root / label, content, like=datalist)
             staging.add(datalist.with_name(f"{datalist.name}.before"), before, like=datalist)
             staging.add(datalist, _json(plan.lists), like=datalist)
             staging.add(record_path, _json([*record, *plan.record]), like=datalist)

@@ -14,7 +14,7 @@ from fedmed.data.datalist import UNLABELED, load_datalist
 from fedmed.data.prepare.inspect import UNREADABLE
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig
-from fedmed.labelling.masks import read_grid, read_mask, volume_ml
+from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
 from fedmed.labelling.studies import CORRECTED, LISTS
 
 TRAINING, HELD_OUT = "training", ("validation", "testing")
@@ -44,14 +44,16 @@ class Plan:
 
     Attributes:
         lists: content of the datalist, changed as labels are taken.
-        masks: path relative to the data folder -> mask and affine.
+        masks: path relative to the data folder -> content of the file; compressed, for they are all kept at once.
         record: an entry for each of them.
+        foreground: whether any of them has a foreground voxel.
     """
 
     site: SiteConfig
     lists: dict[str, Any]
-    masks: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
+    masks: dict[str, bytes] = field(default_factory=dict)
     record: list[dict[str, Any]] = field(default_factory=list)
+    foreground: bool = False
 
     def __post_init__(self) -> None:
         for name in LISTS:  # what training would refuse is refused here
@@ -77,7 +79,8 @@ class Plan:
             return Outcome(case, UNCHANGED, "", ml)
         target = former if former and former.startswith(f"{CORRECTED}/") else self._free(case)
         notes = [self._change(entry, target, former)]
-        self.masks[target] = (mask, affine)
+        self.masks[target] = mask_bytes(mask, affine)
+        self.foreground |= bool(mask.any())
         used = datetime.now(UTC).isoformat(timespec="seconds")
         self.record.append({"image": entry["image"], "label": target, "replaces": former, **origin, "used": used})
         notes += [] if mask.any() else ["no foreground: a scan without disease"]
@@ -85,7 +88,7 @@ class Plan:
 
     def require_foreground(self) -> None:
         """Raise DataError if the site could not train: no training mask has a foreground voxel."""
-        if any(mask.any() for mask, _ in self.masks.values()):
+        if self.foreground:
             return
         others = [e["label"] for e in self.lists[TRAINING] if e["label"] not in self.masks]
         if any(_has_foreground(self.site.data_root / label) for label in others):
