@@ -12,8 +12,8 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 import nibabel as nib
 import numpy as np
@@ -60,8 +60,12 @@ def measure(model: Model, settings: dict, folder: Path, case: dict) -> dict[str,
     image = model.prepare({"image": str(folder / case["image"])})["image"]
     p = model.predict(image)
     row = {"uncertainty": predictive_uncertainty(p)}
-    for views in VIEWS:
-        row[f"disagreement, {views} views"] = mean_disagreement(partial(model.predict, image), settings, range(views))
+
+    def predict(view: Callable[[Tensor], Tensor] | None) -> Tensor:
+        return model.predict(image, view) if view else p
+
+    single = [mean_disagreement(predict, settings, [seed]) for seed in range(max(VIEWS))]
+    row |= {f"disagreement, {views} view{'s' * (views > 1)}": fmean(single[:views]) for views in VIEWS}
     if "label" in case:
         found, true = model.mask(image, p), np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0
         row["1 - dice"] = 1 - 2 * (found & true).sum() / (found.sum() + true.sum())
