@@ -198,7 +198,7 @@ def _check_disk(checked: Checked, kit: Kit | None) -> None:
 
 def _check_connection(checked: Checked, kit: Kit, options: Options, show: Show) -> None:
     checked.connection = found = Connection(days=kit.days)
-    classes = client_classes(checked.work, checked.site.site) if checked.work else ()
+    classes = client_classes(checked.work) if checked.work else ()
     faults = list(check_kit(kit, checked.site.site, classes))
     checked.findings += faults
     if any(fault.kind in ("kit", "certificate") for fault in faults):

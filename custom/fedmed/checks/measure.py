@@ -11,7 +11,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import torch
 import yaml
 from monai.bundle import ConfigParser
 
-from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.store import FOLDER
 from fedmed.errors import FedMedError
 from fedmed.federation.client import Client
 from fedmed.federation.messages import Task
@@ -37,15 +37,24 @@ def main(folder: Path) -> None:
     die_first()
     try:
         result = measure(request, folder)
-    except (torch.OutOfMemoryError, MemoryError) as error:
-        result = {"out_of_memory": str(error).splitlines()[0] if str(error) else "out of memory"}
-    except FedMedError as error:
-        result = {"error": str(error)}
-    except RuntimeError as error:  # what torch raises when the CPU's memory is not enough
-        if "not enough memory" not in str(error):
+    except Exception as error:  # noqa: BLE001 - a lack of memory comes in many wrappings
+        if reason := lack_of_memory(error):
+            result = {"out_of_memory": reason}
+        elif isinstance(error, FedMedError):
+            result = {"error": str(error)}
+        else:
             raise
-        result = {"out_of_memory": str(error).splitlines()[0]}
     (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def lack_of_memory(error: BaseException | None) -> str:
+    """Return what was said when there was too little memory, ``""`` for any other error."""
+    while error is not None:
+        text = str(error)
+        if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "not enough memory" in text:
+            return (text or "out of memory").splitlines()[0]
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -67,6 +76,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"batch": min(batch, limit) if batch and limit else batch, "job_batch": batch}
     (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")  # for the reader of a killed process
     found |= _prepare(parser, args["role"])
+    found["cache_bytes"] = [path.stat().st_size for path in (site.cache_dir / FOLDER).glob("*.pt")]
     tensors = named_tensors(initial_network(parser, client.seed))
     del parser
     found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
@@ -90,21 +100,14 @@ def _site(request: Mapping[str, Any]) -> SiteConfig:
 
 def _prepare(parser: ConfigParser, role: str) -> dict[str, Any]:
     """Prepare the cases into an empty cache, each timed."""
-    seconds, sizes = [], []
+    seconds = []
     for part in DATASETS[role]:
         dataset = parsed(parser, f"{part}#dataset") if part in parser.config else []
         for index in range(len(dataset)):
             started = time.monotonic()
             dataset.prepared(index)
             seconds.append(time.monotonic() - started)
-        sizes += _stored(dataset) if len(dataset) else []
-    return {"prepare_seconds": seconds, "cache_bytes": sizes}
-
-
-def _stored(dataset: CaseCacheDataset) -> Iterator[int]:
-    if dataset.store is not None:
-        for case in dataset.data:
-            yield dataset.store.path(case, dataset._settings).stat().st_size
+    return {"prepare_seconds": seconds}
 
 
 def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class Work:
         steps: optimizer steps a round, None without a job.
         rounds: rounds of the job, None without a job.
         folder: the job's folder, None without a job.
+        part: the site in the job whose part this is; another one when only the role was known.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Work:
     steps: int | None = None
     rounds: int | None = None
     folder: Path | None = None
+    part: str = ""
 
     @property
     def role(self) -> str:
@@ -92,19 +94,19 @@ def _of_job(folder: Path, site: str, role: str | None) -> Work:
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
     args = {key: value for key, value in job.clients[match].items() if key not in OF_A_RUN}
-    return Work(job.name, args, job.controller.get("steps"), job.controller.get("rounds"), folder)
+    return Work(job.name, args, job.controller.get("steps"), job.controller.get("rounds"), folder, match)
 
 
 def _role_of(lists: Mapping[str, int]) -> str:
     return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
 
 
-def client_classes(work: Work, site: str) -> Iterator[str]:
+def client_classes(work: Work) -> Iterator[str]:
     """Class paths that the site's app of the job names; nothing for a job that brings a ``custom`` folder."""
     if work.folder is None:
         return
     meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
-    apps = [app for app, sites in meta["deploy_map"].items() if site in sites]
+    apps = [app for app, sites in meta["deploy_map"].items() if work.part in sites]
     for app in apps:
         if (work.folder / app / "custom").is_dir():
             continue

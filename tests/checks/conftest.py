@@ -1,0 +1,76 @@
+"""Small sites whose names of files, folders and patients nothing else contains."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+
+from fedmed.federation.site import SiteConfig, parse_site
+
+AFFINE = np.diag([-0.8, -0.8, 5.0, 1.0])
+SHAPE = (20, 18, 8)
+
+
+@dataclass
+class SmallSite:
+    """A site on disk: ``root`` with scans and masks, its lists, and its YAML."""
+
+    root: Path
+    lists: dict[str, list] = field(default_factory=dict)
+
+    @property
+    def yaml(self) -> Path:
+        return self.root.parent / "praxis.yaml"
+
+    def image(self, name: str, seed: int, values: np.ndarray | None = None, affine: np.ndarray = AFFINE) -> Path:
+        if values is None:
+            values = np.random.default_rng(seed).integers(-1000, 400, SHAPE).astype(np.int16)
+        return self._save("aufnahmen", name, values, affine)
+
+    def mask(self, name: str, value: int = 1, shape: tuple[int, ...] = SHAPE, affine: np.ndarray = AFFINE) -> Path:
+        values = np.zeros(shape, np.uint8)
+        values[4:12, 4:12, 2:6] = value
+        return self._save("konturen", name, values, affine)
+
+    def _save(self, folder: str, name: str, values: np.ndarray, affine: np.ndarray) -> Path:
+        path = self.root / folder / f"{name}.nii.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nib.save(nib.Nifti1Image(values, affine), path)
+        return path
+
+    def case(self, key: str, name: str, seed: int, patient: str | None = None) -> None:
+        """Write scan and mask and list them."""
+        self.image(name, seed)
+        entry = {"image": f"aufnahmen/{name}.nii.gz", "patient": patient or f"Patient-{name}"}
+        if key != "unlabeled":
+            self.mask(name)
+            entry["label"] = f"konturen/{name}.nii.gz"
+        self.lists.setdefault(key, []).append(entry)
+
+    def config(self, **settings) -> SiteConfig:
+        """Write datalist and YAML and read the latter."""
+        values = {"site": "hospital_k", "data_root": str(self.root), "device": "cpu", "threads": 1}
+        values |= {"cache_dir": str(self.root.parent / "zwischenlager"), **settings}
+        (self.root / "datalist.json").write_text(json.dumps(self.lists))
+        self.yaml.write_text(json.dumps(values))  # JSON is YAML
+        return parse_site("hospital_k", values, self.yaml)
+
+
+@pytest.fixture
+def small_site(tmp_path):
+    """A site without fault: two cases for training, one for each other list."""
+    site = SmallSite(tmp_path / "klinikum_hohenfels")
+    for seed, (key, name) in enumerate(
+        [
+            ("training", "MUELLER_19540312"),
+            ("training", "SCHMIDT_19610101"),
+            ("validation", "WEBER_77"),
+            ("testing", "FISCHER_q"),
+            ("unlabeled", "WAGNER_z"),
+        ]
+    ):
+        site.case(key, name, seed)
+    return site

@@ -1,0 +1,18 @@
+from fedmed.checks.bins import in_bins, rounded, shown
+
+
+def test_a_value_on_an_edge_belongs_above_it():
+    bins = in_bins("x", [0.5, 1, 1.5, 2, 7], (1, 2))
+    assert bins.rows == (("below 1", 1), ("1 to 2", 2), ("2 and more", 2))
+
+
+def test_numbers_of_cases_are_rounded_so_that_none_can_be_told_from_the_rest():
+    assert [shown(n) for n in (0, 1, 4, 5, 7, 8, 13)] == [
+        "0",
+        "under 5",
+        "under 5",
+        *["about 5"] * 2,
+        *["about 10"],
+        "about 15",
+    ]
+    assert [rounded(n) for n in (0, 3, 6)] == [0, 2.5, 5]

@@ -1,0 +1,42 @@
+"""What is measured in each role, in this process; scripts/test_check_site.py does it in one of its own."""
+
+import json
+import math
+
+import pytest
+
+from fedmed.checks.check import find_site
+from fedmed.checks.entries import read_entries
+from fedmed.checks.measure import measure
+from fedmed.checks.training import _write_datalist, choose_sample
+from fedmed.checks.work import find_work
+from fedmed.data.cache import CaseCacheDataset
+
+
+@pytest.mark.parametrize("name", ["ct_north", "ct_east", "ct_west"])
+def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
+    site = find_site(name, None)
+    work = find_work(str(tiny_job()), name)
+    sample = choose_sample(read_entries(site)[1], {}, work.role)
+    request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), "args": dict(work.args)}
+    request |= {"datalist": str(_write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
+    found = measure({**request, "score": work.role == "supervised"}, tmp_path)
+    assert found["batch"] == found["job_batch"] == 1 and found["peak_bytes"] > 1e8
+    assert len(found["prepare_seconds"]) == len(found["cache_bytes"]) == len(sample)
+    assert ("score_seconds" in found) == (work.role != "unsupervised")
+    if work.role == "evaluate":
+        assert "step_seconds" not in found
+    else:
+        assert math.isfinite(found["step_seconds"]) and 0 < found["sent_bytes"] <= found["model_bytes"]
+        assert found["state_bytes"] > 1.5 * found["model_bytes"]  # Adam's two moments
+    assert json.loads((tmp_path / "started.json").read_text())["batch"] == 1
+
+
+def test_nothing_is_prepared_twice(tiny_job, tmp_path, monkeypatch):
+    prepared = []
+    plain = CaseCacheDataset._prepare
+    monkeypatch.setattr(
+        CaseCacheDataset, "_prepare", lambda self, case: prepared.append(case["image"]) or plain(self, case)
+    )
+    test_each_role_does_its_own_work(tiny_job, tmp_path, "ct_north")
+    assert len(prepared) == len(set(prepared)) == 4

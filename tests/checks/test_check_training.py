@@ -1,0 +1,99 @@
+"""The measurement of a site's work: what becomes of a batch that does not fit, and of a process that dies."""
+
+import pytest
+
+from fedmed.checks import training
+from fedmed.checks.cases import inspect_entries
+from fedmed.checks.entries import read_entries
+from fedmed.checks.facts import round_seconds
+from fedmed.checks.measure import lack_of_memory
+from fedmed.checks.training import Attempt, Measured, choose_sample, measure
+from fedmed.checks.work import Work
+from fedmed.errors import BundleError
+
+WORK = Work("study", {"bundle": "covid_ct_segmentation", "role": "supervised"}, steps=30, rounds=2)
+DONE = {"batch": 1, "job_batch": 4, "step_seconds": 0.5, "prepare_seconds": [1.0, 3.0], "cache_bytes": [10]}
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """Return a function that sets what the measuring process does, by the batch that it may have."""
+
+    def give(answer):
+        asked = []
+
+        def attempt(*args):
+            asked.append(args[-1])
+            return answer(args[-1] or 4)
+
+        monkeypatch.setattr(training, "_attempt", attempt)
+        return asked
+
+    return give
+
+
+def test_smaller_batches_are_tried_until_one_fits(small_site, attempts):
+    def answer(batch):
+        result = dict(DONE, batch=batch) if batch == 1 else {"out_of_memory": "CUDA out of memory"}
+        return Attempt(result, {"batch": batch, "job_batch": 4})
+
+    asked = attempts(answer)
+    measured, (finding,) = measure(small_site.config(), WORK, [])
+    assert asked == [None, 2, 1] and measured.batch == 1 and measured.prepare_seconds == 2.0
+    assert finding.kind == "out_of_memory" and "a batch of 4 does not fit" in finding.text
+    assert "max_batch_size: 1" in finding.text
+
+
+def test_a_process_killed_by_the_system_lacked_memory(small_site, attempts):
+    attempts(lambda batch: Attempt({}, {"batch": batch, "job_batch": 4}, -9))
+    measured, (finding,) = measure(small_site.config(), WORK, [])
+    assert finding.kind == "out_of_memory" and "nor does a batch of 1" in finding.text
+    assert measured.step_seconds is None
+
+
+@pytest.mark.parametrize(
+    ("attempt", "kind", "words"),
+    [
+        (Attempt({"error": "bundle differs"}), "cannot_train", "bundle differs"),
+        (Attempt({}, {}, None), "too_long", "--timeout"),
+        (Attempt({}, {}, 1, "KeyError: 'x'"), "cannot_train", "KeyError: 'x'"),
+        (Attempt({}, {}, 0), "cannot_train", "it said nothing"),
+    ],
+)
+def test_every_end_is_one_clear_line(small_site, attempts, attempt, kind, words):
+    attempts(lambda batch: attempt)
+    _, (finding,) = measure(small_site.config(), WORK, [])
+    assert finding.kind == kind and words in finding.text
+
+
+def test_a_batch_cut_by_the_site_is_noted(small_site, attempts):
+    attempts(lambda batch: Attempt(dict(DONE, batch=2)))
+    _, (finding,) = measure(small_site.config(max_batch_size=2), WORK, [])
+    assert (finding.kind, finding.level) == ("batch", "note")
+
+
+def test_the_sample_is_of_the_roles_own_lists_and_sound(small_site):
+    small_site.mask("MUELLER_19540312", value=2)
+    _, entries, _ = read_entries(small_site.config())
+    cases = inspect_entries(entries)
+    sample = choose_sample(entries, cases, "supervised")
+    assert [(entry.list, entry.number) for entry in sample] == [("training", 1), ("validation", 0)]
+    assert {entry.list for entry in choose_sample(entries, cases, "unsupervised")} == {"unlabeled", "training"}
+    assert [entry.list for entry in choose_sample(entries, {}, "evaluate")] == ["testing"]
+    small_site.mask("SCHMIDT_19610101", value=2)
+    assert choose_sample(entries, inspect_entries(entries), "supervised") == []
+
+
+def test_a_lack_of_memory_is_seen_through_its_wrappings():
+    inner = RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes")
+    outer = BundleError("item cannot be built")
+    outer.__cause__ = inner
+    assert "not enough memory" in lack_of_memory(outer) and not lack_of_memory(BundleError("x"))
+
+
+def test_a_round_is_its_steps_and_its_scoring(small_site):
+    from fedmed.checks.check import Checked
+
+    measured = Measured(step_seconds=0.5, score_seconds=2.0)
+    checked = Checked(small_site.config(), {"validation": 3}, work=WORK, measured=measured)
+    assert round_seconds(checked) == 30 * 0.5 + 3 * 2.0

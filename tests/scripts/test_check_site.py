@@ -1,0 +1,67 @@
+"""scripts/check_site.py on a demo site with a tiny job, and its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedmed.data.synthetic import demo_site
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "check_site.py"
+
+
+@pytest.fixture(scope="module")
+def script(load_script):
+    return load_script("check_site")
+
+
+@pytest.fixture
+def options(tmp_path):
+    return ["--out", str(tmp_path / "page.html"), "--csv", str(tmp_path / "kept.csv"), "--workers", "1"]
+
+
+def test_a_demo_site_is_measured_and_ready(script, tiny_job, options, tmp_path, fedmed_home, capsys):
+    before = sorted((fedmed_home / "cache").rglob("*"))
+    assert script.main(["ct_north", "--job", str(tiny_job(steps=40)), *options]) == 0
+    shown = capsys.readouterr().out
+    assert "No problem was found; not checked: the connection." in shown
+    assert "a round of 40 steps" in shown and "scoring a case" in shown
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "CTN-0" not in html and "_ct" not in html.replace("covid_ct", "")
+    assert len((tmp_path / "kept.csv").read_text().splitlines()) == 10
+    assert sorted((fedmed_home / "cache").rglob("*")) == before  # the site's cache is left alone
+
+
+def test_problems_end_with_code_1(script, tiny_site_configs, fedmed_home, tmp_path, options, capsys):
+    root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
+    lists = json.loads((root / "datalist.json").read_text())
+    lists["testing"].append(lists["training"][0])
+    (tmp_path / "lists.json").write_text(json.dumps(lists))
+    site = tmp_path / "site.yaml"
+    site.write_text(f"data_root: {root}\ndatalist: {tmp_path / 'lists.json'}\ndevice: cpu\n")
+    assert script.main([str(site), "--skip", "training", *options]) == 1
+    assert "is in two lists" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["/nowhere/site.yaml"], "not a readable YAML"),
+        (["no_such_site"], "has no configuration file"),
+        ([], "--kit"),
+        (["ct_north", "--job", "no_such_job"], "no such job folder"),
+        (["ct_north", "--skip", "everything"], "--skip everything is unknown"),
+        (["ct_north", "--kit", "/nowhere"], "startup/fed_client.json is missing"),
+    ],
+)
+def test_what_cannot_be_checked_ends_with_code_2(script, tiny_site_configs, options, capsys, arguments, words):
+    assert script.main([*arguments, *options]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and words in error
+
+
+def test_help_is_quick_and_workers_load_no_torch():
+    code = f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); assert 'torch' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
