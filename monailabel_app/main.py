@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import monailabel
+import torch
 from fedmed_label.datastore import LinkedDatastore
 from fedmed_label.infer import BundleTask, first_line
 from fedmed_label.strategies import strategies
@@ -84,6 +85,8 @@ class FedMedApp(MONAILabelApp):
 
     def batch_infer(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
         """Run a model on many images; one that it cannot use is passed over, and the log says why."""
+        if not torch.cuda.is_available():
+            request = {**request, "multi_gpu": False, "device": "cpu"}  # MONAI Label divides by the number of GPUs
         return self._batch_infer(request, datastore or self.datastore(), self._infer_or_skip)
 
     def _infer_or_skip(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:

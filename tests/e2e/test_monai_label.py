@@ -212,7 +212,7 @@ def test_a_client_may_ask_for_a_2d_mask_in_slicers_format(infer, label_client):
         "import itk, numpy; a = itk.array_from_image(itk.imread(given['file'])); result = [a.shape, int(a[10, 60])]"
     )
     assert file.endswith(".nrrd")
-    assert label_client("http://unused", script, file=file) == [[48, 90], 1]
+    assert label_client("http://unused", script, file=file) == [[90, 48], 1]
 
 
 def test_classes_come_with_their_names_and_scores(infer, class_bundle, studies):
@@ -291,6 +291,20 @@ def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studi
     words = "error: .*tensor 'conv.weight' is missing; tensor 'extra' is unknown"
     with pytest.raises(AssertionError, match=words), label_server(studies, root):
         pass
+
+
+def test_a_batch_passes_over_what_it_cannot_read(server):
+    assert post(f"{server.url}/batch/infer/{INBODY}?images=all")[0] == 200
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"{server.url}/batch/infer", timeout=60) as answer:
+            task = json.load(answer)
+        if task["status"] not in ("SUBMITTED", "RUNNING"):
+            break
+        time.sleep(0.3)
+    said = "\n".join(task["details"])
+    assert task["status"] == "DONE" and '"prediction": [{"idx": 0, "label": "In body"' in said, said
+    assert '"corrupt": {}' in said and '"empty": {}' in said, said
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server, studies, fedmed_home):
