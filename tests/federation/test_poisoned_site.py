@@ -1,0 +1,252 @@
+"""What one site that sends nonsense does to a federation of five, with and without the server's robust rules.
+
+Five real sites train a small network once; their updates are then sent to a server of each rule, one of them changed.
+``python -m pytest tests/federation/test_poisoned_site.py -s`` prints the tables of docs/robust.md.
+"""
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from fedmed.aggregation.acceptance import update_norm
+from fedmed.data.synthetic import demo_site
+from fedmed.errors import JobError, RoundFailed
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.loop import run_job
+from fedmed.federation.messages import Task
+from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.server import Server
+from fedmed.federation.site import load_site
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+
+# Two hospitals of each scanner with patients of their own, and one without labels.
+HOMES = {"a": ("ct_north", 0), "b": ("ct_south", 0), "c": ("ct_north", 1), "d": ("ct_south", 1), "u": ("ct_east", 0)}
+ROLES = {site: "unsupervised" if site == "u" else "supervised" for site in HOMES}
+BAD = "b"
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+OVERRIDES = {role: {**SMALL, "confidence": 0.5} for role in ("supervised", "unsupervised", "evaluate")}
+STEPS = 8
+RULES = {
+    "mean": {},
+    "mean, clipped": {"clip_norm": None},  # the largest honest norm
+    "trimmed_mean": {"rule": "trimmed_mean"},
+    "median": {"rule": "median"},
+}
+ATTACKS = {
+    "none": lambda difference: difference,
+    "100 times": lambda difference: 100 * difference,
+    "sign flipped": lambda difference: -difference,
+    "-100 times": lambda difference: -100 * difference,
+    "noise of 100 times its norm": lambda difference: noise(difference) * (100 * difference.norm()),
+}
+
+
+def noise(like):
+    random = torch.randn(like.shape, generator=torch.Generator().manual_seed(like.numel()))
+    return random / random.norm().clamp_min(1e-12)
+
+
+def poisoned(updates, attack, site=BAD):
+    """The updates with those of one site changed; no argument is modified."""
+    change = ATTACKS[attack]
+    tensors = {name: change(t) if t.is_floating_point() else t for name, t in updates[site].tensors.items()}
+    return {**updates, site: replace(updates[site], tensors=tensors)}
+
+
+def spec(rounds=1, steps=STEPS, **options):
+    return JobSpec("five", ROLES, rounds, steps, overlays=["demo"], overrides=OVERRIDES, **options)
+
+
+@pytest.fixture(scope="module")
+def sites(tiny_site_configs, fedmed_home):
+    """Settings of the five."""
+    found = {}
+    for site, (home, seed) in HOMES.items():
+        root = demo_site("chest_ct_tiny", home, fedmed_home, seed)
+        found[site] = replace(load_site(home), site=site, data_root=root, datalist=root / "datalist.json")
+    return found
+
+
+@pytest.fixture(scope="module")
+def round_(sites, tmp_path_factory):
+    """(starting tensors, site -> its honest update) of one round."""
+    folder = tmp_path_factory.mktemp("five")
+    job = read_job(write_job(spec(), folder / "job"))
+    initial = ModelStore.from_args(job.persistor, folder).initial
+    task = Task("train", 0, 1, initial, steps=STEPS)
+    return initial, {
+        site: Client.from_args(job.clients[site], sites[site], folder / site).train(task) for site in sites
+    }
+
+
+@pytest.fixture(scope="module")
+def aggregate(round_, tmp_path_factory):
+    """Return a function: (rule, updates) -> how far the model moved, by a server that reads the job's own files."""
+    initial, honest = round_
+    folder, jobs, runs = tmp_path_factory.mktemp("rules"), {}, itertools.count()
+    for rule, options in RULES.items():
+        options = options | ({"clip_norm": bound(honest)} if "clip_norm" in options else {})
+        jobs[rule] = read_job(write_job(spec(**options), folder / rule))
+    store = ModelStore.from_args(jobs["mean"].persistor, folder / "models")
+
+    def aggregate(rule, updates):
+        job = jobs[rule]
+        server = Server.from_args(job.controller, job.aggregator, store, folder / f"run{next(runs)}")
+        server.train_tasks(0)
+        for update in updates.values():
+            server.accept(update)
+        server.finish_round()
+        return {name: server.tensors[name] - initial[name] for name in initial}
+
+    return aggregate
+
+
+def bound(honest):
+    """A clip norm that no honest site reaches."""
+    return max(update_norm(update.tensors) for update in honest.values())
+
+
+def mean_of(updates):
+    return {name: sum(u.tensors[name] for u in updates) / len(updates) for name in updates[0].tensors}
+
+
+def distance(left, right):
+    return update_norm({name: left[name] - right[name] for name in left})
+
+
+def dot(left, right):
+    return sum(float((left[name].double() * right[name].double()).sum()) for name in left)
+
+
+def test_one_poisoned_site_leads_the_mean_astray_and_not_the_robust_rules(round_, aggregate):
+    _, updates = round_
+    honest = mean_of([update for site, update in updates.items() if site != BAD])
+    length, shift, far = update_norm(honest), {}, {}
+    for rule in RULES:
+        undisturbed = aggregate(rule, updates)
+        for attack in ATTACKS:
+            moved = aggregate(rule, poisoned(updates, attack))
+            shift[attack, rule] = distance(moved, undisturbed) / length
+            far[attack, rule] = distance(moved, honest) / length
+    print(f"\n\n| Site '{BAD}' sends | " + " | ".join(RULES) + " |\n|---|" + "---:|" * len(RULES))
+    for attack in ATTACKS:
+        cells = (f"{shift[attack, rule]:.2f} ({far[attack, rule]:.2f})" for rule in RULES)
+        print(f"| {attack} | {' | '.join(cells)} |")
+    for attack in ("100 times", "-100 times", "noise of 100 times its norm"):
+        assert shift[attack, "mean"] > 20 and far[attack, "mean"] > 20  # twenty honest rounds away
+        assert shift[attack, "mean, clipped"] <= 2 * bound(updates) / len(ROLES) / length + 1e-6  # both ends clipped
+        for rule in set(RULES) - {"mean"}:
+            assert shift[attack, rule] < 2.5 and far[attack, rule] < 1.5
+    # No rule sees one flipped sign among sites that differ as much as these: it costs what it costs the mean.
+    assert shift["sign flipped", "mean, clipped"] == pytest.approx(shift["sign flipped", "mean"], rel=1e-3)
+    assert all(shift["sign flipped", rule] < 2.5 for rule in RULES)
+
+
+@pytest.mark.parametrize("rule", ["trimmed_mean", "median"])
+@pytest.mark.parametrize("attack", ["100 times", "-100 times", "noise of 100 times its norm"])
+def test_no_coordinate_leaves_the_range_of_the_honest_sites(round_, aggregate, rule, attack):
+    _, updates = round_
+    moved = aggregate(rule, poisoned(updates, attack))
+    for name, value in moved.items():
+        if value.is_floating_point():
+            honest = torch.stack([update.tensors[name] for site, update in updates.items() if site != BAD])
+            slack = 1e-5  # the model is float32
+            assert (value >= honest.amin(0) - slack).all() and (value <= honest.amax(0) + slack).all(), name
+
+
+def test_what_one_site_alone_has_learnt_is_lost_where_the_others_agree(round_, aggregate):
+    """The labelled sites are drawn towards their mean step by step; what is left of the unlabelled site's update?
+
+    Its effect is that of sending its update rather than zeros, along its update; under the mean of five it is 0.2.
+    """
+    _, updates = round_
+    own, labelled = updates["u"].tensors, [site for site in ROLES if site != "u"]
+    common, effect = mean_of([updates[site] for site in labelled]), {}
+    print("\n\n| Cosine of two labelled sites | " + " | ".join(RULES) + " |\n|---:|" + "---:|" * len(RULES))
+    for apart in (1.0, 0.5, 0.2, 0.1, 0.0):
+        drawn = dict(updates)
+        for site in labelled:
+            tensors = {name: common[name] + apart * (t - common[name]) for name, t in updates[site].tensors.items()}
+            drawn[site] = replace(updates[site], tensors=tensors)
+        silent = {**drawn, "u": replace(updates["u"], tensors={name: torch.zeros_like(t) for name, t in own.items()})}
+        for rule in RULES:
+            with_it, without = aggregate(rule, drawn), aggregate(rule, silent)
+            change = {name: with_it[name] - without[name] for name in own}
+            effect[apart, rule] = dot(change, own) / dot(own, own)
+        a, b = (drawn[site].tensors for site in labelled[:2])
+        cosine = dot(a, b) / (update_norm(a) * update_norm(b))
+        print(f"| {cosine:.2f} | " + " | ".join(f"{effect[apart, rule]:.2f}" for rule in RULES) + " |")
+        assert effect[apart, "mean"] == pytest.approx(0.2, abs=1e-3)
+    for rule in ("trimmed_mean", "median"):
+        assert effect[1.0, rule] > 0.1 and abs(effect[0.0, rule]) < 1e-3
+
+
+def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored):
+    """Through the job's files: the record names who was clipped, and only the plain mean runs away."""
+    train, lengths = Client.train, {}
+
+    def train_or_poison(self, task):
+        update = train(self, task)
+        return poisoned({BAD: update}, "100 times")[BAD] if self.site.site == BAD else update
+
+    monkeypatch.setattr(Client, "train", train_or_poison)
+    for rule, options in {"mean": {}, "median, clipped": {"rule": "median", "clip_norm": 4.0}}.items():
+        job = write_job(spec(rounds=2, steps=2, **options), tmp_path / rule / "job")
+        server = run_job(job, tmp_path / rule / "ws", sites)
+        last = load_tensors(tmp_path / rule / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
+        lengths[rule] = distance(last, server.store.initial)
+        record = tmp_path / rule / "ws/server/simulate_job/fedmed/rounds.jsonl"
+        rounds = [json.loads(line) for line in record.read_text().splitlines()]
+        assert len(rounds) == 2 and all(round["aggregated"] for round in rounds)
+        if not options:
+            assert all("clipped" not in round and "norms" not in round for round in rounds)
+            continue
+        assert all(BAD in round["clipped"] and set(round["norms"]) == set(ROLES) for round in rounds)
+        assert all(round["norms"][BAD] * round["clipped"][BAD] == pytest.approx(4.0) for round in rounds)
+        assert all(set(round["coefficients"].values()) == {0.2} for round in rounds)
+    assert lengths["mean"] > 10 * lengths["median, clipped"] and lengths["median, clipped"] < 2 * 4.0
+
+
+@pytest.mark.parametrize(
+    ("sites", "message"),
+    [
+        ({"a": "supervised", "b": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' has 2 sender\(s\)"),
+        ({"a": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' has 1 sender"),
+    ],
+)
+def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(tiny_job, tmp_path, sites, message):
+    folder = tiny_job(sites=sites, warm_start_rounds=1, rounds=2)
+    config = folder / "app_server/config/config_fed_server.json"
+    content = json.loads(config.read_text())
+    for component in content["components"]:
+        if component["id"] == "aggregator":
+            component["args"]["rule"] = "median"
+    config.write_text(json.dumps(content))
+    job = read_job(folder)
+    with pytest.raises(JobError, match=message):
+        Server.from_args(job.controller, job.aggregator, ModelStore.from_args(job.persistor, tmp_path), tmp_path)
+
+
+def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(round_, tmp_path):
+    initial, updates = round_
+    job = read_job(write_job(spec(min_clients=1, rule="median"), tmp_path / "job"))
+    store = ModelStore.from_args(job.persistor, tmp_path / "models")
+    server = Server.from_args(job.controller, job.aggregator, store, tmp_path / "run")
+    server.train_tasks(0)
+    for site in ("a", "c"):
+        server.accept(updates[site])
+    with pytest.raises(RoundFailed, match=r"round 0: tensor '.*' has 2 sender\(s\); a median needs 3.*unchanged"):
+        server.finish_round()
+    assert all(torch.equal(server.tensors[name], initial[name]) for name in initial)
+
+
+def test_a_clip_norm_that_never_acts_is_refused(tiny_job, tmp_path):
+    job = read_job(tiny_job(clip_norm=5.0))
+    store = ModelStore.from_args(job.persistor, tmp_path)
+    with pytest.raises(JobError, match="'clip_norm' 5 never acts: 'max_norm' refuses from 5 on"):
+        Server.from_args(job.controller, {**job.aggregator, "max_norm": 5.0}, store, tmp_path)
