@@ -24,7 +24,8 @@ from fedmed.files import write_atomically
 def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
     """Return the segmentation of the series in ``folder`` and one line for each of its segments."""
     # Here and not above: ITK and highdicom take seconds to load, which --help and a wrong path need not wait for.
-    from fedmed.data.dicom_seg import Producer, find_series, segmentation
+    from fedmed.data.dicom_find import find_series
+    from fedmed.data.dicom_seg import Producer, segmentation
     from fedmed.data.prepare.dicom import convert_series
 
     metadata, labels = check_ready(bundle), segment_names(bundle)

@@ -4,7 +4,8 @@ import numpy as np
 import pydicom
 import pytest
 
-from fedmed.data.dicom_seg import Producer, find_series, segmentation
+from fedmed.data.dicom_find import find_series
+from fedmed.data.dicom_seg import Producer, segmentation
 from fedmed.data.prepare.dicom import read_series
 from fedmed.errors import DataError
 
@@ -147,43 +148,3 @@ def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom):
     change(tmp_path / "ct", FrameOfReferenceUID=None)
     with pytest.raises(DataError, match="has no FrameOfReferenceUID"):
         segmentation(files, mask, affine, ["a"], MODEL)
-
-
-# --- which series
-
-
-def test_the_only_ct_series_is_found_among_others(tmp_path, write_dicom):
-    write_dicom(tmp_path, STORED[:, :, :3], series=2)
-    change(tmp_path, Modality="MR")
-    for path in list(tmp_path.iterdir()):
-        path.rename(tmp_path / f"mr_{path.name}")
-    write_dicom(tmp_path, STORED)
-    (tmp_path / "notes.txt").write_text("not DICOM")
-    assert [path.name for path in find_series(tmp_path)] == [f"slice{n:03d}.dcm" for n in (6, 5, 4, 3, 2, 1)]
-
-
-def test_several_series_are_listed_to_choose_from(tmp_path, write_dicom):
-    write_dicom(tmp_path, STORED, series=1)
-    for path in list(tmp_path.iterdir()):
-        path.rename(tmp_path / f"a_{path.name}")
-    write_dicom(tmp_path, STORED[:, :, :3], series=2)
-    with pytest.raises(
-        DataError, match=r"2 CT series; choose by --series UID: 1.2.3.1 \(no description, 6 slices\); 1.2.3.2"
-    ):
-        find_series(tmp_path)
-    assert len(find_series(tmp_path, "1.2.3.2")) == 3
-    with pytest.raises(DataError, match="no CT series 1.2.3.9; choose by --series UID: 1.2.3.1"):
-        find_series(tmp_path, "1.2.3.9")
-
-
-def test_folders_without_a_series(tmp_path, write_dicom):
-    with pytest.raises(DataError, match="cannot be read .*correct the path"):
-        find_series(tmp_path / "nowhere")
-    with pytest.raises(DataError, match="is empty"):
-        find_series(tmp_path)
-    (tmp_path / "notes.txt").write_text("not DICOM")
-    with pytest.raises(DataError, match="holds no DICOM series"):
-        find_series(tmp_path)
-    write_dicom(tmp_path, STORED, modality="MR")
-    with pytest.raises(DataError, match="modality is MR, not CT"):
-        find_series(tmp_path)

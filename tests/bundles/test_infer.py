@@ -1,0 +1,47 @@
+"""What a bundle needs before it can infer; that it infers as MONAI does is tested with the examples."""
+
+import json
+
+import pytest
+
+from fedmed.bundles.infer import infer_image, segment_names
+from fedmed.errors import BundleError
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Return a function: channel_def -> a bundle that has it; nothing in it can run."""
+
+    def make(channels):
+        (tmp_path / "configs").mkdir()
+        (tmp_path / "models").mkdir()
+        (tmp_path / "models" / "model.pt").touch()
+        (tmp_path / "configs" / "inference.yaml").write_text("run: [$1 / 0]")
+        meta = {"network_data_format": {"outputs": {"pred": {"channel_def": channels}}}}
+        (tmp_path / "configs" / "metadata.json").write_text(json.dumps(meta))
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("channels", "names"),
+    [
+        ({"0": "background", "1": "covid_region"}, ["covid_region"]),
+        ({str(k): f"s{k}" if k else "Background" for k in range(12)}, [f"s{k}" for k in range(1, 12)]),
+        ({"0": "tool"}, ["tool"]),
+    ],
+)
+def test_segments_are_the_channels_without_background(named, channels, names):
+    assert segment_names(named(channels)) == names
+
+
+def test_a_bundle_without_segments_is_refused(named):
+    with pytest.raises(BundleError, match="names no segment in channel_def"):
+        segment_names(named({"0": "background"}))
+
+
+def test_a_failure_is_told_in_one_line_with_its_cause(named, tmp_path):
+    (tmp_path / "scan.nii.gz").touch()
+    with pytest.raises(BundleError, match="fails at inference: ZeroDivisionError: division by zero"):
+        infer_image(named({"0": "background", "1": "x"}), tmp_path / "scan.nii.gz")
