@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from fedmed.export.bundle import open_store
 from fedmed.export.runs import read_finished
+from fedmed.export.source import open_store
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 
 import nibabel as nib
 import numpy as np
@@ -10,8 +11,9 @@ import torch
 
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
-from fedmed.export.bundle import export_bundle, open_store
+from fedmed.export.bundle import export_bundle
 from fedmed.export.runs import read_finished
+from fedmed.export.source import open_store
 from fedmed.export.verify import _case, verify
 
 
@@ -46,6 +48,7 @@ def test_one_real_case_before_and_after_the_export(finished_run, fedmed_home, tm
     assert federation["checks"] == made.checks and all(line in card for line in made.checks)
     assert image.name.split("_")[0] not in card
     assert {path.name for path in made.out.iterdir()} == {"LICENSE", "configs", "covid_ct", "docs", "models"}
+    assert not list(made.out.rglob("__pycache__")) and not [path for path in sys.path if "x_segmentation" in path]
 
 
 def test_a_generated_scan_is_about_one_window_and_turned(exported_bundle, tmp_path):

@@ -161,8 +161,12 @@ def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, wi
 
 
 def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):
-    made = export_bundle(written(name="ct_north_study"), tmp_path / "x_segmentation")
-    assert described(made.out)["federation"]["job"] == "(withheld)"
+    weights = {"user_weights": {"ct_north": 2.0}}
+    made = export_bundle(written(name="ct_north_study", aggregator=weights), tmp_path / "x_segmentation")
+    federation = described(made.out)["federation"]
+    assert federation["job"] == "(withheld)" and federation["sites"][0]["weight"] == 2.0
+    assert "user_weights" not in federation["aggregation"]
+    assert "trained with masks; weight 2" in (made.out / "docs" / "README.md").read_text()
     assert all(b"ct_north" not in content for _, content in contents(made.out))
 
 

@@ -11,21 +11,19 @@ from typing import Any
 import torch
 
 from fedmed.bundles.load import Bundle
-from fedmed.errors import ExportError, FedMedError
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_target, copy_parts, staged
 from fedmed.export.formats import TOLERANCE, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata, provenance
-from fedmed.export.runs import SELECTED, FinishedRun, read_finished
+from fedmed.export.runs import SELECTED, read_finished
+from fedmed.export.source import open_store
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights
-from fedmed.federation.store import ModelStore
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
 BASE_NOTE += "[README.md](README.md).\n\n"
-RECORDED = ("version", "digest")  # what the run says of its bundle, beside what built it
 
 
 @dataclass(frozen=True)
@@ -119,29 +117,6 @@ def _fill(
     _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
     _write_card(folder, config, meta, weights, checks)
     return Exported(out, version, weights.round, overlays, checks)
-
-
-def open_store(run: FinishedRun) -> ModelStore:
-    """The run's network from the installed bundle, which must be the very one.
-
-    Raises:
-        ExportError: the bundle is not installed, or is another version.
-    """
-    model = dict(run.config["model"])
-    recorded = {key: model.pop(key) for key in RECORDED}
-    try:
-        store = ModelStore.from_args(model, run.records)
-    except FedMedError as error:
-        raise ExportError(f"the run's bundle cannot be opened: {error}") from error
-    here = store.bundle
-    if here.digest != recorded["digest"]:
-        commit = f", commit {run.facts['commit']}" if run.facts.get("commit") else ""
-        raise ExportError(
-            f"bundle '{here.name}' at {here.root} (version {here.version}, hash {here.digest[:12]}) is not the one of "
-            f"the run (version {recorded['version']}, hash {recorded['digest'][:12]}{commit}); install that one, for "
-            "example with FEDMED_BUNDLES"
-        )
-    return store
 
 
 def weights_file(tensors: Mapping[str, torch.Tensor]) -> bytes:

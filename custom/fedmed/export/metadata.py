@@ -56,7 +56,7 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "overrides": dict(store.bundle.overrides),
         "methods": methods(run.folder, run.records),
         "seed": store.seed,
-        "aggregation": {key: value for key, value in run.aggregator.items() if key != "user_weights"},
+        "aggregation": _without_names(run.aggregator, plan.sites),
         "number_of_sites": roles,
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
@@ -66,6 +66,12 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "commit": run.facts.get("commit"),
         "hardware": _hardware(run.facts.get("hardware") or {}),
     }
+
+
+def _without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
+    """Settings that are not given by site; weights stand with the anonymous sites."""
+    by_site = {key for key, value in settings.items() if isinstance(value, Mapping) and set(value) & set(sites)}
+    return {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
 
 
 def _cases(run: FinishedRun) -> dict[str, int]:

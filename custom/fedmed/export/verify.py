@@ -1,9 +1,11 @@
 """Prove that an exported bundle is one, and that it does what the run's model did."""
 
+import contextlib
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
         fits = {"net_id": "network_def", "meta_file": meta, "device": "cpu", "bundle_root": str(folder)}
         for path in (config, folder / CONFIGS / bundle.config_file("train").name):
             _passes("verify_net_in_out", lambda path=path: verify_net_in_out(config_file=str(path), **fits))
-    with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place:
+    with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place, _own_paths():
         case = _case(Path(place) / "images", image, config)
         with quiet():
             _passes("check_properties", lambda: _check_properties(config, meta, folder, case.parent))
@@ -76,6 +78,16 @@ def _check_properties(config: Path, meta: str, folder: Path, images: Path) -> No
     workflow.initialize()
     if missing := workflow.check_properties():  # MONAI raises for most of what is missing
         raise KeyError(", ".join(missing))
+
+
+@contextlib.contextmanager
+def _own_paths() -> Iterator[None]:
+    """A bundle adds itself to the places that Python imports from; this process is not only its."""
+    before = list(sys.path)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _case(folder: Path, image: Path | None, config: Path) -> Path:
@@ -129,7 +141,9 @@ def _infer_before(bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, o
 def _infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
     place = ["--bundle_root", ".", "--dataset_dir", str(images), "--output_dir", str(out)]
     command = [sys.executable, "-c", ALONE, "run", "--config_file", f"{CONFIGS}/{config.name}", *place]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    # The same number of threads adds in the same order; and nothing may be left in the bundle.
+    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
         raise ExportError("python -m monai.bundle run of the exported bundle failed: " + " / ".join(last))
