@@ -1,5 +1,7 @@
 """What a job may change in a bundle: plain values of listed settings, nothing that runs or reads."""
 
+import math
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -7,14 +9,26 @@ from fedmed.errors import OverrideError
 
 # MONAI evaluates strings that start with `$`, resolves `@` references and reads files through `%`.
 _FORBIDDEN = ("$", "@", "%")
+# It also rewrites `#`, `@::` and `%::` anywhere in a text, so a text is held to what the name of a choice needs.
+_TEXT = re.compile(r"[A-Za-z0-9 _.,+-]*")
+_SEPARATOR = re.compile(r"::|#")
+MAX_TEXT = 100  # characters
+MAX_ITEMS = 100  # of a list with all its lists
+MAX_DEPTH = 3  # of lists in lists
+_MAX_INT = 2**53  # the largest up to which every whole number survives JSON everywhere
 
 
 def check_overrides(overrides: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any]:
     """Return a copy of ``overrides`` if every entry is harmless.
 
+    What is returned is to MONAI's parser the plain value that it looks like: nothing in it is evaluated, resolved,
+    read from a file or rewritten.
+
     Args:
-        overrides: setting id -> number, string, boolean, or list of these.
-        allowed: ids that the bundle lists as overridable.
+        overrides: setting id -> finite number, short plain text (letters, digits, space, ``_ . , + -``), boolean, null,
+            or list of these, up to three deep.
+        allowed: ids that the bundle lists as overridable. One with a part that starts with ``_`` (``_target_``) would
+            choose what code runs, and is refused even here.
 
     Raises:
         OverrideError: an id outside the list, or a value that could execute code, read a file or resolve a
@@ -22,30 +36,77 @@ def check_overrides(overrides: Mapping[str, Any], allowed: Collection[str]) -> d
     """
     if not isinstance(overrides, Mapping):
         raise OverrideError(f"overrides must be 'id: value' pairs, got {type(overrides).__name__}")
-    for key, value in overrides.items():
-        if key not in allowed:
-            raise OverrideError(f"override '{key}': a job may not set this. It may set: {', '.join(sorted(allowed))}")
-        _check_value(key, value)
-    return dict(overrides)
+    if isinstance(allowed, str):
+        raise OverrideError(f"'overridable' must be a list of ids; the bundle's federation.yaml has {_short(allowed)}")
+    known = {id for id in allowed if isinstance(id, str) and not _chooses_code(id)}
+    for key in overrides:
+        if key not in known:
+            listed = ", ".join(sorted(known))
+            raise OverrideError(f"override '{_short(key, str)}': a job may not set this. It may set: {listed}")
+    return {key: _checked(key, value) for key, value in overrides.items()}
 
 
-def _check_value(key: str, value: Any) -> None:
+def _chooses_code(id: str) -> bool:
+    return any(not part or part.startswith("_") for part in _SEPARATOR.split(id))
+
+
+def _checked(key: str, value: Any) -> Any:
+    _check_size(key, value)
+    return _plain(key, value)
+
+
+def _check_size(key: str, value: Any) -> None:
+    """First, and level by level: a list of a thousand lists in lists would exhaust the stack."""
+    level, items = [value], 0
+    for _ in range(MAX_DEPTH):
+        level = [item for each in level if isinstance(each, list) for item in each]
+        items += len(level)
+    if items > MAX_ITEMS or any(isinstance(item, list) for item in level):
+        raise OverrideError(
+            f"override '{key}': a list of more than {MAX_ITEMS} items, or more than {MAX_DEPTH} lists deep; no setting "
+            "needs that"
+        )
+
+
+def _plain(key: str, value: Any) -> Any:
     if isinstance(value, list):
-        for item in value:
-            _check_value(key, item)
-    elif isinstance(value, Mapping):
-        names = [str(name) for name in value if str(name).startswith("_")] or ["…"]
+        return [_plain(key, item) for item in value]
+    if isinstance(value, Mapping):
+        names = [_short(name, str) for name in value if str(name).startswith("_")] or ["…"]
         raise OverrideError(
             f"override '{key}': holds a mapping (key '{names[0]}'); only plain values may come from a job"
         )
-    elif isinstance(value, str):
-        if value.lstrip().startswith(_FORBIDDEN):
-            raise OverrideError(
-                f"override '{key}': the text {value!r} starts with one of $ @ %, which would run or read something"
-            )
-        if "/" in value or "\\" in value or ".." in value:
-            raise OverrideError(
-                f"override '{key}': the text {value!r} looks like a path; paths belong to the site, not to a job"
-            )
-    elif not isinstance(value, (bool, int, float, type(None))):
+    if isinstance(value, str):
+        _check_text(key, value)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        if not math.isfinite(value) if isinstance(value, float) else abs(value) > _MAX_INT:
+            raise OverrideError(f"override '{key}': {_number(value)} is no number that a setting can have")
+    elif not isinstance(value, (bool, type(None))):
         raise OverrideError(f"override '{key}': {type(value).__name__} is not a number, string, boolean or list")
+    return value
+
+
+def _check_text(key: str, value: str) -> None:
+    if value.lstrip().startswith(_FORBIDDEN):
+        raise OverrideError(
+            f"override '{key}': the text {_short(value)} starts with one of $ @ %, which would run or read something"
+        )
+    if "/" in value or "\\" in value or ".." in value:
+        raise OverrideError(
+            f"override '{key}': the text {_short(value)} looks like a path; paths belong to the site, not to a job"
+        )
+    if len(value) > MAX_TEXT or not _TEXT.fullmatch(value):
+        raise OverrideError(
+            f"override '{key}': the text {_short(value)} is no name of a choice: at most {MAX_TEXT} letters, "
+            "digits, spaces and _ . , + -"
+        )
+
+
+def _short(value: Any, show: Any = ascii) -> str:
+    """A value in an error message: ASCII where it is quoted, and never longer than a line."""
+    text = show(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _number(value: float) -> str:
+    return repr(value) if isinstance(value, float) else f"a whole number of {value.bit_length()} bits"
