@@ -27,13 +27,16 @@ def test_the_needs_of_folders_on_one_disk_add_up(small_site, tmp_path, monkeypat
     assert kinds(check_disk(config, tmp_path, cache=300, state=100)[1]) == []
 
 
-def test_what_is_in_the_cache_needs_no_more_room(small_site):
+def test_what_is_in_the_cache_counts_as_free(small_site, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10_000, 9_300, 700))
     config = small_site.config()
+    assert kinds(check_disk(config, None, cache=1000, state=0)[1]) == ["no_space"]
     folder = config.cache_dir / "fedmed-cases"
     folder.mkdir(parents=True, mode=0o700)
     (folder / f"{'0' * 64}.pt").write_bytes(b"x" * 400)
-    (space,), found = check_disk(config, None, cache=1000, state=0)
-    assert space.needed == 600 and found == []
+    (space,), (finding,) = check_disk(config, None, cache=1000, state=0)
+    assert (space.needed, space.free, space.held) == (1000, 700, 400) and finding.kind == "little_space"
+    assert "purge_cache.py" in finding.text
 
 
 def test_a_cache_that_cannot_be_written_is_a_problem(small_site):

@@ -14,6 +14,7 @@ from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 from fedmed.data.store import FOLDER
 from fedmed.federation.site import SiteConfig
+from fedmed.reports.words import size
 
 ROUNDS_KEPT = 2
 ADAM = 3  # a tensor and its two moments
@@ -22,12 +23,13 @@ COMFORT = 2  # below so many times the need, a note
 
 @dataclass(frozen=True)
 class Space:
-    """What a folder needs and has, in bytes."""
+    """What a folder needs, what is free on its disk, and what it holds already that could be deleted, in bytes."""
 
     what: str
     folder: Path
     needed: int
     free: int
+    held: int = 0
 
 
 def cache_bytes(
@@ -47,8 +49,8 @@ def cache_bytes(
 
 def _volume(entry: Entry, cases: Mapping[Entry, Case]) -> float:
     volume = _voxels(entry, cases)
-    for size in cases[entry].spacing if entry in cases else ():
-        volume *= size
+    for length in cases[entry].spacing if entry in cases else ():
+        volume *= length
     return volume
 
 
@@ -72,15 +74,15 @@ def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int)
     Args:
         site: its ``cache_dir`` is looked at.
         workspace: where jobs run at this site (its startup kit), if known.
-        cache: bytes of all prepared cases; those that are there already are not counted again.
+        cache: bytes of all prepared cases; what is in the cache counts as free, for it is used or can be purged.
         state: bytes that a job keeps.
     """
     spaces, findings = [], []
-    places = [("cache", site.cache_dir, max(0, cache - _stored(site.cache_dir)))]
-    places += [("workspace", workspace, state)] if workspace else []
-    for what, folder, needed in places:
+    places = [("cache", site.cache_dir, cache, _stored(site.cache_dir))]
+    places += [("workspace", workspace, state, 0)] if workspace else []
+    for what, folder, needed, held in places:
         nearest = _nearest(folder)
-        spaces.append(Space(what, folder, needed, shutil.disk_usage(nearest).free))
+        spaces.append(Space(what, folder, needed, shutil.disk_usage(nearest).free, held))
         if not nearest.is_dir() or not _writable(nearest):
             key = "key 'cache_dir'" if what == "cache" else "the startup kit"
             text = f"the {what} folder {folder} cannot be made or written; correct {key} in {site.source}"
@@ -125,11 +127,13 @@ def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
     disks: dict[int, list[Space]] = defaultdict(list)
     for space in spaces:
         disks[_nearest(space.folder).stat().st_dev].append(space)
-    for held in disks.values():
-        needed, free = sum(space.needed for space in held), held[0].free
-        names = " and ".join(f"{space.what} ({space.folder})" for space in held)
-        text = f"{names} will need about {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free"
-        if free < needed:
+    for sharing in disks.values():
+        needed, held = sum(space.needed for space in sharing), sum(space.held for space in sharing)
+        free = sharing[0].free
+        names = " and ".join(f"{space.what} ({space.folder})" for space in sharing)
+        text = f"{names} will need about {size(needed)}, and {size(free)} are free"
+        text += f" beside {size(held)} of prepared cases, which scripts/purge_cache.py deletes" if held else ""
+        if free + held < needed:
             yield Finding("disk", "no_space", f"{text}; free some space or name another disk")
-        elif free < COMFORT * needed:
+        elif free + held < COMFORT * needed:
             yield Finding("disk", "little_space", f"{text}; other programs may need that too")

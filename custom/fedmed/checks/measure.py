@@ -120,7 +120,7 @@ def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
     client.progress.stream = note
     update = client.train(task)
     steps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
-    state = sum(path.stat().st_size for path in (folder / "job" / "state").glob("*.pt"))
+    state = sum(path.stat().st_size for path in (folder / "job").rglob("round_*.pt"))
     return {
         "step_seconds": statistics.median(steps) if steps else math.nan,
         "state_bytes": state,
