@@ -1,0 +1,371 @@
+"""What must not be in the repository: code from data, weights that run, secrets; and what a job cannot name."""
+
+import ast
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.overrides import check_overrides
+from fedmed.data.datalist import load_datalist
+from fedmed.errors import BundleError, DataError, FedMedError, JobError
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.messages import Task
+from fedmed.federation.site import load_site
+from fedmed.federation.store import ModelStore
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+# Where code runs at hospitals and servers. Tests make harmful files themselves, to see them refused.
+CODE = ("custom", "scripts", "bundles", "monailabel_app", "examples", "benchmarks")
+RUNS = {
+    *(
+        "eval",
+        "exec",
+        "compile",
+        "os.system",
+        "os.popen",
+        "pty.spawn",
+        "runpy.run_path",
+        "asyncio.create_subprocess_shell",
+    ),
+    *(
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "yaml.unsafe_load_all",
+    ),
+    *("pickle.load", "pickle.loads", "pickle.Unpickler", "marshal.load", "marshal.loads", "shelve.open", "joblib.load"),
+    *("dill.load", "dill.loads", "cloudpickle.load", "cloudpickle.loads", "pandas.read_pickle", "torch.hub.load"),
+}
+NEEDS = {  # a call that is allowed with this argument alone
+    "torch.load": ("weights_only", {"True"}),
+    "yaml.load": ("Loader", {"yaml.SafeLoader", "yaml.CSafeLoader"}),
+    "yaml.load_all": ("Loader", {"yaml.SafeLoader", "yaml.CSafeLoader"}),
+}
+MUST_NOT = {"numpy.load": ("allow_pickle", "False"), "subprocess.": ("shell", "False")}  # another value is refused
+
+
+def full_names(tree: ast.AST) -> dict[str, str]:
+    """Name in this file -> what it was imported from."""
+    names = {"np": "numpy"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.asname or alias.name.split(".")[0]: alias.name if alias.asname else alias.name.split(".")[0]
+                      for alias in node.names}  # fmt: skip
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def called(node: ast.expr, names: dict[str, str]) -> str:
+    head, dot, rest = ast.unparse(node).partition(".")
+    return names.get(head, head) + dot + rest
+
+
+def harmful(source: str) -> list[str]:
+    """What in a Python source could run what it reads, one line each."""
+    tree, found = ast.parse(source), []
+    names = full_names(tree)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    for call in calls:
+        name, given = called(call.func, names), {k.arg: ast.unparse(k.value) for k in call.keywords}
+        if name in NEEDS:
+            argument, right = NEEDS[name]
+            if called(ast.parse(given.get(argument, "None"), mode="eval").body, names) not in right:
+                found.append(f"line {call.lineno}: {name} without {argument}={' or '.join(sorted(right))}")
+        for start, (argument, right) in MUST_NOT.items():
+            if name.startswith(start) and given.get(argument, right) != right:
+                found.append(f"line {call.lineno}: {name} with {argument}={given[argument]}")
+        if name in ("importlib.import_module", "__import__") and not isinstance(call.args[0], ast.Constant):
+            found.append(f"line {call.lineno}: imports what a variable names")
+    functions = {id(call.func) for call in calls}
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            name = called(node, names)
+            if name in RUNS or (name in NEEDS and id(node) not in functions):  # handed on, its arguments are unknown
+                found.append(f"line {node.lineno}: {name}")
+    return found
+
+
+def tracked() -> list[Path]:
+    """Files that the repository holds or would hold if everything were added."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        listed = subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True).stdout.decode()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    paths = [CHECKOUT / name for name in listed.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def test_no_code_runs_what_it_reads():
+    files = [path for folder in CODE for path in sorted((CHECKOUT / folder).rglob("*.py"))]
+    assert len(files) > 100
+    found = {str(path.relative_to(CHECKOUT)): harmful(path.read_text("utf-8")) for path in files}
+    assert not {path: lines for path, lines in found.items() if lines}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.load(p)",
+        "import torch\ntorch.load(p, weights_only=False)",
+        "import torch as t\nt.load(p, weights_only=flag)",
+        "from torch import load\nload(p, map_location='cpu')",
+        "import torch, functools\nfunctools.partial(torch.load, weights_only=True)",
+        "import pickle\npickle.load(f)",
+        "from pickle import loads as read\nread(b)",
+        "import yaml\nyaml.load(f)",
+        "import yaml\nyaml.load(f, Loader=yaml.Loader)",
+        "import yaml\nyaml.unsafe_load(f)",
+        "import numpy as np\nnp.load(f, allow_pickle=True)",
+        "from numpy import load\nload(f, allow_pickle=flag)",
+        "import subprocess\nsubprocess.run(c, shell=True)",
+        "from subprocess import Popen\nPopen(c, shell=flag)",
+        "import os\nos.system(c)",
+        "from os import system as run\nrun(c)",
+        "eval(text)",
+        "def f():\n    return exec",
+        "import importlib\nimportlib.import_module(name)",
+    ],
+)
+def test_a_harmful_line_is_found(source):
+    assert harmful(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import torch\ntorch.load(p, map_location='cpu', weights_only=True)",
+        "network.eval()\nre.compile(x)",
+        "import yaml\nyaml.safe_load(f)\nyaml.load(f, Loader=yaml.CSafeLoader)",
+        "import pickle\ntry:\n    pass\nexcept pickle.UnpicklingError:\n    pass",
+        "import numpy as np\nnp.load(f)\nnp.load(f, allow_pickle=False)",
+        "import subprocess\nsubprocess.run(['ls'], shell=False)",
+        "import importlib\nimportlib.import_module('monai')",
+    ],
+)
+def test_a_harmless_line_is_not(source):
+    assert not harmful(source)
+
+
+def texts(value):
+    """Every text in a configuration."""
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return [text for item in value for text in texts(item)]
+    return [value] if isinstance(value, str) else []
+
+
+def configs(pattern):
+    paths = sorted(CHECKOUT.glob(pattern))
+    return {path: yaml.safe_load(path.read_text("utf-8")) for path in paths if path.suffix in (".yaml", ".json")}
+
+
+def test_no_bundle_runs_what_it_reads():
+    """Bundles may hold expressions, since the site installs them; theirs keep to the same rules."""
+    expressions = 0
+    for path, config in configs("bundles/*/configs/*").items():
+        for text in texts(config):
+            if text.startswith("$"):
+                source = re.sub(r"@[\w:#]*", "reference", text[1:])
+                assert not harmful(source) and "open(" not in source, f"{path}: {text}"
+                expressions += 1
+    assert expressions > 20
+
+
+def test_jobs_hold_plain_values_and_name_classes_of_fedmed_and_nvflare_alone():
+    found = configs("jobs/*/app_*/config/*")
+    assert found
+    for path, config in found.items():
+        assert not [text for text in texts(config) if text.lstrip().startswith(("$", "@", "%"))], path
+        named = re.findall(r'"(?:path|class_path|name)": "([^"]+)"', json.dumps(config))
+        assert named and all(name.startswith(("fedmed.flare.", "nvflare.")) for name in named), f"{path}: {named}"
+    assert not list((CHECKOUT / "jobs").rglob("*.py"))
+
+
+def test_shell_scripts_evaluate_nothing_and_run_nothing_from_the_network():
+    for path in sorted((CHECKOUT / "scripts").glob("*.sh")):
+        lines = [line.strip() for line in path.read_text("utf-8").splitlines() if not line.strip().startswith("#")]
+        bad = [line for line in lines if re.search(r"(^|[;&|]\s*)eval\s|(curl|wget)\b.*\|\s*(ba|z)?sh\b", line)]
+        assert not bad, f"{path}: {bad}"
+
+
+SECRET_NAMES = re.compile(
+    r"(^|/)(startup|transfer|prod_\d+)/|(^|/)(id_(rsa|dsa|ecdsa|ed25519)|\.env|\.netrc|\.pypirc|kubeconfig|credentials)$"
+    r"|(^|/)(fed_(client|server|admin)\.json|signature\.json|cert\.json|rootCA\.\w+|\.__nvfl_.*)$"
+    r"|\.(key|pem|crt|cer|der|csr|p12|pfx|jks|keystore|kdbx|ppk|asc|gpg|zip|tar|tgz|tar\.gz)$",
+    re.IGNORECASE,
+)
+SECRET_CONTENT = re.compile(
+    rb"-----BEGIN [A-Z ]*(PRIVATE KEY|CERTIFICATE)-----|LS0tLS1CRUdJTi[0-9A-Za-z+/]|\bAKIA[0-9A-Z]{16}\b"
+    rb"|\bgh[pousr]_[0-9A-Za-z]{30,}|\bgithub_pat_\w{30,}|\bglpat-[\w-]{20,}|\bhf_[0-9A-Za-z]{30,}|\bxox[abprs]-[\w-]{10,}"
+    rb"|\bsk-[0-9A-Za-z_-]{30,}|\beyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"
+    rb"|(?i:password|passwd|secret|api_?key|access_?token)[\"']?\s*[:=]\s*[\"'][^\"'\s{}$<]{8,}[\"']"
+)
+
+
+def test_the_repository_holds_no_secret():
+    for path in tracked():
+        name = path.relative_to(CHECKOUT).as_posix()
+        assert not SECRET_NAMES.search(name), f"{name}: looks like a key, a certificate or a part of a startup kit"
+        hit = SECRET_CONTENT.search(path.read_bytes())
+        assert not hit, f"{name}: holds what looks like a key, a certificate or a token: {hit.group()[:20]}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"-----BEGIN " + b"RSA PRIVATE KEY-----",
+        b"-----BEGIN " + b"CERTIFICATE-----",
+        b'"root_cert": "LS0tLS1' + b'CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"',
+        b"token = gh" + b"p_" + b"a1" * 18,
+        b"pass" + b"word: 'correct-horse'",
+    ],
+)
+def test_a_secret_is_found(content):
+    assert SECRET_CONTENT.search(content)
+
+
+KIT = [
+    *("prod_00/hospital_a/startup/client.key", "prod_00/hospital_a/startup/client.crt", "prod_00/x/local/privacy.json"),
+    *("prod_12/hospital_a.zip", "hospital_a/startup/fed_client.json", "hospital_a/startup/signature.json"),
+    *("kits/hospital_a/local/fedmed_site.yaml", "study/state/cert.json"),
+    *("site_configs/rootCA.pem", "jobs/tiny/.__nvfl_sig.json", "jobs/tiny/app_server/.__nvfl_submitter.crt"),
+    *("admin@lead.org/transfer/0a1b/workspace/log.txt", "hospital_a.p12", ".env", "hospital_a/startup/startup.tgz"),
+]
+
+
+@pytest.mark.parametrize("folder", ["", "site_configs/", "my_study/", "workspace/my_study/"])
+def test_git_ignores_startup_kits_wherever_they_are_made(folder):
+    tracked()  # skips where there is no git
+    names = "".join(f"{folder}{name}\n" for name in KIT)
+    command = ["git", "check-ignore", "--no-index", "--stdin", "--verbose", "--non-matching"]
+    said = subprocess.run(command, cwd=CHECKOUT, input=names, capture_output=True, text=True).stdout
+    seen = [line.partition("\t") for line in said.splitlines()]
+    assert len(seen) == len(KIT)
+    assert not [name for rule, _, name in seen if rule == "::"]
+
+
+def test_nothing_that_the_repository_holds_is_ignored():
+    tracked()
+    command = ["git", "ls-files", "--cached", "--ignored", "--exclude-standard"]
+    assert not subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True).stdout
+
+
+# --- what a job cannot name
+
+
+def test_no_bundle_lets_a_job_set_where_things_lie_or_what_runs():
+    for path in sorted(CHECKOUT.glob("bundles/*/configs/federation.yaml")):
+        bundle = Bundle(path.parents[1].name)
+        listed = bundle.federation["overridable"]
+        defaults: dict = {}
+        for config in configs(f"bundles/{bundle.name}/configs/*.yaml").values():
+            defaults |= {key: value for key, value in config.items() if key in listed}
+        assert set(defaults) == set(listed), "a setting that a job may change exists"
+        for key, value in defaults.items():  # a reference to another setting that a job may change is plain too
+            plain = value[1:] in listed if isinstance(value, str) and value.startswith("@") else True
+            assert plain, f"{path}: {key}"
+            if not (isinstance(value, str) and value.startswith("@")):
+                check_overrides({key: value}, listed)
+
+
+OUTSIDE = [
+    "../secret.pt",
+    "/etc/passwd",
+    "models/../../secret.pt",
+    "a/b.pt",
+    "..",
+    ".",
+    ".hidden",
+    "~/x.pt",
+    "x\n",
+    "a\0b",
+]
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, "$x", 7, ["model.pt"], {"a": 1}])
+def test_a_checkpoint_is_a_plain_name_in_the_bundle(tmp_path, name):
+    with pytest.raises(JobError):
+        ModelStore.from_args({"bundle": "covid_ct_segmentation", "checkpoint": name}, tmp_path)
+
+
+@pytest.mark.parametrize("name", [*OUTSIDE, "", "covid_ct_segmentation/../covid_ct_segmentation", 7, None])
+def test_bundle_and_overlay_are_plain_names(name):
+    with pytest.raises(BundleError, match="plain name"):
+        Bundle(name)
+    with pytest.raises(BundleError, match="plain name"):
+        Bundle("covid_ct_segmentation", [name])
+
+
+@pytest.mark.parametrize("extra", [{"folder": "/etc"}, {"site": "x"}, {"data_root": "/"}, {"datalist": "/etc/passwd"}])
+def test_a_job_cannot_pass_folders_to_site_or_server(tiny_job, tmp_path, extra):
+    job = read_job(tiny_job())
+    with pytest.raises(JobError, match="arguments"):
+        Client.from_args({**job.clients["ct_north"], **extra}, load_site("ct_north"), tmp_path)
+    with pytest.raises(JobError, match="arguments"):
+        ModelStore.from_args({**job.persistor, **extra}, tmp_path)
+
+
+@pytest.mark.parametrize("round", ["0/../../../outside", "../../outside", "/tmp/outside"])
+@pytest.mark.parametrize("field", ["round", "private_round"])
+def test_a_task_cannot_name_a_file_by_its_round(tiny_job, tmp_path, field, round):
+    """Rounds become file names at the site; whoever sends one must not reach other files through it."""
+    job, folder = read_job(tiny_job()), tmp_path / "site" / "job"
+    client = Client.from_args(job.clients["ct_north"], load_site("ct_north"), folder)
+    initial = ModelStore.from_args(job.persistor, tmp_path).initial
+    before = {path for path in tmp_path.rglob("*") if folder not in (path, *path.parents)}
+    with pytest.raises((FedMedError, TypeError)):
+        client.train(Task("train", **{"round": 0, field: round}, total_rounds=1, tensors=initial, steps=1))
+    after = {path for path in tmp_path.rglob("*") if folder not in (path, *path.parents)}
+    assert after - before <= {folder.parent} and not list(folder.rglob("*.pt"))
+
+
+@pytest.fixture
+def data(tmp_path):
+    """A site's data folder with one image, and a file beside it that is none of its data."""
+    root = tmp_path / "data"
+    root.mkdir()
+    (root / "a.nii.gz").write_bytes(b"image")
+    (tmp_path / "secret.nii.gz").write_bytes(b"secret")
+    return root
+
+
+def entry(root, **values):
+    (root / "datalist.json").write_text(json.dumps({"training": [values], "unlabeled": [values]}))
+    return root, root / "datalist.json"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("../secret.nii.gz", "./../secret.nii.gz", "x/../../secret.nii.gz", "..\\secret.nii.gz", "//etc/passwd"),
+        *("/etc/passwd", "file:///etc/passwd", "~/secret.nii.gz", "C:\\secret.nii.gz", "a.nii.gz\0", "", ".", None),
+        *(["a.nii.gz"], {"a": 1}, 7, "$a", "@datalist", "%/etc/passwd"),
+    ],
+)
+def test_a_datalist_cannot_lead_out_of_the_data_folder(data, path):
+    with pytest.raises(DataError):
+        load_datalist(*entry(data, image=path), "unlabeled")
+    with pytest.raises(DataError):
+        load_datalist(*entry(data, image="a.nii.gz", label=path), "training")
+
+
+def test_a_link_is_the_sites_own_decision(data):
+    """Hospitals mount and link their archives; only the site can place a link, a job writes nothing there."""
+    (data / "link.nii.gz").symlink_to(data.parent / "secret.nii.gz")
+    assert len(load_datalist(*entry(data, image="link.nii.gz"), "unlabeled")) == 1
+
+
+def test_a_link_to_nothing_is_refused(data):
+    (data / "link.nii.gz").symlink_to(data / "nowhere")
+    with pytest.raises(DataError, match="does not exist"):
+        load_datalist(*entry(data, image="link.nii.gz"), "unlabeled")
