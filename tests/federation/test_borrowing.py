@@ -11,7 +11,7 @@ from fedmed.federation.closing import Closing
 from fedmed.federation.messages import Release, Task, Update
 from fedmed.federation.release import hand_out
 from fedmed.federation.server import Server
-from fedmed.federation.state import SiteState
+from fedmed.federation.site_state import SiteState
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {"encoder.weight": torch.tensor([1.0, -2.0]), "decoder.weight": torch.tensor([[0.5]])}
@@ -25,7 +25,9 @@ def make(tmp_path):
 
     def make(best=1, aggregator=None, model=MODEL, **plan):
         bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
-        store = SimpleNamespace(bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None)
+        store = SimpleNamespace(
+            bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, folder="no"
+        )
         store.initial = {name: tensor.clone() for name, tensor in model.items()}
         store.describe, store.save = dict, lambda *content: None
         controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}

@@ -15,7 +15,7 @@ class Server:
 
     def __init__(self, rounds, bad):
         self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, evaluate_last=False)
-        self.bad, self.failed_in_a_row, self.calls = bad, 0, []
+        self.bad, self.failed_in_a_row, self.calls, self.first_round = bad, 0, [], 0
 
     def __getattr__(self, name):
         return lambda *args: self.calls.append((name, *args)) or {}

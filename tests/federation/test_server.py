@@ -27,7 +27,8 @@ class Store(SimpleNamespace):
         bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
-        super().__init__(bundle=bundle, groups=groups, initial=initial, seed=0, checkpoint=checkpoint, saved=[])
+        facts = {"seed": 0, "checkpoint": checkpoint, "folder": "nowhere", "saved": []}
+        super().__init__(bundle=bundle, groups=groups, initial=initial, **facts)
 
     def describe(self):
         return {}

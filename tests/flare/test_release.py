@@ -14,7 +14,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
 from fedmed.federation.messages import Release, Task
-from fedmed.federation.state import SiteState
+from fedmed.federation.site_state import SiteState
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import model_to_release, release_to_model, task_to_model
 from fedmed.flare.executors import SupervisedExecutor

@@ -8,7 +8,7 @@ from torch import Tensor
 from fedmed.errors import ExportError, StateError
 from fedmed.export.runs import FinishedRun
 from fedmed.federation.sharing import RolePolicies
-from fedmed.federation.state import SiteState
+from fedmed.federation.site_state import SiteState
 from fedmed.reports.files import read_lines
 
 PLACES = (

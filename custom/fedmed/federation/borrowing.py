@@ -65,7 +65,8 @@ class Borrower:
         if round is None or self._names(round) != self._names(model.round):
             self._refuse("it has not trained private layers of its own for this model")
             return {}
-        return {self.owner: Task("release", model.round, server.plan.rounds, {}, private_round=round)}
+        facts = {"private_round": round, "earlier": dict(server.tasks.earlier)}
+        return {self.owner: Task("release", model.round, server.plan.rounds, {}, **facts)}
 
     def _names(self, round: int) -> list[str]:
         return self.server.policies.of("supervised", round).private(self.server.store.initial)

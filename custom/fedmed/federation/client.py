@@ -23,7 +23,7 @@ from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
 from fedmed.federation.sharing import policy_of_round
 from fedmed.federation.site import SiteConfig
-from fedmed.federation.state import SiteState
+from fedmed.federation.site_state import SiteState
 from fedmed.seeds import derive_seed
 
 log = logging.getLogger("fedmed.site")
@@ -83,7 +83,8 @@ class Client:
         }
         self.keep_optimizer = optimizer_state == "persist"
         self.should_abort = should_abort or (lambda: False)
-        self.state = SiteState(self.folder)
+        made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
+        self.state = SiteState(self.folder, {**made_with, "optimizer_state": optimizer_state, **self.sharing})
         self.progress = Progress(site.site, self.folder, stream)
 
     @classmethod
@@ -118,7 +119,10 @@ class Client:
             metrics |= self._run(trainer, task)
             engine = trainer.state_dict()
         after = named_tensors(network)
-        self.state.prune({task.private_round, *task.keep_rounds} - {None})
+        kept = {task.private_round, *task.keep_rounds} - {None}
+        for round in kept:  # the selected model's state may lie in an earlier job of the run
+            self.state.take_over(round)
+        self.state.prune(kept)
         private = {name: after[name] for name in policy.private(after)}
         self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=engine)
         metrics["seconds"] = time.monotonic() - started
@@ -168,6 +172,7 @@ class Client:
     def release(self, task: Task) -> Release:
         """Hand out the private layers that belong to a round, if the site's own settings allow it."""
         self.progress.event("start", task)
+        self.state.earlier = task.earlier
         answer = hand_out(self.site, self.state, task)
         self.progress.event("end", task, released=len(answer.tensors))
         return answer
@@ -184,6 +189,7 @@ class Client:
         parser = self._parser(task, facts)
         network = initial_network(parser, self.seed)
         own = named_tensors(network)
+        self.state.earlier = task.earlier
         policy = policy_of_round(own, self.bundle.groups(network), task.round, **self.sharing)
         needs_state = task.name == "train" or policy.private(own)
         state = self.state.load(task.private_round) if needs_state else {}

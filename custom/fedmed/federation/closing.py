@@ -99,6 +99,7 @@ class Closing:
                 numbers = row["dice_mean"], row["dice_std"], row["n_cases"]
                 log.info("%s: test Dice %.4f ± %.4f over %d cases%s", site, *numbers, whose)
         self.server.record.result(result)
+        self.server.keeper.forget()
 
     def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
         """Each site's scores, and whose private layers made them if not its own."""

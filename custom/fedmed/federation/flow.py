@@ -25,7 +25,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     Raises:
         RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
     """
-    for round in range(server.plan.rounds):
+    for round in range(server.first_round, server.plan.rounds):
         ask(server.train_tasks(round))
         try:
             (finish_round or server.finish_round)()

@@ -1,7 +1,9 @@
 """Warn when a site's pseudo-labels collapse: mistakes are reinforced until they are everywhere, or nowhere."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from fedmed.federation.messages import Update
 
@@ -50,6 +52,15 @@ class CollapseGuard:
     def __init__(self) -> None:
         self._first: dict[str, list[float]] = {}
         self._told: dict[str, str] = {}
+
+    def state(self) -> dict[str, Any]:
+        """Plain values from which :meth:`restore` goes on."""
+        return {"first": {site: list(values) for site, values in self._first.items()}, "told": dict(self._told)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        self._first = {site: list(values) for site, values in state.get("first", {}).items()}
+        self._told = dict(state.get("told", {}))
 
     def check(self, update: Update) -> Finding | None:
         """Take one accepted update into account and return what is new."""

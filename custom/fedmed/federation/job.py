@@ -19,6 +19,7 @@ class Job:
         aggregator: arguments of the aggregator component.
         persistor: arguments of the persistor component.
         clients: site -> arguments of its executor.
+        app: folder of the server's app.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Job:
     aggregator: Mapping[str, Any]
     persistor: Mapping[str, Any]
     clients: Mapping[str, Mapping[str, Any]]
+    app: Path
 
 
 def read_job(folder: Path) -> Job:
@@ -48,7 +50,7 @@ def read_job(folder: Path) -> Job:
                 clients[site] = _executor_args(folder / app / "config" / "config_fed_client.json")
     if server is None or not clients:
         raise JobError(f"{folder / 'meta.json'}: 'deploy_map' needs the server and at least one site; it has {deploy}")
-    return Job(meta.get("name", folder.name), *_server_args(server), clients)
+    return Job(meta.get("name", folder.name), *_server_args(server), clients, server.parents[1])
 
 
 def _server_args(path: Path) -> tuple[Mapping, Mapping, Mapping]:

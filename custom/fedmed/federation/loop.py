@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.errors import FedMedError, UpdateRefused
+from fedmed.federation.aside import RUN, set_aside
 from fedmed.federation.client import Client
 from fedmed.federation.flow import run_federation
 from fedmed.federation.job import read_job
@@ -21,13 +22,16 @@ from fedmed.federation.store import ModelStore
 log = logging.getLogger("fedmed.loop")
 
 
-def run_job(folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | None = None) -> Server:
+def run_job(
+    folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | None = None, resume: bool = False
+) -> Server:
     """Run a job in this process.
 
     Args:
         folder: job folder.
         workspace: receives the same tree as a simulator's workspace.
         sites: settings of sites; those not given are looked up as a site would.
+        resume: go on with an interrupted run in the workspace, if there is one.
 
     Returns:
         The server, with the selected model in ``tensors``.
@@ -35,10 +39,13 @@ def run_job(folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | Non
     Raises:
         FedMedError: a malformed job, or too many failed rounds in a row.
     """
-    job, run = read_job(folder), "simulate_job"
+    job, run = read_job(folder), RUN
     server_dir = Path(workspace) / "server" / run
+    controller = dict(job.controller)
+    if resume and (earlier := set_aside(Path(workspace), job.clients)):
+        controller["resume"] = earlier
     store = ModelStore.from_args(job.persistor, server_dir / "app_server")
-    server = Server.from_args(job.controller, job.aggregator, store, server_dir / "fedmed")
+    server = Server.from_args(controller, job.aggregator, store, server_dir / "fedmed", app=job.app)
     settings = {site: (sites or {}).get(site) or load_site(site) for site in job.clients}
     clients = {
         site: Client.from_args(args, settings[site], Path(workspace) / site / run / "fedmed")

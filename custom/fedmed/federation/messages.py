@@ -23,6 +23,8 @@ class Task:
         keep_rounds: further rounds whose private state must stay on disk (the selected model's).
         validate: whether to score the received model on the site's validation list.
         model: which model an ``evaluate`` task carries, ``selected`` or ``last``.
+        earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
+            own state of those rounds lies in their folders.
     """
 
     name: str
@@ -35,6 +37,7 @@ class Task:
     keep_rounds: list[int] = field(default_factory=list)
     validate: bool = False
     model: str = "selected"
+    earlier: dict[str, int] = field(default_factory=dict)
 
     def config(self) -> dict:
         """Everything but the tensors, as plain JSON values."""

@@ -1,9 +1,10 @@
 """Who takes part in which round."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmed.errors import JobError
+from fedmed.federation.earlier import check_plain
 
 TRAINING_ROLES = ("supervised", "unsupervised")
 OPTIMIZER_STATES = ("persist", "reset")  # across a site's rounds
@@ -27,6 +28,8 @@ class Plan:
             allow it (``allow_release`` in its own settings).
         collapse_guard: warn when the pseudo-labels of a site collapse (see :mod:`fedmed.federation.guard`).
         job: the job's name, for the report.
+        resume: id of the job that this one continues after its last good round.
+        fresh: sites whose private state of that job is lost; they start it afresh.
     """
 
     sites: Mapping[str, str]
@@ -41,6 +44,8 @@ class Plan:
     release_from: str | None = None
     collapse_guard: bool = True
     job: str = ""
+    resume: str | None = None
+    fresh: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.sites = dict(sorted(self.sites.items()))
@@ -58,6 +63,12 @@ class Plan:
         if self.release_from is not None and self.release_from not in self.of_role("supervised"):
             known = ", ".join(self.of_role("supervised"))
             raise JobError(f"'release_from' is '{self.release_from}'; it must be a supervised site: {known}")
+        if self.resume is not None:
+            check_plain(self.resume)
+        if lost := [site for site in self.fresh if site not in self.of_role(*TRAINING_ROLES)]:
+            raise JobError(f"'fresh' names '{lost[0]}', which is no site that trains in this job")
+        if self.fresh and self.resume is None:
+            raise JobError("'fresh' is for a job that continues another one; name that in 'resume'")
         n_training = len(self.of_role(*TRAINING_ROLES))
         if self.min_clients is not None and not 1 <= self.min_clients <= n_training:
             raise JobError(f"'min_clients' is {self.min_clients}; the job has {n_training} training sites")

@@ -4,7 +4,7 @@ import functools
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fedmed.errors import StateError
-from fedmed.federation.state import append_json, save_json
+from fedmed.federation.state import append_json, save_json, save_lines
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
@@ -68,9 +68,13 @@ class RunRecord:
     def round(self, content: Mapping[str, Any]) -> None:
         """Add one finished round."""
         try:
-            append_json(self.folder / "rounds.jsonl", content)
+            append_json(self.folder / "rounds.jsonl", content, durable=True)
         except OSError as error:
             raise StateError(f"cannot write {self.folder / 'rounds.jsonl'}: {error}; free space") from error
+
+    def rounds(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Put the rounds of an earlier job before those of this one."""
+        save_lines(self.folder / "rounds.jsonl", lines)
 
     def result(self, content: Mapping[str, Any]) -> None:
         """Say how the run ended; a run without this file did not finish."""

@@ -5,7 +5,7 @@ import logging
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.federation.messages import Release, Task
 from fedmed.federation.site import SiteConfig
-from fedmed.federation.state import SiteState
+from fedmed.federation.site_state import SiteState
 
 log = logging.getLogger("fedmed.site")
 

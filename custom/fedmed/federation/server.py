@@ -18,10 +18,12 @@ from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
 from fedmed.federation.guard import CollapseGuard
+from fedmed.federation.keeper import Keeper
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
 from fedmed.federation.selection import ModelSelection
+from fedmed.federation.server_state import START
 from fedmed.federation.sharing import RolePolicies
 from fedmed.federation.store import ModelStore
 from fedmed.federation.tasks import TaskMaker
@@ -57,9 +59,11 @@ class Server:
         self.tensors = store.initial
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
-        self.record = RunRecord(folder)
+        self.record, self.keeper = RunRecord(folder), Keeper(self, folder)
         self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised"))
+        self.first_round = 0  # a resumed run begins later
+        self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
         self.best_scores: dict[str, float] = {}  # each labelled site's validation Dice of that model
@@ -75,11 +79,16 @@ class Server:
         store: ModelStore,
         folder: Path,
         save: Save | None = None,
+        app: Path | None = None,
     ) -> "Server":
-        """Build a server from the plain arguments of a job's controller and aggregator.
+        """Build a server from the plain arguments of a job's controller and aggregator, and resume if they say so.
+
+        Args:
+            app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
 
         Raises:
-            JobError: arguments that are unknown or contradict each other.
+            JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
+            StateError: the state of the job to resume is missing or damaged.
         """
         rule_args = dict(aggregator)
         for key in ("sharing", "warm_start_sharing"):  # of the policies, not of the rule
@@ -94,6 +103,7 @@ class Server:
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
         server._check_rule()
+        server.keeper.start(aggregator, app)
         server._describe(controller, aggregator)
         return server
 
@@ -115,6 +125,7 @@ class Server:
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
+        facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 
     def train_tasks(self, round: int) -> dict[str, Task]:
@@ -175,6 +186,7 @@ class Server:
             self.failed_in_a_row = 0
         finally:
             self.record.round(self._round_record(updates, score, not self.failed_in_a_row))
+            self.keeper.keep()
 
     def _warnings(self, updates: list[Update]) -> list[dict[str, Any]]:
         """What the guard finds in a round; it is said and recorded, and training goes on."""
@@ -197,7 +209,7 @@ class Server:
         except FedMedError as error:
             raise RoundFailed(f"round {self.round}: {error}; the model is unchanged") from error
         self.save(tensors, {"round": self.round}, False)  # first: what cannot be kept does not count
-        self.tensors = tensors
+        self.tensors, self.model_round = tensors, self.round
         self.last_round |= {u.site: self.round for u in updates}
 
     def select(self, round: int, scores: Mapping[str, float]) -> float | None:
@@ -206,6 +218,7 @@ class Server:
         if self.selection.offer(round, score, self.tensors):
             log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
             self.best_private = dict(self.last_round)  # the private states that it was scored with
+            self.best_model = self.model_round
             self.best_scores = dict(sorted(scores.items()))
             self.save(self.tensors, {"round": round, "score": score}, True)
         return score

@@ -1,20 +1,20 @@
-"""Files that must be whole or absent: a site's private state, models, and JSON lines."""
+"""Files that must be whole or absent: models, states, and JSON lines."""
 
 import json
+import os
 import pickle
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
-from torch import Tensor
 
 from fedmed.errors import StateError
 from fedmed.files import write_atomically
 
 
-def _save(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write durably.
+def save_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file durably, whole or not at all.
 
     Raises:
         StateError: the disk is full or the folder cannot be written; an older file stays as it was.
@@ -29,7 +29,7 @@ def _save(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
     """Save tensors and plain values with ``torch.save``, atomically."""
-    _save(path, lambda stream: torch.save(dict(content), stream))
+    save_file(path, lambda stream: torch.save(dict(content), stream))
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
@@ -48,52 +48,34 @@ def load_tensors(path: Path) -> dict[str, Any]:
 
 def save_json(path: Path, content: Any) -> None:
     """Save plain values as readable JSON, atomically."""
-    _save(path, lambda stream: stream.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"))
+    save_file(path, lambda stream: stream.write(json.dumps(content, indent=2, allow_nan=False).encode() + b"\n"))
 
 
-def append_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Add one JSON line; a line is written in one call, so that a reader never sees half of it."""
+def save_lines(path: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    """Save plain values as JSON lines, atomically."""
+    text = "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines)
+    save_file(path, lambda stream: stream.write(text.encode()))
+
+
+def link(source: Path, path: Path) -> bool:
+    """Give a complete file a second name, which takes no time and no space; False where that cannot be done."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, path)
+    except OSError:
+        return False
+    return True
+
+
+def append_json(path: Path, content: Mapping[str, Any], durable: bool = False) -> None:
+    """Add one JSON line; a line is written in one call, so that a reader never sees half of it.
+
+    Args:
+        durable: wait until the line is on the disk.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as stream:
         stream.write(json.dumps(content, allow_nan=False) + "\n")
-
-
-class SiteState:
-    """What a site keeps to itself between rounds, one file a round: ``state/round_<r>.pt``.
-
-    Args:
-        folder: the job's folder at this site.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "state"
-
-    def _path(self, round: int) -> Path:
-        return self.folder / f"round_{round}.pt"
-
-    def load(self, round: int | None) -> dict[str, Any]:
-        """Return the state written in ``round``; ``{}`` for None (a site's first round).
-
-        Raises:
-            StateError: the round's file is missing or damaged.
-        """
-        if round is None:
-            return {}
-        try:
-            return load_tensors(self._path(round))
-        except StateError as error:
-            raise StateError(
-                f"the site's private state of round {round} cannot be read: {error}. If the job was restarted, "
-                "name the old job's folder; without that state the site cannot continue"
-            ) from error
-
-    def save(self, round: int, private: Mapping[str, Tensor], **content: Any) -> None:
-        """Write the state of ``round``, then it is safe to answer the server."""
-        save_tensors(self._path(round), {"round": round, "private": dict(private), **content})
-
-    def prune(self, keep: Collection[int]) -> None:
-        """Delete the files of all rounds not in ``keep``."""
-        names = {self._path(round).name for round in keep}
-        for path in self.folder.glob("round_*.pt"):
-            if path.name not in names:
-                path.unlink()
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())

@@ -21,6 +21,7 @@ class TaskMaker:
 
     def __init__(self, plan: Plan, store: ModelStore, policies: RolePolicies) -> None:
         self.plan, self.store, self.policies = plan, store, policies
+        self.earlier: dict[str, int] = {}  # of a resumed run, see Task
 
     def make(
         self,
@@ -53,6 +54,7 @@ class TaskMaker:
             private_round=private_round,
             keep_rounds=[] if keep_round is None else [keep_round],
             validate=name == "validate" or (role == "supervised" and self.plan.validates(round)),
+            earlier=dict(self.earlier),
         )
 
     def start_names(self, role: str, last: int | None, round: int) -> list[str]:
