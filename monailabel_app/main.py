@@ -96,13 +96,6 @@ class FedMedApp(MONAILabelApp):
             log.warning("passed over: %s", error)
             return {}
 
-    def _download_dcmqi_tools(self) -> None:
-        """MONAI Label fetches a tool for DICOM segmentations at start-up; without a network it starts all the same."""
-        try:
-            super()._download_dcmqi_tools()
-        except Exception as error:  # noqa: BLE001 - whatever kinds of refusal a network has
-            log.warning("no itkimage2segimage, so no DICOM segmentations are saved: %s", first_line(error))
-
 
 def _shown(image: Any) -> str:
     return os.path.basename(image) if isinstance(image, str) else "sent by the client"
