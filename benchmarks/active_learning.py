@@ -66,11 +66,13 @@ def measure(model: Model, settings: dict, folder: Path, case: dict) -> dict[str,
 
     single = [mean_disagreement(predict, settings, [seed]) for seed in range(max(VIEWS))]
     row |= {f"disagreement, {views} view{'s' * (views > 1)}": fmean(single[:views]) for views in VIEWS}
-    if "label" in case:
-        found, true = model.mask(image, p), np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0
-        row["1 - dice"] = 1 - 2 * (found & true).sum() / (found.sum() + true.sum())
-        row["less found"] = -float(found.sum())
-        row["smaller lesions"] = -float(true.sum())
+    found = model.mask(image, p)
+    true = np.asanyarray(nib.load(folder / case["label"]).dataobj) > 0 if "label" in case else np.zeros_like(found)
+    # A scan without disease in which nothing is found is right.
+    row["1 - dice"] = (
+        1 - 2 * (found & true).sum() / max(found.sum() + true.sum(), 1) if found.any() or true.any() else 0
+    )
+    row["less found"] = -float(found.sum())
     return row
 
 
@@ -97,22 +99,22 @@ def main() -> None:
 
 
 def report(rows: list[dict], healthy: list[dict]) -> None:
-    """Print correlations, what the first fifth of the scans is like, and where scans without disease rank."""
+    """Print the correlations, and what the first fifth of the scans with disease is like."""
     wrong = np.array([row["1 - dice"] for row in rows])
     fifth = max(1, len(rows) // 5)
     print(
         f"Dice of {len(rows)} scans: mean {1 - wrong.mean():.2f}, worst fifth {1 - np.sort(wrong)[-fifth:].mean():.2f}"
     )
-    print(f"\n| score | {' | '.join(('all', *SITES))} | Dice of the first fifth | healthy scans above the median |")
+    false = sum(row["1 - dice"] == 1 for row in healthy)
+    print(f"In {false} of {len(healthy)} scans without disease the model finds something; they count as Dice 0.")
+    print(f"\n| score | {' | '.join(('with disease', *SITES, 'all'))} | Dice of the first fifth |")
     print("|---" * (len(SITES) + 4) + "|")
     for name in (key for key in rows[0] if key not in ("seed", "site", "1 - dice")):
-        score = np.array([row[name] for row in rows])
-        groups = [np.array([site in (None, row["site"]) for row in rows]) for site in (None, *SITES)]
-        cells = [f"{spearmanr(score[group], wrong[group]).statistic:+.2f}" for group in groups]
-        cells.append(f"{1 - wrong[np.argsort(-score)[:fifth]].mean():.2f}")
-        above = [row[name] > np.median(score) for row in healthy if name in row]
-        cells.append(f"{sum(above)} of {len(above)}" if above else "–")
-        print(f"| {name} | {' | '.join(cells)} |")
+        groups = [rows, *([row for row in rows if row["site"] == site] for site in SITES), rows + healthy]
+        found = (spearmanr(*([row[key] for row in group] for key in (name, "1 - dice"))) for group in groups)
+        cells = [f"{result.statistic:+.2f}" for result in found]
+        first = np.argsort([-row[name] for row in rows])[:fifth]
+        print(f"| {name} | {' | '.join(cells)} | {1 - wrong[first].mean():.2f} |")
 
 
 if __name__ == "__main__":
