@@ -60,5 +60,9 @@ class ExportError(FedMedError):
     """A run cannot become a bundle: it is unfinished or incomplete, or the result could not be written."""
 
 
+class PrivacyError(FedMedError):
+    """An answer goes beyond what the site's own settings allow to leave; it is not sent."""
+
+
 class Aborted(FedMedError):
     """The job was aborted while a site was working."""

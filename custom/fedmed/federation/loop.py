@@ -14,6 +14,7 @@ from fedmed.federation.aside import RUN, set_aside
 from fedmed.federation.client import Client
 from fedmed.federation.flow import run_federation
 from fedmed.federation.job import read_job
+from fedmed.federation.limits import SiteLimits
 from fedmed.federation.messages import Task
 from fedmed.federation.server import Server
 from fedmed.federation.site import SiteConfig, load_site
@@ -51,22 +52,28 @@ def run_job(
         site: Client.from_args(args, settings[site], Path(workspace) / site / run / "fedmed")
         for site, args in job.clients.items()
     }
-    run_federation(server, lambda tasks: _ask(server, clients, tasks))
+    limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
+    run_federation(server, lambda tasks: _ask(server, clients, limits, tasks))
     return server
 
 
-def _ask(server: Server, clients: Mapping[str, Client], tasks: Mapping[str, Task]) -> dict[str, Any]:
+def _ask(
+    server: Server, clients: Mapping[str, Client], limits: Mapping[str, SiteLimits], tasks: Mapping[str, Task]
+) -> dict[str, Any]:
     results = {}
     for site, task in sorted(tasks.items()):
         try:
+            answer = getattr(clients[site], task.name)(task)
+            answer = limits[site].answer(task.name, task.round, answer)
             if task.name == "train":
-                server.accept(clients[site].train(task))
+                server.accept(answer)
             else:
-                results[site] = getattr(clients[site], task.name)(task)
+                results[site] = answer
         except UpdateRefused as error:
             log.warning("%s", error)
         except FedMedError as error:
             log.error("site '%s': %s", site, error)
             clients[site].progress.event("error", task, message=str(error))
+            limits[site].refused(task.name, task.round, str(error))
             server.fail(site, type(error).__name__)
     return results

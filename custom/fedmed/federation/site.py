@@ -10,6 +10,7 @@ import torch
 import yaml
 
 from fedmed.errors import SiteConfigError
+from fedmed.federation.privacy import Privacy, parse_privacy
 from fedmed.files import fedmed_home
 
 EXAMPLE = """\
@@ -21,6 +22,7 @@ EXAMPLE = """\
     workers: 0                  # processes that load images
     amp: false                  # mixed precision (GPU only)
     allow_release: false        # may a job score other sites with this site's private layers?
+    privacy: {}                 # what may leave: see docs/privacy.md
 """
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -43,6 +45,7 @@ class SiteConfig:
         source: the file the settings come from.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
             trained part of their own can be scored with it. A job can only ask.
+        privacy: the site's limits on what leaves it.
     """
 
     site: str
@@ -56,6 +59,7 @@ class SiteConfig:
     max_batch_size: int | None
     bundles: Path | None
     source: Path
+    privacy: Privacy
     allow_release: bool = False
 
 
@@ -122,8 +126,19 @@ def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
         max_batch_size=_at_least(1, values, "max_batch_size", None, path),
         bundles=_absolute(values["bundles"], path) if values.get("bundles") else None,
         source=path,
+        privacy=_privacy(site, values, path),
         allow_release=_typed(values, "allow_release", bool, False, path) is True,
     )
+
+
+def _privacy(site: str, values: Mapping[str, Any], path: Path) -> Privacy:
+    privacy = parse_privacy(values.get("privacy"), path, fedmed_home() / "privacy" / f"{site}.json")
+    if privacy.noise_multiplier is not None and values.get("allow_release"):
+        raise SiteConfigError(
+            f"{path}: key 'allow_release' is true, but 'privacy.noise_multiplier' is set: released layers carry no "
+            "noise, so the account would be void; choose one of the two"
+        )
+    return privacy
 
 
 def _absolute(value: Any, path: Path) -> Path:

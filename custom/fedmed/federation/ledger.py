@@ -1,0 +1,122 @@
+"""The record of everything that leaves a site: one JSON line an answer, written before it is sent."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedmed.errors import JobError, PrivacyError
+from fedmed.reports.files import read_lines
+
+FILE = "ledger.jsonl"
+
+
+class Ledger:
+    """Writes ``ledger.jsonl`` in the job's folder at a site.
+
+    Args:
+        folder: the job's folder at the site.
+        site: its name.
+    """
+
+    def __init__(self, folder: Path, site: str) -> None:
+        self.path, self.site = Path(folder) / FILE, site
+
+    def write(self, answer: str, task: str, round: int | None, **facts: Any) -> None:
+        """Add one line, on the disk before this returns.
+
+        Args:
+            answer: ``update``, ``scores``, ``release``, ``live`` (a scalar for TensorBoard) or ``refused`` (only an
+                error code was sent).
+            task: what was asked for.
+            round: of the task; None if unknown.
+            facts: what else is known of the answer, plain values.
+
+        Raises:
+            PrivacyError: it cannot be written; then nothing may be sent.
+        """
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": now, "site": self.site, "answer": answer, "task": task, "round": round, **facts}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(line, allow_nan=False) + "\n")
+                stream.flush()
+                if answer != "live":  # a training step need not wait for the disk
+                    os.fsync(stream.fileno())
+        except OSError as error:
+            raise PrivacyError(f"the ledger {self.path} cannot be written ({error}); nothing is sent") from error
+
+
+def read_ledger(run: Path) -> list[dict[str, Any]]:
+    """Return the lines of a ledger.
+
+    Args:
+        run: the file, or a site's folder of a job: ``<kit>/<job>``, its ``fedmed`` folder, or
+            ``<workspace>/<site>/simulate_job``.
+
+    Raises:
+        FedMedError: no ledger there, or a damaged one.
+    """
+    run = Path(run)
+    places = [run] if run.is_file() else [run / FILE, run / "fedmed" / FILE, run / "simulate_job" / "fedmed" / FILE]
+    path = next((place for place in places if place.is_file()), None)
+    if path is None:
+        looked = ", ".join(map(str, places))
+        raise JobError(f"no ledger at {run}; looked at {looked}. Give a site's own folder of a job, not the server's")
+    return read_lines(path)
+
+
+def describe(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Name -> dtype and shape, such as ``float32 8×1×3×3×3``."""
+    return {name: kind(tensor) for name, tensor in tensors.items()}
+
+
+def kind(tensor: Tensor) -> str:
+    """Dtype and shape in words."""
+    shape = "×".join(map(str, tensor.shape)) or "single value"
+    return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
+
+
+def measure(content: Any) -> tuple[int, str]:
+    """Return size in bytes and SHA-256 of what is sent, both without the transport's own framing.
+
+    Tensors and arrays count with their elements' bytes; the digest also covers names, dtypes, shapes and order.
+
+    Raises:
+        PrivacyError: something that is neither a plain value nor a tensor or array; nothing else may leave.
+    """
+    size, digest = 0, hashlib.sha256()
+    for head, body in _pieces(content, ""):
+        digest.update(f"{head}\n".encode())
+        digest.update(body)
+        size += len(body)
+    return size, digest.hexdigest()
+
+
+def _pieces(value: Any, place: str) -> Iterator[tuple[str, bytes | memoryview]]:
+    if isinstance(value, Tensor):
+        flat = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+        yield f"{place} {kind(value)}", memoryview(flat.numpy())
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        yield f"{place} {value.dtype} {value.shape}", np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=str):
+            if not isinstance(key, str):
+                raise PrivacyError(f"'{place}' has the key {key!r}; only names may be keys. Nothing is sent")
+            yield from _pieces(value[key], f"{place}/{key}")
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        for index, item in enumerate(value):
+            yield from _pieces(item, f"{place}/{index}")
+    elif value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
+        yield place, json.dumps(value).encode()
+    else:
+        raise PrivacyError(f"'{place}' is a {type(value).__name__}; only plain values and tensors may leave a site")
