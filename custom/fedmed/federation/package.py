@@ -19,6 +19,7 @@ EXECUTORS = {
     "unsupervised": "fedmed.flare.executors.ConsistencyExecutor",
     "evaluate": "fedmed.flare.executors.SupervisedExecutor",
 }
+LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 CUSTOM_README = """\
 This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
 built-in list only when an app has a `custom/` folder with something in it. For sites that forbid custom code, leave the
@@ -176,6 +177,7 @@ class JobSpec:
         args |= {"optimizer_state": self.optimizer_state} if self.optimizer_state != "persist" else {}
         executor = {"path": EXECUTORS[role], "args": args}
         asked = ["release"] if self.release_from and role == "supervised" else []
+        tasks = ["train", "validate", *asked, "evaluate"]
         to_server = {
             "id": "to_server",
             "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
@@ -183,9 +185,10 @@ class JobSpec:
         }
         return {
             "format_version": 2,
-            "executors": [{"tasks": ["train", "validate", *asked, "evaluate"], "executor": executor}],
+            "executors": [{"tasks": tasks, "executor": executor}],
             "task_data_filters": [],
-            "task_result_filters": [],
+            # The site's own limits; a provisioned site has the filter in its privacy.json too, where no job reaches it.
+            "task_result_filters": [{"tasks": tasks, "filters": [{"path": LIMITS, "args": {}}]}],
             "components": [to_server],
         }
 

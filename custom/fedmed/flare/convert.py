@@ -92,3 +92,36 @@ def model_to_release(model: FLModel) -> Release:
     except (AttributeError, TypeError, ValueError):
         tensors = {}
     return Release(site, facts.get("round"), True, tensors)
+
+
+def metrics_to_model(metrics: Mapping[str, Any]) -> FLModel:
+    """A site's answer to a ``validate`` or ``evaluate`` task."""
+    plain = plain_metrics(metrics)
+    return FLModel(metrics=plain, meta={KEY: {"metrics": plain}})
+
+
+def answer_to_model(answer: Update | Release | Mapping[str, Any]) -> FLModel:
+    """Any answer of a site."""
+    if isinstance(answer, Update):
+        return update_to_model(answer)
+    return release_to_model(answer) if isinstance(answer, Release) else metrics_to_model(answer)
+
+
+def model_to_answer(task: str, model: FLModel, site: str) -> Update | Release | dict[str, float]:
+    """Inverse of :func:`answer_to_model`, still at the site.
+
+    Args:
+        task: what was asked for, which says what kind of answer it must be.
+        model: the answer.
+        site: who answers.
+
+    Raises:
+        UpdateRefused: it is no answer of FedMed's to this task.
+    """
+    facts = (model.meta or {}).get(KEY)
+    if not isinstance(facts, Mapping) or task not in ("train", "release", "validate", "evaluate"):
+        raise UpdateRefused(site, f"it is no answer of FedMed's to a task '{task}'")
+    model.meta["client_name"] = site
+    if task == "train":
+        return model_to_update(model)
+    return model_to_release(model) if task == "release" else plain_metrics(facts.get("metrics") or {})

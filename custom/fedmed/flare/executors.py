@@ -1,7 +1,7 @@
 """Executors: FLARE's face of a site."""
 
 import logging
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from nvflare.apis.analytix import AnalyticsDataType
@@ -11,15 +11,14 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
-from nvflare.app_common.abstract.fl_model import FLModel
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
-from fedmed.federation.messages import Task
-from fedmed.federation.model import plain_metrics
-from fedmed.federation.site import load_site
-from fedmed.flare.convert import KEY, model_to_task, release_to_model, update_to_model
+from fedmed.federation.limits import SiteLimits
+from fedmed.federation.messages import Release, Task, Update
+from fedmed.flare.convert import answer_to_model, model_to_task
+from fedmed.flare.filters import TASK, site_limits
 
 log = logging.getLogger("fedmed.site")
 
@@ -39,13 +38,16 @@ class BundleExecutor(Executor):
             raise JobError(f"{type(self).__name__}: 'role' is {args.get('role')!r}; use {' or '.join(self.ROLES)}")
         self.args = args
         self._client: Client | None = None
+        self._limits: SiteLimits | None = None
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels."""
         task = None
         try:
             task = model_to_task(FLModelUtils.from_shareable(shareable))
-            return FLModelUtils.to_shareable(self._work(task_name, task, fl_ctx, abort_signal))
+            fl_ctx.set_prop(TASK, replace(task, tensors={}), private=True, sticky=False)  # for the ledger
+            answer = self._work(task_name, task, fl_ctx, abort_signal)
+            return FLModelUtils.to_shareable(answer_to_model(answer))
         except Aborted:
             log.warning("%s: task '%s' aborted", fl_ctx.get_identity_name(), task_name)
             return make_reply(ReturnCode.TASK_ABORTED)
@@ -55,25 +57,23 @@ class BundleExecutor(Executor):
             log.exception("%s: task '%s' failed unexpectedly", fl_ctx.get_identity_name(), task_name)
             return self._failed(error, task, task_name, fl_ctx)
 
-    def _work(self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal) -> FLModel:
+    def _work(
+        self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Update | Release | dict[str, float]:
         client = self._client or self._start(fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
-        if name == "train":
-            return update_to_model(client.train(task))
-        if name == "release":
-            return release_to_model(client.release(task))
-        metrics = plain_metrics({"validate": client.validate, "evaluate": client.evaluate}[name](task))
-        return FLModel(metrics=metrics, meta={KEY: {"metrics": metrics}})
+        tasks = {"train": client.train, "release": client.release, "validate": client.validate}
+        return {**tasks, "evaluate": client.evaluate}[name](task)
 
     def _start(self, fl_ctx: FLContext) -> Client:
-        workspace = fl_ctx.get_engine().get_workspace()
-        site = load_site(fl_ctx.get_identity_name(), Path(workspace.get_root_dir()))
-        folder = Path(workspace.get_run_dir(fl_ctx.get_job_id())) / "fedmed"
-        self._client = Client.from_args(self.args, site, folder)
+        self._limits = site_limits(fl_ctx)
+        self._client = Client.from_args(self.args, self._limits.site, self._limits.folder)
         return self._client
 
     def _send(self, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
+        if not self._limits.live(tag, value, step):
+            return
         dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
         send_analytic_dxo(self, dxo, fl_ctx)
 

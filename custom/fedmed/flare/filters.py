@@ -1,0 +1,106 @@
+"""The site's gate on FLARE: a filter for the results of tasks, configured by nothing but the site's own YAML."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.apis.filter import Filter
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+
+from fedmed.errors import FedMedError, PrivacyError
+from fedmed.federation.limits import SiteLimits
+from fedmed.federation.messages import Task
+from fedmed.federation.progress import Progress
+from fedmed.federation.site import load_site
+from fedmed.flare.convert import answer_to_model, model_to_answer
+
+log = logging.getLogger("fedmed.site")
+# Properties of a task's context at the site; private ones do not travel.
+TASK = "fedmed.task"  # the task, without its tensors
+HANDLED = "fedmed.limits.handled"  # the reply that has passed the gate
+CODES = {value for name, value in vars(ReturnCode).items() if not name.startswith("_")}
+
+
+def site_limits(fl_ctx: FLContext) -> SiteLimits:
+    """The site's limits for the running job, from the site's YAML.
+
+    Raises:
+        SiteConfigError: there is no such file, or a wrong one.
+    """
+    workspace = fl_ctx.get_engine().get_workspace()
+    site = load_site(fl_ctx.get_identity_name(), Path(workspace.get_root_dir()))
+    return SiteLimits(site, Path(workspace.get_run_dir(fl_ctx.get_job_id())) / "fedmed")
+
+
+class SiteLimitsFilter(Filter):
+    """Lets an answer pass as far as the site's own YAML allows it.
+
+    It stands in the site's ``local/privacy.json``, where no job reaches it, and again in the job, for the simulator and
+    for sites without such a file; the second one has nothing left to do. It takes no arguments: a job that brings some
+    does not start. What leaves is put together anew from the checked answer, so nothing else can travel with it. An
+    answer that may not leave is replaced by an error code.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._limits: SiteLimits | None = None
+
+    def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Return what leaves the site; never raises, though FLARE would send only a code then, too."""
+        if fl_ctx.get_prop(HANDLED) is shareable:
+            return shareable
+        reply = make_reply(ReturnCode.TASK_RESULT_FILTER_ERROR)
+        try:
+            reply = self._limited(shareable, fl_ctx)
+        except FedMedError as error:
+            self._refused(error, fl_ctx)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with an answer, it must not leave
+            log.exception("%s: the answer cannot be checked", fl_ctx.get_identity_name())
+            self._refused(error, fl_ctx)
+        fl_ctx.set_prop(HANDLED, reply, private=True, sticky=False)
+        return reply
+
+    def _limited(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        self._limits = self._limits or site_limits(fl_ctx)
+        name, round = _asked(fl_ctx)
+        code = shareable.get_return_code()
+        if code != ReturnCode.OK:  # the site's own error: the code may leave, its text may not
+            code = code if code in CODES else ReturnCode.EXECUTION_EXCEPTION
+            self._limits.refused(name, round, f"the task ended with {code}; see the site's log")
+            return make_reply(code)
+        answer = model_to_answer(name, FLModelUtils.from_shareable(shareable), self._limits.site.site)
+        known = FLModelUtils.to_shareable(answer_to_model(answer))
+        known.set_return_code(ReturnCode.OK)
+        if stranger := _stranger(shareable, known):
+            raise PrivacyError(f"the answer to task '{name}' carries '{stranger}', which is no part of it")
+        return FLModelUtils.to_shareable(answer_to_model(self._limits.answer(name, round, answer)))
+
+    def _refused(self, error: Exception, fl_ctx: FLContext) -> None:
+        log.error("%s: an answer was held back: %s", fl_ctx.get_identity_name(), error)
+        if self._limits is None:  # the site's settings themselves are wrong
+            return
+        reason, task = str(error) or type(error).__name__, fl_ctx.get_prop(TASK)
+        self._limits.refused(*_asked(fl_ctx), reason)
+        if isinstance(task, Task):
+            Progress(self._limits.site.site, self._limits.folder).event("error", task, message=reason)
+
+
+def _asked(fl_ctx: FLContext) -> tuple[str, int | None]:
+    """Name and round of the task; a strange executor does not say the round."""
+    task = fl_ctx.get_prop(TASK)
+    return str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), task.round if isinstance(task, Task) else None
+
+
+def _stranger(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> str | None:
+    """Return the place of the first key of an answer that a FedMed answer of its kind does not have."""
+    for key, value in sent.items():
+        where = f"{place}/{key}"
+        if key not in known or (isinstance(value, Mapping) and not isinstance(known[key], Mapping)):
+            return where
+        if isinstance(value, Mapping) and (found := _stranger(value, known[key], where)):
+            return found
+    return None
