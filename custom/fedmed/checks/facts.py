@@ -40,7 +40,7 @@ def head(checked: Checked) -> Rows:
     measured, seconds = checked.measured, round_seconds(checked)
     rows = lists(checked)
     rows += [("a step", f"{measured.step_seconds:.3g} s")] if measured and measured.step_seconds else []
-    rows += [("a round", duration(seconds))] if seconds is not None else []
+    rows += [("a round", _about(seconds))] if seconds is not None else []
     return rows + ([("memory", size(measured.peak_bytes))] if measured and measured.peak_bytes else [])
 
 
@@ -79,6 +79,10 @@ def round_seconds(checked: Checked) -> float | None:
     return work.steps * measured.step_seconds + (scored if work.role == "supervised" else 0)
 
 
+def _about(seconds: float) -> str:
+    return f"about {duration(seconds)}" if seconds >= 1 else "under 1 s"
+
+
 def _work(checked: Checked) -> Rows:
     measured, work = checked.measured, checked.work
     if measured is None or measured.peak_bytes is None:
@@ -89,10 +93,10 @@ def _work(checked: Checked) -> Rows:
         ("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None),
     ]
     if (seconds := round_seconds(checked)) is not None:
-        rows.append((f"a round of {work.steps} steps", f"about {duration(seconds)}"))
-        rows.append((f"all {work.rounds} rounds", f"about {duration(seconds * work.rounds)}" if work.rounds else None))
+        rows.append((f"a round of {work.steps} steps", _about(seconds)))
+        rows.append((f"all {work.rounds} rounds", _about(seconds * work.rounds) if work.rounds else None))
     rows += [
-        ("memory", f"{size(measured.peak_bytes)} at most"),
+        ("memory", f"{size(measured.peak_bytes)} at most, beside NVFlare's own"),
         ("GPU memory", f"{size(measured.cuda_peak_bytes)} at most" if measured.cuda_peak_bytes else None),
         ("received and sent a round", f"{size(measured.model_bytes)}, {size(measured.sent_bytes)}"),
         ("kept of a round", size(measured.state_bytes) if measured.state_bytes else None),
