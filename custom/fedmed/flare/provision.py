@@ -1,0 +1,134 @@
+"""What FedMed adds to NVFlare's startup kits: a builder named in ``site_configs/project.yml``."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nvflare.lighter.entity import Participant, Project
+from nvflare.lighter.spec import Builder, ProvisionContext
+
+from fedmed.errors import SiteConfigError
+
+TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
+# What our jobs load beyond NVFlare's own list; a job without custom/ runs only where a kit allows these.
+JOB_CLASSES = (
+    "fedmed.flare.aggregators.IterationWeightedAggregator",
+    "fedmed.flare.aggregators.PartialSharingAggregator",
+    "fedmed.flare.controller.FederationController",
+    "fedmed.flare.executors.ConsistencyExecutor",
+    "fedmed.flare.executors.SupervisedExecutor",
+    "fedmed.flare.filters.SiteLimitsFilter",
+    "fedmed.flare.persistor.BundleModelPersistor",
+    "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
+)
+# seconds; NVFlare's own are 600, 10 and 900
+HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone
+ADMIN_TIMEOUT = 30.0  # for a site's answer to a command, such as taking a job
+OUTCOME_TIMEOUT = 60.0  # of a finished job for the last word of a site
+NEEDS = {
+    "supervised": "This site has images with masks. Its datalist needs 'training', 'validation' and best 'testing'.",
+    "unsupervised": "This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
+    "evaluate": "This site is only scored: its datalist needs 'testing', images with masks. It trains nothing.",
+}
+PRIVACY = {
+    "scopes": [
+        {
+            "name": "site",
+            "properties": {},
+            "task_data_filters": [],
+            "task_result_filters": [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}],
+        }
+    ],
+    "default_scope": "site",
+}
+
+
+class SiteBuilder(Builder):
+    """Fills the ``local/`` folder of servers' and sites' kits. It comes after ``StaticFileBuilder``.
+
+    A participant's own keys in the project: ``fedmed_role`` of a site, and ``custom_code``, whether jobs may bring a
+    folder ``custom/``. What NVFlare calls ``….default`` keeps that name: a copy without it takes precedence.
+    """
+
+    def initialize(self, project: Project, ctx: ProvisionContext) -> None:
+        """Refuse a project that would be unsafe or that we cannot explain."""
+        for participant in project.get_all_participants():
+            security = participant.get_prop_fb("connection_security") or "mtls"
+            if security != "mtls":
+                text = f"'connection_security' is '{security}'; FedMed's kits use certificates on both sides: remove it"
+                raise SiteConfigError(f"participant '{participant.name}': {text}")
+            if not isinstance(participant.get_prop("custom_code", False), bool):
+                raise SiteConfigError(f"participant '{participant.name}': 'custom_code' must be true or false")
+        for site in project.get_clients():
+            if site.get_prop("fedmed_role", "supervised") not in NEEDS:
+                known = f"use {', '.join(NEEDS)}"
+                raise SiteConfigError(f"site '{site.name}': 'fedmed_role' is '{site.get_prop('fedmed_role')}'; {known}")
+
+    def build(self, project: Project, ctx: ProvisionContext) -> None:
+        """Write the additions."""
+        if server := project.get_server():
+            local = Path(ctx.get_local_dir(server))
+            _change(local / "resources.json.default", _server_resources)
+            _authorize(local, "server_authorization.json", server)
+        for site in project.get_clients():
+            local = Path(ctx.get_local_dir(site))
+            _change(local / "resources.json.default", _site_resources)
+            _authorize(local, "site_authorization.json", site)
+            _write(local / "privacy.json", PRIVACY)
+            (local / "privacy.json.sample").unlink(missing_ok=True)
+            text = (TEMPLATES / "fedmed_site.yaml").read_text(encoding="utf-8")
+            needs = NEEDS[site.get_prop("fedmed_role", "supervised")]
+            text = text.replace("{site}", site.name).replace("{needs}", needs)
+            (local / "fedmed_site.yaml").write_text(text, encoding="utf-8")
+
+
+def _server_resources(resources: dict[str, Any]) -> None:
+    _allow(resources)
+    resources["servers"][0] |= {"heart_beat_timeout": HEART_BEAT_TIMEOUT, "admin_timeout": ADMIN_TIMEOUT}
+    storage = resources["snapshot_persistor"]["args"]["storage"]
+    storage |= {"path": "fedmed.flare.kit.KitStorage", "args": {"root_dir": "store/snapshots", "uri_root": "/"}}
+    parts = _by_id(resources)
+    parts["job_manager"]["path"] = "fedmed.flare.kit.KitJobs"
+    parts["job_manager"]["args"]["uri_root"] = "store/jobs"
+    parts["job_scheduler"]["args"]["max_jobs"] = 1  # two at a time would share each site's memory
+    args = {"client_outcome_wait_timeout": OUTCOME_TIMEOUT}
+    resources["components"].append({"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args})
+
+
+def _site_resources(resources: dict[str, Any]) -> None:
+    _allow(resources)
+    resources["allow_log_streaming"] = False  # an error's text may name a patient
+    parts = _by_id(resources)
+    parts.pop("site_log_streamer", None)
+    guard = {"id": "command_guard", "path": "fedmed.flare.kit.CommandGuard", "args": {"refused": ["configure_job_log"]}}
+    resources["components"] = [*parts.values(), guard]
+
+
+def _allow(resources: dict[str, Any]) -> None:
+    listed = resources["class_allow_list"]
+    resources["class_allow_list"] = listed + [path for path in JOB_CLASSES if path not in listed]
+    resources["class_list_enforcement_mode"] = "enforce"
+
+
+def _by_id(resources: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {part["id"]: part for part in resources["components"]}
+
+
+def _authorize(local: Path, template: str, participant: Participant) -> None:
+    policy = json.loads((TEMPLATES / template).read_text(encoding="utf-8"))
+    if participant.get_prop("custom_code", False):
+        for rights in policy["permissions"].values():
+            if "byoc" in rights:
+                rights["byoc"] = "any"
+    _write(local / "authorization.json.default", policy)
+
+
+def _change(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    content = json.loads(path.read_text(encoding="utf-8"))
+    change(content)
+    _write(path, content)
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
