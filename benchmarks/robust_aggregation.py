@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Speed and memory of the server's median and trimmed mean against numpy, scipy and torch, in one run.
 
-    python benchmarks/robust_aggregation.py [--mb 75] [--sites 5 16] [--threads 1] [--repeats 5]
+    python benchmarks/robust_aggregation.py [--mb 75] [--sites 5 16] [--repeats 5]
 
 Peers, on the same numbers, without checks or policies; all of them first stack every update in one array:
 
 - ``numpy median``: ``np.median(axis=0)``; ``torch median``: ``torch.median(dim=0)``, the lower of two middle values;
 - ``scipy trim_mean``: ``scipy.stats.trim_mean(axis=0)`` with the same number of values dropped.
 
-The stack is made beforehand and not timed. ``fedmed mean`` is the plain weighted mean of the same updates. Runs are
-interleaved and the best of each is reported, since other work on the machine only ever slows one down.
+The stack is made beforehand and not timed. ``fedmed mean`` is the plain weighted mean of the same updates. All run on
+one thread; runs are interleaved and the least CPU time of each is reported, so that other work on the machine counts
+for little.
 """
 
 import argparse
@@ -45,11 +46,11 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
     seconds = dict.fromkeys(runs, float("inf"))
     for _ in range(repeats):
         for name, run in runs.items():
-            started = time.perf_counter()
+            started = time.process_time()
             run()
-            seconds[name] = min(seconds[name], time.perf_counter() - started)
+            seconds[name] = min(seconds[name], time.process_time() - started)
     size = stack[0].numel() * 4
-    print(f"\n{sites} sites, {size / 1e6:.0f} MB in {len(base)} tensors, {torch.get_num_threads()} thread(s)")
+    print(f"\n{sites} sites, {size / 1e6:.0f} MB in {len(base)} tensors")
     for name, duration in seconds.items():
         ours = "fedmed" in name
         memory = f"{peak_extra_bytes(runs[name]) / size:6.2f} model copies beyond the updates" if ours else ""
@@ -61,10 +62,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mb", type=float, default=75)
     parser.add_argument("--sites", type=int, nargs="+", default=[5, 16])
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(1)
     for sites in args.sites:
         compare(args.mb, sites, args.repeats)
 
