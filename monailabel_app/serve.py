@@ -112,7 +112,7 @@ def serve(options: argparse.Namespace) -> None:
     server = None
     try:
         hosts = ["127.0.0.1", "localhost", "::1", options.host] if local else []
-        variables = environment(folder, hosts, visible)
+        variables = environment(folder, hosts, visible, linked=options.stock and not is_url(options.studies))
         say("starting MONAI Label, some seconds" + ("" if options.verbose else f"; its log: {folder / 'server.log'}"))
         server = Server(folder, bundles, studies, (options.host, options.port), variables, options.verbose)
         server.wait_until_ready()

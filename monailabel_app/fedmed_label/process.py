@@ -52,13 +52,14 @@ def make_instance(bundles: Sequence[ServedBundle], stock: bool) -> Path:
     return folder
 
 
-def environment(folder: Path, hosts: Sequence[str], visible: str | None) -> dict[str, str]:
+def environment(folder: Path, hosts: Sequence[str], visible: str | None, linked: bool = False) -> dict[str, str]:
     """Environment of the server: its temporary files in its own folder, no settings from elsewhere.
 
     Args:
         folder: of :func:`make_instance`.
         hosts: names by which it may be called; none = any.
         visible: ``CUDA_VISIBLE_DEVICES``; None = as it is.
+        linked: MONAI Label's own app serves links, which it would follow to replace or delete the hospital's images.
     """
     values = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -68,6 +69,8 @@ def environment(folder: Path, hosts: Sequence[str], visible: str | None) -> dict
         "FEDMED_LABEL_HOSTS": ",".join(hosts),
         "FEDMED_LABEL_SERVER": folder.name,
     }
+    if linked:
+        values["FEDMED_LABEL_LINKED"] = "1"
     if visible is not None:
         values["CUDA_VISIBLE_DEVICES"] = visible
     return {**os.environ, **values}

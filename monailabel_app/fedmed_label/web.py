@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from fedmed.errors import BundleError, DataError, FedMedError
 
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
+LINKED = "FEDMED_LABEL_LINKED"  # set: the images are links, and the app would write through them
 SERVER = "FEDMED_LABEL_SERVER"  # which server this is, for the launcher: another may have taken the port
 log = logging.getLogger("fedmed.label")
 
@@ -32,7 +33,7 @@ class OwnPagesOnly:
         self.origins = {str(origin).rstrip("/") for origin in settings.MONAI_LABEL_CORS_ORIGINS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"]))):
+        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"])) or self.change(scope)):
             await JSONResponse({"detail": reason}, 403)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] == "/fedmed-server":
             await JSONResponse(os.environ.get(SERVER))(scope, receive, send)
@@ -47,6 +48,13 @@ class OwnPagesOnly:
             return f"this server is not called '{host}'"
         if origin and origin not in self.origins and urlsplit(origin).netloc != host:
             return f"pages of {origin} may not use this server; allow them with MONAI_LABEL_CORS_ORIGINS"
+        return None
+
+    def change(self, scope: Scope) -> str | None:
+        """Why an image may not be uploaded or deleted, or None."""
+        path = scope["path"].rstrip("/")
+        if LINKED in os.environ and scope["method"] in ("PUT", "DELETE") and path in ("/datastore", "/datastore/image"):
+            return "images of the studies folder are not replaced or deleted from here"
         return None
 
 

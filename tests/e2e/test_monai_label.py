@@ -158,9 +158,9 @@ def infer(server, label_client):
     return ask
 
 
-def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
+def post(url: str, body: bytes | None = None, method: str = "POST", **headers: str) -> tuple[int, str]:
     """Status and text of the answer."""
-    request = urllib.request.Request(url, body, headers, method="POST")
+    request = urllib.request.Request(url, body, headers, method=method)
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
@@ -190,7 +190,11 @@ def test_a_request_reaches_no_other_file_of_weights(infer, expected, studies):
 def test_the_label_of_the_stock_app_is_the_same(label_server, label_client, ct_bundle, expected, studies):
     with label_server(studies, ct_bundle, options=("--stock",)) as stock:
         file, _ = label_client(stock.url, ASK, model=CT, image="oblique")
+        for path, method in (("datastore/?id=frame", "DELETE"), ("datastore/image?image=frame", "PUT")):
+            status, text = post(f"{stock.url}/{path}", method=method)
+            assert status == 403 and "not replaced or deleted" in text  # the app would follow its link to the picture
     assert_same_label(file, expected, studies)
+    assert (studies / "frame.png").is_file()
 
 
 @pytest.mark.parametrize("picture", ["frame", "photo"])
