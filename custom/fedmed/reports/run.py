@@ -84,6 +84,7 @@ class Run:
     config: dict[str, Any]
     versions: dict[str, Any]
     hardware: dict[str, Any]
+    resumed: dict[str, int] = field(default_factory=dict)  # jobs that it continued -> rounds done when each ended
 
     @property
     def has_site_folders(self) -> bool:
@@ -139,7 +140,7 @@ def read_run(folder: str | Path) -> Run:
         rounds=[rounds[index] for index in sorted(rounds)],
         result=result,
         started=str(facts.get("started") or ""),
-        **{key: facts.get(key) or {} for key in ("config", "versions", "hardware")},
+        **{key: facts.get(key) or {} for key in ("config", "versions", "hardware", "resumed")},
     )
 
 

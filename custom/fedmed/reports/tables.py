@@ -74,7 +74,8 @@ def terminal_table(run: Run) -> Table:
     for row in site_rows(run):
         labels = "\n".join(filter(None, (row.labels, row.scored)))  # below, because 80 columns are full
         table.add_row(row.name, row.role, labels, str(row.n_cases or NOTHING), fixed(row.mean), fixed(row.std))
-    notes = [*release_notes(run), *(f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run))]
+    notes = [note for note in (resumed_note(run), *release_notes(run)) if note]
+    notes += [f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run)]
     table.caption = Text("\n".join(notes)) if notes else None  # no markup: reasons hold names that sites sent
     table.caption_justify = "left"
     return table
@@ -145,6 +146,14 @@ def release_notes(run: Run) -> list[str]:
             reason = entry.get("reason") or "no reason is known"
             notes.append(f"Not tested without a decoder, {where} {owner} released none: {reason}.")
     return notes
+
+
+def resumed_note(run: Run) -> str:
+    """Where the run was interrupted; empty if it was not."""
+    if not run.resumed:
+        return ""
+    jobs = join([f"continued after round {done} of job {id}" for id, done in run.resumed.items()])
+    return f"This run was interrupted: {jobs}. Earlier rounds are that job's."
 
 
 def warnings(run: Run) -> list[tuple[int, str, str]]:
