@@ -1,0 +1,184 @@
+"""What a site lets pass, changes, holds back and writes down."""
+
+import json
+import math
+
+import pytest
+import torch
+import yaml
+
+from fedmed.errors import PrivacyError
+from fedmed.federation.ledger import measure
+from fedmed.federation.limits import SiteLimits
+from fedmed.federation.messages import Release, Update
+from fedmed.federation.noise import l2_norm
+from fedmed.federation.site import parse_site
+
+NOISE = {"clip_norm": 2.0, "noise_multiplier": 0.5, "allowed_metrics": []}
+
+
+@pytest.fixture
+def limits(tmp_path):
+    (tmp_path / "data").mkdir()
+
+    def limits(**privacy):
+        path = tmp_path / "site_a.yaml"
+        privacy = {"account": "account.json", **privacy}
+        path.write_text(yaml.safe_dump({"data_root": "data", "device": "cpu", "privacy": privacy}))
+        return SiteLimits(parse_site("site_a", yaml.safe_load(path.read_text()), path), tmp_path / "job")
+
+    return limits
+
+
+def update(tensors=None, **facts):
+    tensors = {"enc.w": torch.randn(40, 50), "dec.w": torch.randn(10)} if tensors is None else tensors
+    return Update("site_a", 3, tensors, **{"n_steps": 5, "n_samples": 7, "metrics": {"train_loss": 0.5}, **facts})
+
+
+def ledger(limits):
+    return [json.loads(line) for line in limits.ledger.path.read_text().splitlines()]
+
+
+def test_without_limits_an_update_leaves_as_it_is_and_is_written_down(limits):
+    gate, sent = limits(), update(metrics={"train_loss": 0.5, "val_dice": math.nan})
+    passed = gate.apply(sent)
+    assert all(passed.tensors[name] is tensor for name, tensor in sent.tensors.items())
+    assert (passed.round, passed.n_steps, passed.n_samples) == (3, 5, 7) and passed.metrics == {"train_loss": 0.5}
+    (line,) = ledger(gate)
+    assert line["tensors"] == {"enc.w": "float32 40×50", "dec.w": "float32 10"}
+    content = {"tensors": sent.tensors, "n_steps": 5, "n_samples": 7, "metrics": {"train_loss": 0.5}, "extras": {}}
+    assert (line["bytes"], line["sha256"]) == measure(content) and 8040 <= line["bytes"] < 8060
+    assert (line["site"], line["answer"], line["task"], line["round"]) == ("site_a", "update", "train", 3)
+    assert not {"norm", "epsilon", "noise_std"} & set(line) and not gate.privacy.account.exists()
+
+
+def test_a_tensor_that_may_not_leave_stops_the_answer_and_is_named(limits):
+    gate = limits(allowed_tensors=["^enc"])
+    with pytest.raises(PrivacyError, match=r"'dec.w' is not among.*'privacy.allowed_tensors' in .*site_a.yaml; noth"):
+        gate.apply(update())
+    assert gate.apply(update({"enc.w": torch.ones(2)})).tensors.keys() == {"enc.w"}
+    assert limits(allowed_tensors=["enc", r"\.w$"]).apply(update()).tensors.keys() == {"enc.w", "dec.w"}
+
+
+def test_scalars_and_extras_leave_only_if_listed_and_it_is_said_once(limits, caplog):
+    caplog.set_level("INFO")
+    gate = limits(allowed_metrics=["val_dice", "n_cases"])
+    for _ in range(2):
+        sent = gate.apply(update(metrics={"val_dice": 0.7, "train_loss": 0.5}, extras={"amplitude": [1.0]}))
+    assert sent.metrics == {"val_dice": 0.7} and sent.extras == {} and sent.n_samples == 0
+    assert [r.getMessage().split(" (")[0] for r in caplog.records] == [
+        "site_a: scalars that stay here: n_samples, train_loss",
+        "site_a: extras that stay here: amplitude",
+    ]
+    assert gate.metrics("validate", 3, {"val_dice": 0.5}) == {"val_dice": 0.5}
+    assert gate.metrics("evaluate", 3, {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}) == {}  # read together
+    whole = limits(allowed_metrics=["dice_mean", "dice_std", "n_cases"])
+    scores = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}
+    assert whole.metrics("evaluate", 3, {**scores, "path": "/patients/x"}) == scores
+    assert limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": [1.0]})).extras == {
+        "amplitude": [1.0]
+    }
+    with pytest.raises(PrivacyError, match="'/extras/amplitude' is a PosixPath; only plain values"):
+        limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": gate.folder}))
+
+
+def test_scalars_for_tensorboard_pass_the_same_list(limits):
+    gate = limits(allowed_metrics=["train_loss", "val_dice"])
+    assert gate.live("train/loss", 0.5, 1) and gate.live("validation/dice", 0.6, 0)
+    assert not gate.live("train/foreground_fraction", 0.1, 1)
+    assert [line["metrics"] for line in ledger(gate)] == [{"train_loss": 0.5}, {"val_dice": 0.6}]
+
+
+def test_an_answer_may_be_too_large(limits):
+    size = limits().apply(update()) and ledger(limits())[0]["bytes"]
+    assert limits(max_bytes=size).apply(update())
+    with pytest.raises(PrivacyError, match=f"has {size} bytes, {size - 1} are allowed: 'privacy.max_bytes'"):
+        limits(max_bytes=size - 1).apply(update())
+    with pytest.raises(PrivacyError, match="max_bytes"):
+        limits(max_bytes=100).release(Release("site_a", 3, True, {"w": torch.ones(100)}))
+
+
+def test_clipping_bounds_the_norm_over_all_floating_tensors(limits):
+    gate, sent = limits(clip_norm=2.0), update()
+    sent.tensors["n"] = torch.tensor(5)
+    passed = gate.apply(sent)
+    norm = l2_norm(sent.tensors)
+    assert l2_norm(passed.tensors) == pytest.approx(2, rel=1e-6) and int(passed.tensors["n"]) == 5
+    assert torch.allclose(passed.tensors["enc.w"], sent.tensors["enc.w"] * (2 / norm))
+    assert (ledger(gate)[0]["norm"], ledger(gate)[0]["norm_clipped"]) == pytest.approx((norm, 2.0))
+    small = update({"w": torch.tensor([0.5])})
+    assert gate.apply(small).tensors["w"] is small.tensors["w"]
+    with pytest.raises(PrivacyError, match="tensor 'w' has values that are NaN or infinite"):
+        gate.apply(update({"w": torch.tensor([math.inf])}))
+
+
+def test_noise_is_added_to_the_clipped_update_booked_and_written_down(limits):
+    gate, sent = limits(**NOISE, delta=0.0001), update({"w": torch.randn(300, 100)})
+    passed = gate.apply(sent)
+    noise = passed.tensors["w"] - sent.tensors["w"] * (2 / l2_norm(sent.tensors))
+    assert float(noise.std()) == pytest.approx(1.0, rel=0.03) and abs(float(noise.mean())) < 0.03
+    (line,) = ledger(gate)
+    assert line["noise_std"] == 1.0 and line["epsilon"] == gate.account.epsilon() > 0 and line["delta"] == 0.0001
+    content = {"tensors": passed.tensors, "n_steps": 5, "n_samples": 0, "metrics": {}, "extras": {}}
+    assert (line["bytes"], line["sha256"]) == measure(content)  # of what left, not of what was clean
+    again = gate.apply(sent)
+    assert not torch.equal(again.tensors["w"], passed.tensors["w"]) and gate.account.spent() == [(0.5, 2)]
+    assert passed.metrics == {} and passed.n_samples == 0
+
+
+def test_noise_repeats_with_a_seed_which_is_shouted_about(limits, caplog):
+    first, second = (limits(**NOISE, noise_seed=4).apply(update({"w": torch.zeros(20)})) for _ in range(2))
+    assert torch.equal(first.tensors["w"], second.tensors["w"]) and bool(first.tensors["w"].any())
+    other = update({"w": torch.zeros(20)})
+    other.round = 4
+    assert not torch.equal(limits(**NOISE, noise_seed=4).apply(other).tensors["w"], first.tensors["w"])
+    assert "protects NOTHING" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["bn.running_var", "bn.running_mean", "bn.num_batches_tracked", "table"])
+def test_statistics_counters_and_tables_do_not_go_with_noise(limits, name):
+    value = torch.zeros(3) if "running" in name else torch.tensor(3)
+    with pytest.raises(PrivacyError, match=f'\'{name}\' is a statistic, counter or table.*"buffers": "local"'):
+        limits(**NOISE).apply(update({"w": torch.ones(1), name: value}))
+    assert limits(clip_norm=1.0).apply(update({"w": torch.ones(1), name: value}))
+
+
+def test_a_spent_account_stops_updates_but_not_scores(limits):
+    gate = limits(**NOISE)
+    gate.apply(update())
+    spent = limits(**{**NOISE, "allowed_metrics": ["val_dice"]}, max_epsilon=gate.account.epsilon() + 0.1)
+    with pytest.raises(PrivacyError, match="above 'privacy.max_epsilon'"):
+        spent.apply(update())
+    assert spent.metrics("validate", 4, {"val_dice": 0.5}) == {"val_dice": 0.5}
+    assert spent.account.spent() == [(0.5, 1)]
+
+
+def test_a_release_passes_the_same_gate(limits):
+    answer = Release("site_a", 3, True, {"dec.w": torch.ones(3)})
+    assert limits().release(answer) is answer and ledger(limits())[0]["answer"] == "release"
+    with pytest.raises(PrivacyError, match="'dec.w'.*allowed_tensors"):
+        limits(allowed_tensors=["^enc"]).release(answer)
+    with pytest.raises(PrivacyError, match="released layers would carry no noise"):
+        limits(**NOISE).release(answer)
+    assert limits(**NOISE).release(Release("site_a", 3)).allowed is False
+
+
+def test_what_cannot_be_written_down_is_not_sent(limits, tmp_path):
+    (tmp_path / "job").write_text("a file where a folder should be")
+    for send in (lambda g: g.apply(update()), lambda g: g.metrics("evaluate", 1, {}), lambda g: g.live("a/b", 1.0, 1)):
+        with pytest.raises(PrivacyError, match="ledger .* cannot be written.*nothing is sent"):
+            send(limits())
+    limits().refused("train", 0, "why")  # reporting an error must not fail
+
+
+def test_a_refusal_is_written_down_with_its_reason(limits):
+    gate = limits()
+    gate.refused("train", 2, "scan of patient 17 is missing")
+    assert ledger(gate)[0]["answer"] == "refused" and "patient 17" in ledger(gate)[0]["reason"]
+
+
+@pytest.mark.parametrize("answer", [update(), Release("site_a", 1), {"val_dice": 0.5}])
+def test_every_kind_of_answer_has_one_door(limits, answer):
+    gate = limits()
+    assert type(gate.answer("validate", 1, answer)) is type(answer)
+    assert len(ledger(gate)) == 1

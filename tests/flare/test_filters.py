@@ -1,0 +1,183 @@
+"""The filter at a site: what it passes, what it replaces by a code, and that a job cannot get around it."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from nvflare.apis.dxo import DXO, DataKind
+from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.utils.task_utils import apply_filters
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.private.privacy_manager import Scope
+
+from fedmed.federation.messages import Release, Task, Update
+from fedmed.flare.convert import answer_to_model, model_to_answer
+from fedmed.flare.filters import TASK, SiteLimitsFilter
+
+UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
+
+
+@pytest.fixture
+def context(tmp_path, monkeypatch):
+    """Return a function: the context of one task at site ``a``, whose YAML has the given privacy block."""
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    (tmp_path / "data").mkdir()
+    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / job))
+
+    def context(task="train", round=2, **privacy):
+        values = {"data_root": "data", "device": "cpu", "privacy": {"account": "account.json", **privacy}}
+        (tmp_path / "a.yaml").write_text(yaml.safe_dump(values))
+        fl_ctx = FLContext()
+        engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
+        for key, value in {
+            ReservedKey.ENGINE: engine,
+            ReservedKey.IDENTITY_NAME: "a",
+            ReservedKey.RUN_NUM: "job",
+            FLContextKey.TASK_NAME: task,
+            TASK: Task(task, round, 9, {}),
+        }.items():
+            fl_ctx.set_prop(key, value, private=True, sticky=False)
+        return fl_ctx
+
+    return context
+
+
+def wrapped(answer):
+    return FLModelUtils.to_shareable(answer_to_model(answer))
+
+
+def opened(reply, task="train"):
+    return model_to_answer(task, FLModelUtils.from_shareable(reply), "a")
+
+
+def ledger(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "job/fedmed/ledger.jsonl").read_text().splitlines()]
+
+
+def refused(reply):
+    return reply.get_return_code() == ReturnCode.TASK_RESULT_FILTER_ERROR and set(reply) <= {"__headers__", "__rc__"}
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        ("train", UPDATE),
+        ("release", Release("a", 2, True, {"w": torch.randn(3)})),
+        ("release", Release("a", None)),
+        ("validate", {"val_dice": 0.5}),
+        ("evaluate", {}),
+    ],
+)
+def test_without_limits_every_answer_passes_bit_by_bit(context, task, answer, tmp_path):
+    sent = wrapped(answer)
+    reply = SiteLimitsFilter().process(sent, context(task))
+    assert str(reply) == str(sent) and reply is not sent
+    received = opened(reply, task)
+    assert type(received) is type(answer)
+    for name, tensor in getattr(answer, "tensors", {}).items():
+        assert torch.equal(received.tensors[name], tensor) and received.tensors[name].dtype == tensor.dtype
+    assert [(line["task"], line["round"]) for line in ledger(tmp_path)] == [
+        (task, 2 if answer != Release("a", None) else None)
+    ]
+
+
+def test_the_sites_yaml_decides(context):
+    assert refused(SiteLimitsFilter().process(wrapped(UPDATE), context(allowed_tensors=["^x"])))
+    clipped = opened(SiteLimitsFilter().process(wrapped(UPDATE), context(clip_norm=0.5, allowed_metrics=[])))
+    assert float(clipped.tensors["w"].norm()) == pytest.approx(0.5) and clipped.metrics == {}
+    assert int(clipped.tensors["n"]) == 7
+
+
+def test_it_takes_no_argument_from_a_job():
+    with pytest.raises(TypeError):
+        SiteLimitsFilter(clip_norm=1e9)
+
+
+def test_it_acts_once_though_site_and_job_both_have_it(context, tmp_path):
+    scope, fl_ctx = Scope(), context(clip_norm=1.0, noise_multiplier=1.0, allowed_metrics=[])
+    fl_ctx.set_prop(TASK, Task("train", 2, 9, {}), private=True, sticky=False)
+    scope.add_task_result_filter(SiteLimitsFilter(), FilterKey.OUT)
+    fl_ctx.set_prop(FLContextKey.SCOPE_OBJECT, scope, private=True, sticky=False)
+    of_job = {f"train/{FilterKey.OUT}": [SiteLimitsFilter()]}
+    only_floats = Update("a", 2, {"w": torch.randn(4)}, 5, 9)
+    reply = apply_filters("task_result_filters", wrapped(only_floats), fl_ctx, of_job, "train", FilterKey.OUT)
+    assert opened(reply).tensors["w"].shape == (4,)
+    (line,) = ledger(tmp_path)
+    assert line["answer"] == "update"
+    assert json.loads((tmp_path / "account.json").read_text())["answers_with_noise"][0]["answers"] == 1
+
+
+def test_a_job_that_hides_the_filter_does_not_reach_the_sites_own(context, tmp_path):
+    scope, fl_ctx = Scope(), context(allowed_tensors=["^x"])
+    scope.add_task_result_filter(SiteLimitsFilter(), FilterKey.OUT)
+    fl_ctx.set_prop(FLContextKey.SCOPE_OBJECT, scope, private=True, sticky=False)
+    assert refused(apply_filters("task_result_filters", wrapped(UPDATE), fl_ctx, {}, "train", FilterKey.OUT))
+
+
+def with_header(shareable):
+    shareable.set_header("note", "patient 4711")
+    return shareable
+
+
+def changed(change):
+    shareable = wrapped(UPDATE)
+    change(shareable)
+    return shareable
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        with_header(wrapped(UPDATE)),
+        changed(lambda s: s.update(note="patient 4711")),
+        changed(lambda s: s["DXO"].update(note="patient 4711")),
+        changed(lambda s: s["DXO"]["meta"].update(note="patient 4711")),
+        changed(lambda s: s["DXO"]["meta"]["fedmed"].update(note="patient 4711")),
+        changed(lambda s: s["DXO"]["meta"]["fedmed"]["metrics"].update(note="patient 4711")),
+        changed(lambda s: s["DXO"]["meta"]["fedmed"].update(n_steps="patient 4711")),
+        changed(lambda s: s["DXO"]["data"].update(w=np.array(["patient 4711"]))),
+        changed(lambda s: s["DXO"]["data"].update(w=np.array([{"patient": 4711}], dtype=object))),
+        changed(lambda s: s["DXO"].update(kind=DataKind.WEIGHTS)),
+        DXO(DataKind.APP_DEFINED, {"patient": 4711}).to_shareable(),
+        DXO(DataKind.STATISTICS, {"patient": 4711}).to_shareable(),
+        DXO(DataKind.METRICS, {"patient": 4711}).to_shareable(),
+        Shareable({"patient": 4711}),
+        wrapped({"val_dice": 0.5}),
+    ],
+)
+def test_what_is_no_answer_of_ours_does_not_leave(context, answer, tmp_path):
+    reply = SiteLimitsFilter().process(answer, context())
+    assert refused(reply) and "4711" not in str(reply)
+    assert ledger(tmp_path)[-1]["answer"] == "refused"
+
+
+def test_answers_to_unknown_tasks_do_not_leave(context):
+    assert refused(SiteLimitsFilter().process(wrapped({"val_dice": 0.5}), context("collect_everything")))
+
+
+def test_of_an_error_only_the_code_leaves(context, tmp_path):
+    filter = SiteLimitsFilter()
+    reply = make_reply(ReturnCode.EXECUTION_EXCEPTION, {"__error__": "no file /patients/4711.nii"})
+    reply["details"] = "patient 4711"
+    reply = filter.process(reply, context())
+    assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "4711" not in str(reply)
+    assert list(reply) == ["__headers__"] and list(reply["__headers__"]) == ["__rc__"]
+    assert filter.process(make_reply("patient 4711"), context()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert [line["answer"] for line in ledger(tmp_path)] == ["refused", "refused"]
+
+
+def test_a_wrong_yaml_stops_every_answer(context, caplog):
+    assert refused(SiteLimitsFilter().process(wrapped(UPDATE), context(clip_norm="much")))
+    assert "'privacy.clip_norm' is 'much'" in caplog.text
+
+
+def test_an_unexpected_error_in_the_filter_stops_the_answer(context, monkeypatch, caplog):
+    filter = SiteLimitsFilter()
+    monkeypatch.setattr("fedmed.flare.filters.site_limits", lambda fl_ctx: 1 / 0)
+    assert refused(filter.process(wrapped(UPDATE), context()))
+    assert "cannot be checked" in caplog.text
