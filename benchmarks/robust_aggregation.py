@@ -32,12 +32,12 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
     stack = torch.stack([flatten(part.tensors) for part in parts])
     cut = -(-sites // 5)  # TRIM of the sites, rounded up
     rules = {
-        "fedmed mean": IterationWeighted(),
-        "fedmed mean, clipped": IterationWeighted(clip_norm=1.0),
-        "fedmed median": IterationWeighted(rule="median"),
-        "fedmed trimmed_mean": IterationWeighted(rule="trimmed_mean", trim=TRIM),
+        "fedmed mean": {},
+        "fedmed mean, clipped": {"clip_norm": 1.0},
+        "fedmed median": {"rule": "median"},
+        "fedmed trimmed_mean": {"rule": "trimmed_mean", "trim": TRIM},
     }
-    runs = {name: (lambda rule=rule: rule.aggregate(base, parts)) for name, rule in rules.items()}
+    runs = {name: (lambda o=options: IterationWeighted(**o).aggregate(base, parts)) for name, options in rules.items()}
     runs |= {
         "numpy median": lambda: np.median(stack.numpy(), axis=0),
         "torch median": lambda: stack.median(dim=0).values,

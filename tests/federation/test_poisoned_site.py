@@ -250,3 +250,22 @@ def test_a_clip_norm_that_never_acts_is_refused(tiny_job, tmp_path):
     store = ModelStore.from_args(job.persistor, tmp_path)
     with pytest.raises(JobError, match="'clip_norm' 5 never acts: 'max_norm' refuses from 5 on"):
         Server.from_args(job.controller, {**job.aggregator, "max_norm": 5.0}, store, tmp_path)
+
+
+def test_the_command_writes_the_options_and_only_those_that_are_used(load_script, tmp_path, capsys):
+    script = load_script("package_job")
+    sites = ["--sites", *(f"{site}:{role}" for site, role in ROLES.items())]
+    assert script.main([str(tmp_path / "plain"), *sites]) == 0
+    assert not {"rule", "trim", "clip_norm"} & set(read_job(tmp_path / "plain").aggregator)
+    options = ["--rule", "trimmed_mean", "--trim", "0.3", "--clip-norm", "5"]
+    assert script.main([str(tmp_path / "robust"), *sites, *options]) == 0
+    aggregator = read_job(tmp_path / "robust").aggregator
+    assert {"rule": "trimmed_mean", "trim": 0.3, "clip_norm": 5.0}.items() <= aggregator.items()
+    capsys.readouterr()
+    for wrong, message in (
+        (["--trim", "0.3"], "'trim' is for rule 'trimmed_mean'"),
+        (["--rule", "median", "--literal"], "'normalise: false'"),
+        (["--rule", "median", "--sites", "a:supervised", "b:supervised"], "round 0 has 2 sender(s); a median needs 3"),
+    ):
+        assert script.main([str(tmp_path / "wrong"), *sites, *wrong]) == 2
+        assert message in capsys.readouterr().err and not (tmp_path / "wrong").exists()
