@@ -37,9 +37,9 @@ def make_site(tmp_path):
 
     def make(root: Path = tmp_path / "site", **lists):
         lists = lists or {"testing": [entry("t", label=True)], "unlabeled": [entry(name) for name in "abc"]}
-        for name in {Path(e[key]) for entries in lists.values() for e in entries for key in e if key == "image"}:
+        for name in {Path(e[key]) for entries in lists.values() for e in entries or [] for key in e if key == "image"}:
             save_nifti(root / name)
-        for label in {e["label"] for entries in lists.values() for e in entries if "label" in e}:
+        for label in {e["label"] for entries in lists.values() for e in entries or [] if "label" in e}:
             save_nifti(root / label, ones())
         (root / "datalist.json").write_text(json.dumps(lists))
         path = root.parent / "hospital_b.yaml"

@@ -145,6 +145,23 @@ def test_the_last_unlabelled_scan_stays_there_too(serve, submit, lists_of):
     assert lists_of(site.source) == {"testing": "t", "training": "abc", "unlabeled": "c"}
 
 
+def test_entries_that_share_an_image_leave_the_list_together(serve, submit, lists_of):
+    twice = [entry("a", study=1), entry("b"), entry("a", study=2)]
+    site, work = serve(validation=None, training=None, unlabeled=twice)  # null is as good as missing
+    submit(work.folder, "a")
+    use_labels(site, work)
+    assert lists_of(site.source) == {"unlabeled": "b", "training": "a"}
+    assert datalist(site)["training"][0] == entry("a", study=1) | {"label": "corrected_labels/a.nii.gz"}
+
+
+def test_an_image_with_two_training_masks_is_left_to_the_site(serve, submit):
+    masks = [entry("a", label=True), {**entry("a"), "label": "labels/other.nii.gz"}]
+    site, work = serve(everything=True, training=masks, unlabeled=[entry("b")])
+    submit(work.folder, "a", ones(9))
+    outcome = use_labels(site, work).outcomes[0]
+    assert outcome.done == "refused" and "'training' has its image 2 times" in outcome.note
+
+
 def test_without_any_foreground_nothing_is_changed(serve, submit):
     site, work = serve()
     submit(work.folder, "a", ones(0))

@@ -91,6 +91,34 @@ def test_rounding_of_the_affine_is_taken(mask, save):
     assert np.array_equal(read_mask(save(mask, shifted(0.05)), SHAPE, AFFINE), mask)
 
 
+def oblique():
+    """A scanner's: turned about two axes, far from its centre, with the noise of printed direction cosines."""
+    c, s = np.cos(0.2), np.sin(0.2)
+    turn = np.array([[c, -s, 0], [s, c, 0], [0, 0, 1]]) @ np.array([[1, 0, 0], [0, c, -s], [0, s, c]])
+    affine = np.eye(4)
+    affine[:3, :3] = (turn + np.random.default_rng(1).normal(0, 1e-5, (3, 3))) @ np.diag([-0.7, -0.7, 1.25])
+    affine[:3, 3] = [187.123456, 203.654321, -1743.219876]
+    return affine
+
+
+@pytest.mark.parametrize("ending", [".nii.gz", ".nrrd", "cropped"])
+def test_an_oblique_scan_is_the_same_grid_for_every_program(tmp_path, ending):
+    """NIfTI keeps affines in float32 and its qform as a quaternion; NRRD in decimals; Slicer crops to the segment."""
+    affine, shape = oblique(), (128, 128, 40)
+    mask = np.zeros(shape, np.uint8)
+    mask[40:90, 30:60, 5:30] = 1
+    if ending == ".nii.gz":
+        image = nib.Nifti1Image(mask, None)
+        image.set_qform(affine.astype(np.float32), code=1)  # ITK's choice; the image itself has the sform
+        nib.save(image, path := tmp_path / "m.nii.gz")
+    else:
+        own = affine.copy()
+        part = mask[38:92, 28:62, 3:33] if ending == "cropped" else mask
+        own[:3, 3] = (affine @ ([38, 28, 3, 1] if ending == "cropped" else [0, 0, 0, 1]))[:3]
+        path = save_nrrd(tmp_path / "m.seg.nrrd", part, own.astype(np.float32).astype(float))
+    assert np.array_equal(read_mask(path, shape, affine), mask)
+
+
 @pytest.mark.parametrize(
     ("change", "affine", "words"),
     [

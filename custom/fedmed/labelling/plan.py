@@ -58,19 +58,26 @@ class Plan:
     def __post_init__(self) -> None:
         for name in LISTS:  # what training would refuse is refused here
             load_datalist(self.site.data_root, self.site.datalist, name, required=False)
+            if self.lists.get(name, []) is None:  # as good as missing
+                del self.lists[name]
+        images = {entry["image"] for name in LISTS for entry in self.lists.get(name, [])}
+        self._places = {image: os.path.realpath(self.site.data_root / image) for image in images}
         self.held_out = {
             str(e["patient"]): name for name in HELD_OUT for e in self.lists.get(name, []) if "patient" in e
         }
 
     def take(self, case: str, label: Path, image: Path | None, origin: Mapping[str, str]) -> Outcome:
         """Use one saved label; raises DataError if it cannot be used."""
-        where = self._entries(image) if image else {}
+        where = self._entries(os.path.realpath(image)) if image else {}
         if not where:
             return Outcome(case, LEFT, f"its image is not in {self.site.datalist.name}")
         if held := [name for name in HELD_OUT if name in where]:
             return Outcome(case, LEFT, f"in '{held[0]}', whose masks are never changed")
-        entry = where.get(TRAINING) or where[UNLABELED]
-        if "patient" in entry and (held := self.held_out.get(str(entry["patient"]))):
+        if len(where.get(TRAINING, [])) > 1:
+            raise DataError(f"'{TRAINING}' has its image {len(where[TRAINING])} times; leave one entry in the datalist")
+        entry = (where.get(TRAINING) or where[UNLABELED])[0]
+        patients = {str(e["patient"]) for entries in where.values() for e in entries if "patient" in e}
+        if held := next((self.held_out[patient] for patient in patients if patient in self.held_out), None):
             raise DataError(f"its patient is in '{held}' and must not be trained on")
         shape, affine = read_grid(image)
         mask = read_mask(label, shape, affine)
@@ -78,7 +85,7 @@ class Plan:
         if former and self._same(former, mask, shape, affine):
             return Outcome(case, UNCHANGED, "", ml)
         target = former if former and former.startswith(f"{CORRECTED}/") else self._free(case)
-        notes = [self._change(entry, target, former)]
+        notes = [self._change(entry, target, former, where.get(UNLABELED, []))]
         self.masks[target] = mask_bytes(mask, affine)
         self.foreground |= bool(mask.any())
         used = datetime.now(UTC).isoformat(timespec="seconds")
@@ -99,25 +106,22 @@ class Plan:
             "with disease too"
         )
 
-    def _entries(self, image: Path) -> dict[str, dict[str, Any]]:
-        """The lists that hold an image, with its entry."""
-        wanted, found = os.path.realpath(image), {}
-        for name in LISTS:
-            for entry in self.lists.get(name, []):
-                if os.path.realpath(self.site.data_root / entry["image"]) == wanted:
-                    found.setdefault(name, entry)
-        return found
+    def _entries(self, file: str) -> dict[str, list[dict[str, Any]]]:
+        """The lists that hold an image, with its entries."""
+        found = {name: [e for e in self.lists.get(name, []) if self._places[e["image"]] == file] for name in LISTS}
+        return {name: entries for name, entries in found.items() if entries}
 
-    def _change(self, entry: dict[str, Any], target: str, former: str | None) -> str:
+    def _change(self, entry: dict[str, Any], target: str, former: str | None, unlabelled: list[dict[str, Any]]) -> str:
         """Give an entry its mask and its list; return what to say about it."""
         if former:
             entry["label"] = target
             return "" if former == target else f"instead of {former}, which is kept"
-        rest = {key: value for key, value in entry.items() if key not in ("image", "label")}
-        self.lists.setdefault(TRAINING, []).append({"image": entry["image"], "label": target, **rest})
-        if len(self.lists[UNLABELED]) == 1:
+        more = {key: value for key, value in entry.items() if key not in ("image", "label")}
+        self.lists.setdefault(TRAINING, []).append({"image": entry["image"], "label": target, **more})
+        rest = [other for other in self.lists[UNLABELED] if other not in unlabelled]
+        if not rest:
             return f"stays in '{UNLABELED}' too, which would be empty"
-        self.lists[UNLABELED].remove(entry)
+        self.lists[UNLABELED] = rest
         return ""
 
     def _same(self, label: str, mask: np.ndarray, shape: tuple[int, ...], affine: np.ndarray) -> bool:
