@@ -3,8 +3,10 @@
 
     python scripts/simulate.py jobs/covid_fssl
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
+    python scripts/simulate.py jobs/covid_fssl --resume
 
 NVFlare's own output goes to a file beside the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
+With --resume an interrupted run goes on after its last good round: its workspace is kept as WORKSPACE.before-1.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
@@ -14,6 +16,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -25,6 +28,10 @@ from rich.console import Console
 from rich.live import Live
 
 from fedmed.errors import FedMedError, JobError
+from fedmed.federation.aside import interrupted, next_aside, records
+from fedmed.federation.earlier import ROOT
+from fedmed.federation.resume import Interrupted, write_resumed
+from fedmed.federation.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
 from fedmed.reports.live import Follower, render
 from fedmed.reports.page import write_report
@@ -89,6 +96,25 @@ def command(job: Path, workspace: Path, threads: int, gpu: str | None) -> list[s
     return line + (["--gpu", gpu] if gpu else [])
 
 
+def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
+    """Move the interrupted run of a workspace aside and return the job that goes on with it, written to ``scratch``.
+
+    Raises:
+        FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
+    """
+    found = interrupted(workspace)
+    if found is None:
+        raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
+    aside = next_aside(workspace) if found == workspace else found
+    resumed = write_resumed(Interrupted(aside.name, ServerState(records(found)), job), scratch / job.name)
+    if found == workspace:
+        workspace.rename(aside)
+        if (log := workspace.with_name(f"{workspace.name}.log")).is_file():
+            log.rename(workspace.with_name(f"{aside.name}.log"))
+    print(f"{job.name}: goes on after round {resumed.done} of {resumed.rounds}; the interrupted run is kept in {aside}")
+    return resumed.folder
+
+
 def stop(process: subprocess.Popen) -> None:
     """End the simulator and every process below it.
 
@@ -132,7 +158,7 @@ def follow(process: subprocess.Popen, follower: Follower, console: Console, quie
                 time.sleep(0.25)
 
 
-def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, quiet: bool) -> int:
+def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, quiet: bool, resume: bool) -> int:
     """Run a job and report it; return the exit code.
 
     Raises:
@@ -142,29 +168,45 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
     check_workspace(workspace, job)
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
-    line = command(job, workspace, threads or len(sites), gpu)
+    with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
+        if resume:
+            command(job, workspace, 1, None)  # NVFlare is here: nothing is moved in vain
+            job = continue_run(job, workspace, Path(scratch))
+        return start(job, sites, workspace, threads or len(sites), gpu, quiet)
+
+
+def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str | None, quiet: bool) -> int:
+    """Start the simulator, follow it and report; return the exit code."""
+    line = command(job, workspace, threads, gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     outcome = workspace / "server" / JOB_FOLDER / "result.json"
     before, follower, console = identity(outcome), Follower(workspace, job.name, sites), Console()
     if not quiet:
-        print(f"{job.name}: {len(sites)} sites, {threads or len(sites)} threads; NVFlare's output: {log}", flush=True)
+        print(f"{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
     with log.open("wb") as noise:
+        # Where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, stdout=noise, stderr=subprocess.STDOUT, start_new_session=True
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=noise,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, ROOT: str(workspace.parent)},
         )
     try:
         follow(process, follower, console, quiet)
     except KeyboardInterrupt:
         stop(process)
         print(f"\nstopped; what was done so far is in {workspace}, NVFlare's output in {log}", file=sys.stderr)
+        print(hint(workspace), end="", file=sys.stderr)
         return 130
     finally:
         if process.poll() is None:
             stop(process)
     if process.returncode != 0 or identity(outcome) in (None, before):
         print(f"error: {job.name} failed: {last_error(log, follower.state)}", file=sys.stderr)
-        print(f"the whole output is in {log}", file=sys.stderr)
+        print(f"the whole output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
     try:
         console.print(terminal_table(read_run(workspace)))
@@ -175,6 +217,12 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
     return 0
 
 
+def hint(workspace: Path) -> str:
+    """One line on how to go on, if that can be done."""
+    kept = (records(workspace) / STATE).is_file()
+    return "the same command with --resume goes on after the last good round\n" if kept else ""
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
     parser = argparse.ArgumentParser(description="Run a job in NVFlare's simulator and show its progress.")
@@ -182,12 +230,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
+    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in the workspace")
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     options = parser.parse_args(arguments)
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()
-        return simulate(job, workspace, options.threads, options.gpu, options.quiet)
+        return simulate(job, workspace, options.threads, options.gpu, options.quiet, options.resume)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,5 +1,8 @@
 """Fixtures of whole tiny federations."""
 
+import importlib.util
+from pathlib import Path
+
 import pytest
 
 from fedmed.federation.client import Client
@@ -19,3 +22,13 @@ def lively(tiny_job):
     overrides = read_job(tiny_job("o")).clients["ct_north"]["overrides"]
     unsupervised = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     return {"supervised": overrides, "unsupervised": unsupervised, "evaluate": overrides}
+
+
+@pytest.fixture(scope="session")
+def faulty_executor():
+    """``FaultyExecutor`` of tests/faulty_executor.py."""
+    path = Path(__file__).parents[1] / "faulty_executor.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.FaultyExecutor

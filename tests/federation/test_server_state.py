@@ -72,7 +72,7 @@ class Site:
         self.state.save(task.round, {n: after[n] for n in policy.private(after)}, momentum=math.sin(step))
         difference = {n: after[n] - tensors[n] for n in policy.sent(after)}
         metrics = {"val_dice": self.score(task)["val_dice"]} if task.validate else {}
-        metrics["train_foreground_fraction"] = abs(math.sin(step)) / 20
+        metrics["train_foreground_fraction"] = 0.5 if task.round == 4 else 0.02  # a collapse, seen by what was before
         return Update(self.name, task.round, difference, 2, 1, metrics)
 
     def score(self, task):
