@@ -12,7 +12,8 @@ class LinkedDatastore(LocalDatastore):
     """A datastore whose images are links to the hospital's own files.
 
     MONAI Label follows a link before it writes: to upload an image under an id that exists would overwrite the
-    hospital's file, and to delete an image would delete it. Both are refused here; other uploads work as usual.
+    hospital's file, and to delete an image would delete it. It also makes paths of ids and tags as they come: a label
+    with the tag ``..`` would be written over its image. All of this is refused here; other uploads work as usual.
 
     Attributes:
         models: asked when a label is saved for the names and versions of the models being served; they become part of
@@ -25,9 +26,11 @@ class LinkedDatastore(LocalDatastore):
         """Store an uploaded image.
 
         Raises:
-            MONAILabelException: the id belongs to an image of the studies.
+            MONAILabelException: the id belongs to an image of the studies, or is no plain name.
         """
-        self._refuse(image_id or self._to_id(os.path.basename(image_filename))[0], "replaced")
+        image_id = image_id or self._to_id(os.path.basename(image_filename))[0]
+        _check_plain(image_id, "id")
+        self._refuse(image_id, "replaced")
         return super().add_image(image_id, image_filename, image_info)
 
     def remove_image(self, image_id: str) -> None:
@@ -40,8 +43,13 @@ class LinkedDatastore(LocalDatastore):
         super().remove_image(image_id)
 
     def save_label(self, image_id: str, label_filename: str, label_tag: str, label_info: dict[str, Any]) -> str:
-        """Store a label, with the models that were served when it was drawn."""
-        return super().save_label(image_id, label_filename, label_tag, {"served": dict(self.models()), **label_info})
+        """Store a label, with the models that were served when it was drawn.
+
+        Raises:
+            MONAILabelException: the tag is no plain name.
+        """
+        _check_plain(label_tag, "tag")
+        return super().save_label(image_id, label_filename, label_tag, {**label_info, "served": dict(self.models())})
 
     def _refuse(self, image_id: str, what: str) -> None:
         folder = self._datastore.image_path()
@@ -51,3 +59,9 @@ class LinkedDatastore(LocalDatastore):
                 MONAILabelError.INVALID_INPUT,
                 f"image '{image_id}' is a file of the studies folder and is not {what} from here; use another name",
             )
+
+
+def _check_plain(name: str, what: str) -> None:
+    """Ids and tags become parts of paths: none may lead out of the work folder."""
+    if not name or name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
+        raise MONAILabelException(MONAILabelError.INVALID_INPUT, f"the {what} {name!r} is no plain name; use another")

@@ -2,13 +2,15 @@
 
 MONAI Label has no password by default and lets every page that a browser has open ask it for images. Here a page must
 come from the server itself, or from a place named in MONAI Label's setting ``MONAI_LABEL_CORS_ORIGINS``. Clients that
-are no browsers, such as 3D Slicer, send no origin.
+are no browsers, such as 3D Slicer, send no origin. No client may replace or delete a bundle's weights, and what
+protects the hospital's images, see :mod:`fedmed_label.datastore`, holds for MONAI Label's own app too.
 """
 
 import logging
 import os
 from urllib.parse import urlsplit
 
+import monailabel.interfaces.app
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from monailabel.app import app
@@ -17,9 +19,9 @@ from monailabel.interfaces.exception import MONAILabelException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedmed.errors import BundleError, DataError, FedMedError
+from fedmed_label.datastore import LinkedDatastore
 
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
-LINKED = "FEDMED_LABEL_LINKED"  # set: the images are links, and the app would write through them
 SERVER = "FEDMED_LABEL_SERVER"  # which server this is, for the launcher: another may have taken the port
 log = logging.getLogger("fedmed.label")
 
@@ -33,7 +35,7 @@ class OwnPagesOnly:
         self.origins = {str(origin).rstrip("/") for origin in settings.MONAI_LABEL_CORS_ORIGINS}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"])) or self.change(scope)):
+        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"])) or forbidden(scope)):
             await JSONResponse({"detail": reason}, 403)(scope, receive, send)
         elif scope["type"] == "http" and scope["path"] == "/fedmed-server":
             await JSONResponse(os.environ.get(SERVER))(scope, receive, send)
@@ -50,12 +52,12 @@ class OwnPagesOnly:
             return f"pages of {origin} may not use this server; allow them with MONAI_LABEL_CORS_ORIGINS"
         return None
 
-    def change(self, scope: Scope) -> str | None:
-        """Why an image may not be uploaded or deleted, or None."""
-        path = scope["path"].rstrip("/")
-        if LINKED in os.environ and scope["method"] in ("PUT", "DELETE") and path in ("/datastore", "/datastore/image"):
-            return "images of the studies folder are not replaced or deleted from here"
-        return None
+
+def forbidden(scope: Scope) -> str | None:
+    """Why nobody may do this here, or None."""
+    if scope["method"] in ("PUT", "DELETE") and scope["path"].startswith(f"{settings.MONAI_LABEL_API_STR}/model/"):
+        return "models are not changed from here; end the server, export the bundle again and start it"
+    return None
 
 
 def status_of(error: Exception) -> int:
@@ -74,3 +76,4 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 for _kind in (FedMedError, MONAILabelException, Exception):
     app.add_exception_handler(_kind, answer)
 app.add_middleware(OwnPagesOnly)
+monailabel.interfaces.app.LocalDatastore = LinkedDatastore
