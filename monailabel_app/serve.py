@@ -2,15 +2,16 @@
 """Serve bundles in MONAI Label. Started by scripts/label.sh with the Python of MONAI Label's environment."""
 
 import argparse
+import contextlib
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
 
 from fedmed_label.bundles import ServedBundle, read_bundles
 from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback, local_url
-from fedmed_label.process import Server, environment, make_instance
+from fedmed_label.instance import environment, instance
+from fedmed_label.process import Server
 
 from fedmed.errors import FedMedError
 
@@ -42,8 +43,10 @@ def is_url(studies: str) -> bool:
     return studies.startswith(("http://", "https://"))
 
 
-def prepare_studies(options: argparse.Namespace) -> tuple[str, list[str]]:
-    """Return what MONAI Label is to serve, and what to tell the user about it.
+def prepare_studies(
+    options: argparse.Namespace,
+) -> tuple[str, list[str], contextlib.AbstractContextManager[None]]:
+    """Return what MONAI Label is to serve, what to tell the user about it, and what to hold while it does.
 
     Raises:
         FedMedError: the studies cannot be served.
@@ -52,12 +55,14 @@ def prepare_studies(options: argparse.Namespace) -> tuple[str, list[str]]:
         if options.work:
             raise FedMedError("--work has no meaning with a DICOMweb server, which keeps the labels itself")
         check_dicomweb(options.studies)
-        return options.studies, [f"Corrected labels are kept by {options.studies}"]
+        return options.studies, [f"Corrected labels are kept by {options.studies}"], contextlib.nullcontext()
+    from fedmed.labelling.held import held
     from fedmed.labelling.studies import prepare_work  # only now: it takes a second
 
     work = prepare_work(Path(options.studies), options.work, everything=options.all)
     told = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]
-    return str(work.folder), told + [f"passed over, may not be read: {path}" for path in work.skipped]
+    told += [f"passed over, may not be read: {path}" for path in work.skipped]
+    return str(work.folder), told, held(work.folder)
 
 
 def check_stock(bundles: list[ServedBundle]) -> None:
@@ -101,28 +106,25 @@ def serve(options: argparse.Namespace) -> None:
     if options.stock:
         check_stock(bundles)
     check_address(options.host, options.port)
-    studies, told = prepare_studies(options)
+    studies, told, work = prepare_studies(options)
     local = is_loopback(options.host)
     if not local:
         say(
             f"WARNING: everyone who reaches {options.host}:{options.port} over the network can read these images and "
             "change labels: MONAI Label asks for no password. Use a tunnel (ssh -L), or a proxy with a login."
         )
-    folder = make_instance(bundles, options.stock)
-    server = None
-    try:
+    with work, instance(bundles, options.stock) as folder:
         hosts = ["127.0.0.1", "localhost", "::1", options.host] if local else []
-        variables = environment(folder, hosts, visible, linked=options.stock and not is_url(options.studies))
+        variables = environment(folder, hosts, visible)
         say("starting MONAI Label, some seconds" + ("" if options.verbose else f"; its log: {folder / 'server.log'}"))
         server = Server(folder, bundles, studies, (options.host, options.port), variables, options.verbose)
-        server.wait_until_ready()
-        say(*instructions(options, bundles, told))
-        server.process.wait()
-        raise FedMedError(server.reason())
-    finally:
-        if server:
+        try:
+            server.wait_until_ready()
+            say(*instructions(options, bundles, told))
+            server.process.wait()
+            raise FedMedError(server.reason())
+        finally:
             server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,86 +1,31 @@
-"""The server's process: its own folder, its start, and its end with all that it started."""
+"""The server's process: its start, and its end with all that it started."""
 
 import contextlib
 import http.client
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedmed.errors import FedMedError
-from fedmed.files import fedmed_home
 from fedmed_label.bundles import ServedBundle
 from fedmed_label.checks import local_url
 
-APP = Path(__file__).resolve().parents[1]
-STOCK = Path(sys.prefix) / "monailabel" / "sample-apps" / "monaibundle"
 PATIENCE = 10.0  # seconds that a server gets to finish a request before it is ended
 START_SECONDS = 300.0
 TAIL = 15
-
-
-def make_instance(bundles: Sequence[ServedBundle], stock: bool) -> Path:
-    """Make the folder of one server: the app, links to the bundles, room for logs and temporary files.
-
-    MONAI Label writes into its app's folder, so every server has a copy. Mode 0700: images that clients send and masks
-    on their way to them lie in it.
-
-    Raises:
-        FedMedError: it cannot be made.
-    """
-    home = fedmed_home() / "label"
-    try:
-        home.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="server-", dir=home))
-        if stock:
-            shutil.copytree(STOCK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(APP / "main.py", folder)
-        for name in ("model", "tmp", "sessions", "dicom"):
-            (folder / name).mkdir()
-        for bundle in bundles:
-            (folder / "model" / bundle.name).symlink_to(bundle.root)
-    except OSError as error:
-        raise FedMedError(f"the server's folder cannot be made in {home} ({error}); set FEDMED_HOME") from error
-    return folder
-
-
-def environment(folder: Path, hosts: Sequence[str], visible: str | None, linked: bool = False) -> dict[str, str]:
-    """Environment of the server: its temporary files in its own folder, no settings from elsewhere.
-
-    Args:
-        folder: of :func:`make_instance`.
-        hosts: names by which it may be called; none = any.
-        visible: ``CUDA_VISIBLE_DEVICES``; None = as it is.
-        linked: MONAI Label's own app serves links, which it would follow to replace or delete the hospital's images.
-    """
-    values = {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "TMPDIR": str(folder / "tmp"),
-        "MONAI_LABEL_SESSION_PATH": str(folder / "sessions"),
-        "MONAI_LABEL_DICOMWEB_CACHE_PATH": str(folder / "dicom"),
-        "FEDMED_LABEL_HOSTS": ",".join(hosts),
-        "FEDMED_LABEL_SERVER": folder.name,
-    }
-    if linked:
-        values["FEDMED_LABEL_LINKED"] = "1"
-    if visible is not None:
-        values["CUDA_VISIBLE_DEVICES"] = visible
-    return {**os.environ, **values}
 
 
 class Server:
     """A running server. Its processes are a group of their own, which ends as a whole.
 
     Args:
-        folder: of :func:`make_instance`.
+        folder: of :func:`fedmed_label.instance.instance`.
         bundles: to serve.
         studies: the folder of links, or a URL.
         address: host and port.
@@ -110,7 +55,7 @@ class Server:
             command,
             cwd=folder,  # MONAI Label reads settings from the current folder's .env
             env=variables,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # it closes when this process ends, however it ends: then the server ends too
             stdout=stream,
             stderr=subprocess.STDOUT if stream else None,
             start_new_session=True,
@@ -161,6 +106,7 @@ class Server:
             self.process.wait(PATIENCE)
         self._signal(signal.SIGKILL)
         self.process.wait()
+        self.process.stdin.close()
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):

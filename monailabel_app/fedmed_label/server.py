@@ -3,11 +3,16 @@
 python -m fedmed_label.server BUNDLE... -- (arguments of `monailabel`)
 """
 
+import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 from fedmed.errors import FedMedError
 from fedmed_label.bundles import read_bundles
+from fedmed_label.process import PATIENCE
 from fedmed_label.weights import open_network
 
 
@@ -20,11 +25,21 @@ def main(arguments: list[str]) -> int:
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    threading.Thread(target=end_with_launcher, daemon=True).start()
     sys.argv = ["monailabel", *arguments[cut + 1 :]]
     from monailabel.main import Main  # only now: it takes seconds
 
     Main().run()
     return 0
+
+
+def end_with_launcher() -> None:
+    """End this process and all that it started when the launcher is gone: if it was killed, nobody else does."""
+    while os.read(0, 1):  # nothing comes, until it closes
+        pass
+    os.killpg(0, signal.SIGTERM)
+    time.sleep(PATIENCE)
+    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A federation's bundle in MONAI Label, through MONAI Label's own client: what a reader at a hospital gets."""
 
 import json
+import os
 import shutil
 import time
 import urllib.error
@@ -26,6 +27,22 @@ LOADING = [{"_target_": "LoadImaged", "keys": "image"}, {"_target_": "EnsureChan
 ASK = """
 file, answer = client.infer(given["model"], given["image"], given.get("params") or {})
 result = [file, json.loads(answer) if isinstance(answer, bytes) else answer]
+"""
+TAMPER = """
+from monailabel.client.client import MONAILabelUtils
+result = []
+def attempt(call, *arguments, **named):
+    try:
+        result.append(call(*arguments, **named))
+    except Exception as error:
+        result.append(str(error))
+attempt(client.save_label, given["image"], given["file"], tag="..")
+attempt(client.save_label, given["image"], given["file"], tag=given["outside"])
+attempt(client.upload_image, given["file"], given["outside"])
+attempt(client.upload_image, given["file"], given["image"])
+for method, what in ("DELETE", "/datastore/image?id=" + given["image"]), ("DELETE", "/model/"), ("PUT", "/model/"):
+    path = what + given["model"] if what.endswith("/") else what
+    result.append(MONAILabelUtils.http_method(method, given["server"], path)[0])
 """
 
 
@@ -158,9 +175,9 @@ def infer(server, label_client):
     return ask
 
 
-def post(url: str, body: bytes | None = None, method: str = "POST", **headers: str) -> tuple[int, str]:
+def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
     """Status and text of the answer."""
-    request = urllib.request.Request(url, body, headers, method=method)
+    request = urllib.request.Request(url, body, headers, method="POST")
     try:
         with urllib.request.urlopen(request, timeout=120) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
@@ -187,14 +204,12 @@ def test_a_request_reaches_no_other_file_of_weights(infer, expected, studies):
     assert_same_label(infer(CT, "oblique", model_filename="other.pt")[0], expected, studies)
 
 
-def test_the_label_of_the_stock_app_is_the_same(label_server, label_client, ct_bundle, expected, studies):
-    with label_server(studies, ct_bundle, options=("--stock",)) as stock:
+def test_the_label_of_the_stock_app_is_the_same(label_server, label_client, ct_bundle, expected, studies, tmp_path):
+    with label_server(studies, ct_bundle, options=("--stock", "--work", str(tmp_path / "work"))) as stock:
         file, _ = label_client(stock.url, ASK, model=CT, image="oblique")
-        for path, method in (("datastore/?id=frame", "DELETE"), ("datastore/image?image=frame", "PUT")):
-            status, text = post(f"{stock.url}/{path}", method=method)
-            assert status == 403 and "not replaced or deleted" in text  # the app would follow its link to the picture
+        (tmp_path / "own").mkdir()
+        assert_nothing_is_overwritten(stock, label_client, studies, tmp_path / "own")
     assert_same_label(file, expected, studies)
-    assert (studies / "frame.png").is_file()
 
 
 @pytest.mark.parametrize("picture", ["frame", "photo"])
@@ -278,6 +293,22 @@ def test_nothing_in_a_request_is_run_as_code(infer, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def assert_nothing_is_overwritten(server, label_client, studies, folder):
+    """A client of whatever kind reaches the hospital's images through links, by tags and ids, and the weights."""
+    (mask := folder / "mask.nii.gz").write_bytes(b"not a scan")
+    given = {"image": "oblique", "file": str(mask), "outside": str(folder / "outside"), "server": server.url}
+    before = {path: path.read_bytes() for path in studies.iterdir()}
+    refused = label_client(server.url, TAMPER, **given, model=CT)
+    assert all("no plain name" in answer for answer in refused[:3]), refused
+    assert "is not replaced from here" in refused[3] and refused[4:] == [400, 403, 403]
+    assert {path: path.read_bytes() for path in studies.iterdir()} == before
+    assert {path.name for path in folder.iterdir()} == {"mask.nii.gz"}
+
+
+def test_no_client_changes_images_weights_or_other_files(server, label_client, studies, tmp_path):
+    assert_nothing_is_overwritten(server, label_client, studies, tmp_path)
+
+
 def test_pages_from_elsewhere_are_refused(server):
     infer = f"{server.url}/infer/{INBODY}?image=frame"
     assert post(infer, Origin="http://elsewhere.example")[0] == 403
@@ -290,8 +321,9 @@ def test_weights_that_do_not_fit_stop_the_start(label_server, tool_bundle, studi
     shutil.copytree(tool_bundle, root)
     weights = torch.load(root / "models" / "model.pt", weights_only=True)
     torch.save({"conv.bias": weights["conv.bias"], "extra": weights["conv.bias"]}, root / "models" / "model.pt")
+    work = ("--work", str(tmp_path / "work"))
     words = "error: .*tensor 'conv.weight' is missing; tensor 'extra' is unknown"
-    with pytest.raises(AssertionError, match=words), label_server(studies, root):
+    with pytest.raises(AssertionError, match=words), label_server(studies, root, options=work):
         pass
 
 
@@ -307,6 +339,21 @@ def test_a_batch_passes_over_what_it_cannot_read(server):
     said = "\n".join(task["details"])
     assert task["status"] == "DONE" and '"prediction": [{"idx": 0, "label": "In body"' in said, said
     assert '"corrupt": {}' in said and '"empty": {}' in said, said
+
+
+def test_a_server_whose_launcher_was_killed_ends_and_leaves_no_folder_for_long(
+    label_server, tool_bundle, studies, fedmed_home, tmp_path
+):
+    home = fedmed_home / "label"
+    others = set(home.glob("server-*"))
+    with label_server(studies, tool_bundle, options=("--work", str(tmp_path / "work"))) as orphan:
+        started = psutil.Process(orphan.process.pid).children(recursive=True)
+        (left,) = set(home.glob("server-*")) - others
+        orphan.process.kill()
+        assert started and not psutil.wait_procs(started, timeout=20)[1]
+    os.utime(left, (0, 0))
+    with label_server(studies, tool_bundle, options=("--work", str(tmp_path / "work"))):
+        assert not left.exists() and others < set(home.glob("server-*"))
 
 
 def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server, studies, fedmed_home):

@@ -1,7 +1,8 @@
 """The server's process, with programs that stand for MONAI Label."""
 
+import contextlib
 import http.server
-import shutil
+import os
 import threading
 import time
 
@@ -9,6 +10,7 @@ import psutil
 import pytest
 from fedmed_label import process
 from fedmed_label.bundles import read_bundle
+from fedmed_label.instance import YOUNG, environment, instance, remove_leftovers
 
 from fedmed.errors import FedMedError
 
@@ -23,7 +25,7 @@ wait
 @pytest.fixture
 def start(make_bundle, tmp_path, monkeypatch):
     """Return a function: text of a program -> the Server that runs it in place of Python."""
-    servers = []
+    stack = contextlib.ExitStack()
 
     def run(program):
         path = tmp_path / "program"
@@ -31,15 +33,13 @@ def start(make_bundle, tmp_path, monkeypatch):
         path.chmod(0o755)
         monkeypatch.setattr(process.sys, "executable", str(path))
         bundles = [read_bundle(make_bundle())]
-        folder = process.make_instance(bundles, stock=False)
-        variables = process.environment(folder, ["127.0.0.1"], "")
-        servers.append(process.Server(folder, bundles, "/studies", ("127.0.0.1", 1), variables))
-        return servers[-1]
+        folder = stack.enter_context(instance(bundles, stock=False))
+        server = process.Server(folder, bundles, "/studies", ("127.0.0.1", 1), environment(folder, ["127.0.0.1"], ""))
+        stack.callback(server.stop)
+        return server
 
-    yield run
-    for server in servers:
-        server.stop()
-        shutil.rmtree(server.log.parent)
+    with stack:
+        yield run
 
 
 def test_a_reason_in_plain_words_is_passed_on(start):
@@ -78,6 +78,20 @@ def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_hom
     folder = server.log.parent
     assert folder.parent == fedmed_home / "label" and folder.stat().st_mode & 0o777 == 0o700
     assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", "127.0.0.1", "[]", str(folder)]
+
+
+def test_a_killed_server_s_folder_is_removed_by_the_next_one_and_a_running_one_s_is_not(make_bundle, fedmed_home):
+    home = fedmed_home / "label"
+    with instance([read_bundle(make_bundle())], stock=False) as running:
+        (left := home / "server-killed").mkdir()
+        (left / "image.nii.gz").write_text("of a patient")
+        (fresh := home / "server-young").mkdir()
+        for folder in (running, left):
+            os.utime(folder, (0, time.time() - 2 * YOUNG))
+        remove_leftovers(home)
+        assert running.is_dir() and fresh.is_dir() and not left.exists()
+    assert not running.exists()
+    fresh.rmdir()
 
 
 def test_another_server_on_the_port_is_not_taken_for_this_one(start, monkeypatch):

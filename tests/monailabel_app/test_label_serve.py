@@ -9,6 +9,8 @@ import pytest
 import serve
 from PIL import Image
 
+from fedmed.labelling.held import held
+
 
 @pytest.fixture
 def studies(tmp_path):
@@ -167,6 +169,16 @@ def test_a_work_folder_that_cannot_be_written(launch, make_bundle, studies, tmp_
     (tmp_path / "file").write_text("")
     outcome = launch(studies, make_bundle(), "--port", free_port(), "--work", tmp_path / "file" / "work")
     assert "cannot be" in refused(outcome) and "--work" in outcome[2]
+
+
+def test_studies_that_another_server_serves(launch, make_bundle, studies, tmp_path):
+    """It would take the other's images away, and both would write MONAI Label's notes."""
+    work = tmp_path / "work"
+    assert launch(studies, make_bundle(), "--port", free_port(), "--work", work)[0] == 0
+    with held(work):
+        outcome = launch(studies, make_bundle(place="b"), "--port", free_port(), "--work", work)
+        assert "another label server serves" in refused(outcome)
+    assert launch(studies, make_bundle(place="c"), "--port", free_port(), "--work", work)[0] == 0
 
 
 def test_a_dicomweb_server_that_does_not_answer(launch, make_bundle):

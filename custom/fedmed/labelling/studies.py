@@ -12,6 +12,7 @@ from fedmed.data.datalist import UNLABELED, load_datalist
 from fedmed.errors import DataError, SiteConfigError
 from fedmed.federation.site import EXAMPLE, SiteConfig, parse_site
 from fedmed.files import fedmed_home
+from fedmed.labelling.held import in_use, is_held
 from fedmed.labelling.work import ANOTHER, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
@@ -63,7 +64,8 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
         come and go.
 
     Raises:
-        DataError: nothing to serve, a folder that cannot be listed or written, or a work folder of other images.
+        DataError: nothing to serve, a folder that cannot be listed or written, or a work folder of other images or
+            of a server that runs.
         SiteConfigError: the site's YAML is wrong.
     """
     name, identity, site = _identify(Path(studies))
@@ -73,6 +75,8 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
         raise DataError(f"{studies}: none of {len(found)} images may be read by this user; allow reading them")
     folder = Path(work).expanduser().resolve() if work else work_folder(studies)
     _check_place(folder, site.data_root if site else Path(identity))
+    if is_held(folder):  # that server would lose the images that are not to be served here
+        raise DataError(in_use(folder))
     known = known_ids(folder, identity)
     try:
         folder.mkdir(parents=True, exist_ok=True)

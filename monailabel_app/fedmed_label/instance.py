@@ -1,0 +1,84 @@
+"""The folder of one server and the environment of its process: nothing of it stays when the server has ended."""
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedmed.errors import FedMedError
+from fedmed.files import fedmed_home
+from fedmed.labelling.held import held, is_held
+from fedmed_label.bundles import ServedBundle
+
+APP = Path(__file__).resolve().parents[1]
+STOCK = Path(sys.prefix) / "monailabel" / "sample-apps" / "monaibundle"
+PREFIX = "server-"
+YOUNG = 60.0  # seconds that another launcher may need between making its folder and holding it
+
+
+@contextlib.contextmanager
+def instance(bundles: Sequence[ServedBundle], stock: bool) -> Iterator[Path]:
+    """Give the folder of one server: the app, links to the bundles, room for logs and temporary files.
+
+    MONAI Label writes into its app's folder, so every server has a copy. Mode 0700: images that clients send and masks
+    on their way to them lie in it. It is removed at the end, and so are those of servers that were killed.
+
+    Raises:
+        FedMedError: it cannot be made.
+    """
+    home = fedmed_home() / "label"
+    with contextlib.ExitStack() as stack:
+        try:
+            home.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(home)
+            folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            stack.enter_context(held(folder))
+            _fill(folder, bundles, stock)
+        except OSError as error:
+            raise FedMedError(f"the server's folder cannot be made in {home} ({error}); set FEDMED_HOME") from error
+        yield folder
+
+
+def remove_leftovers(home: Path) -> None:
+    """Remove the folders of servers that did not end by themselves: they may hold patients' images."""
+    for folder in home.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or another launcher removes it too
+            if time.time() - folder.stat().st_mtime > YOUNG and not is_held(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fill(folder: Path, bundles: Sequence[ServedBundle], stock: bool) -> None:
+    if stock:
+        shutil.copytree(STOCK, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+    else:
+        shutil.copy(APP / "main.py", folder)
+    for name in ("model", "tmp", "sessions", "dicom"):
+        (folder / name).mkdir()
+    for bundle in bundles:
+        (folder / "model" / bundle.name).symlink_to(bundle.root)
+
+
+def environment(folder: Path, hosts: Sequence[str], visible: str | None) -> dict[str, str]:
+    """Environment of the server: its temporary files in its own folder, no settings from elsewhere.
+
+    Args:
+        folder: of :func:`instance`.
+        hosts: names by which it may be called; none = any.
+        visible: ``CUDA_VISIBLE_DEVICES``; None = as it is.
+    """
+    values = {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "TMPDIR": str(folder / "tmp"),
+        "MONAI_LABEL_SESSION_PATH": str(folder / "sessions"),
+        "MONAI_LABEL_DICOMWEB_CACHE_PATH": str(folder / "dicom"),
+        "FEDMED_LABEL_HOSTS": ",".join(hosts),
+        "FEDMED_LABEL_SERVER": folder.name,
+    }
+    if visible is not None:
+        values["CUDA_VISIBLE_DEVICES"] = visible
+    return {**os.environ, **values}
