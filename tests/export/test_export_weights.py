@@ -8,6 +8,9 @@ import torch
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.weights import complete_weights, fitted
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
 from fedmed.federation.state import load_tensors, save_tensors
 
 AHNET = {"window_size": [128, 128, 32], "patch_size": [128, 128, 32]}
@@ -118,6 +121,26 @@ def test_a_site_whose_updates_were_all_refused_has_nothing_to_merge(partial_run,
         line["accepted"] = [site for site in line["accepted"] if site != "ct_north"]
     with pytest.raises(ExportError, match="'ct_north' has contributed to no round up to 2"):
         complete_weights(run, store, "last", "ct_north")
+
+
+def test_a_resumed_run_is_complete_with_what_was_made_before_the_interruption(
+    tmp_path, write_tiny_job, opened, monkeypatch
+):
+    monkeypatch.setattr(Client, "_score", lambda self, task, parser: 0.9 if task.round == 1 else 0.4)
+    monkeypatch.setattr(Client, "evaluate", lambda self, task: {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 3})
+    job = write_tiny_job(tmp_path, "study", sites={"ct_north": "supervised"}, rounds=3, steps=1, sharing="block_6")
+    train_tasks = Server.train_tasks
+    monkeypatch.setattr(Server, "train_tasks", lambda self, round: 1 / 0 if round == 2 else train_tasks(self, round))
+    with pytest.raises(ZeroDivisionError):
+        run_job(job, tmp_path / "ws")
+    monkeypatch.setattr(Server, "train_tasks", train_tasks)
+    before = load_tensors(tmp_path / "ws/ct_north/simulate_job/fedmed/state/round_0.pt")["private"]
+    run_job(job, tmp_path / "ws", resume=True)
+    run, store = opened(tmp_path / "ws")
+    weights = complete_weights(run, store, "selected", "ct_north")
+    assert weights.round == 0 and before and run.facts["resumed"]
+    assert all(torch.equal(weights.tensors[name], value) for name, value in before.items())
+    assert complete_weights(run, store, "last", "ct_north").round == 2
 
 
 def test_private_batch_norm_statistics_make_a_model_incomplete_too(written, opened):

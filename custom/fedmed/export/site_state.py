@@ -11,11 +11,8 @@ from fedmed.federation.sharing import RolePolicies
 from fedmed.federation.site_state import SiteState
 from fedmed.reports.files import read_lines
 
-PLACES = (
-    "fedmed",
-    "simulate_job/fedmed",
-    ".",
-)  # a run folder, a site's simulator folder, the folder of the state itself
+# A run folder, a site's simulator folder, the folder of the state itself.
+PLACES = ("fedmed", "simulate_job/fedmed", ".")
 
 
 def private_state(
@@ -41,8 +38,10 @@ def private_state(
         raise ExportError(f"site '{site}' has contributed to no round up to {round}; it has no layers for this model")
     folder = _folder(run, site, site_run)
     _check_owner(run, folder, site)
+    state = SiteState(folder)
+    state.earlier = run.facts.get("resumed") or {}
     try:
-        private = SiteState(folder).load(trained).get("private", {})
+        private = state.load(trained).get("private", {})
     except StateError as error:
         raise ExportError(str(error)) from error
     if missing := [name for name in expected if name not in private]:
