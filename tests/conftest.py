@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,9 +42,16 @@ def write_dicom():
     return _load(CHECKOUT / "tests" / "dicom_files.py").dicom_series
 
 
+@pytest.fixture(scope="session")
+def secrets_type():
+    """The class that finds a site's secrets in captured bytes: see ``Secrets`` in tests/leaks.py."""
+    return _load(CHECKOUT / "tests" / "leaks.py").Secrets
+
+
 def _load(path: Path):
     spec = importlib.util.spec_from_file_location(f"fedmed_script_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look for their module there
     spec.loader.exec_module(module)
     return module
 

@@ -1,0 +1,96 @@
+"""Find a site's secrets in captured bytes: images, masks, tensors, paths and names of patients.
+
+Content counts as leaked when 64 bytes in a row of it occur anywhere in the capture, at any offset, unless they say
+next to nothing (background). Words count in UTF-8 and UTF-16, however they are cut from a path.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import torch
+
+WINDOW = 64
+CHANGES = 4  # bytes of a window that differ from the one before; background has none
+
+
+@dataclass
+class Secrets:
+    """What must not be found.
+
+    Attributes:
+        words: name -> text.
+        content: name -> bytes.
+    """
+
+    words: dict[str, str] = field(default_factory=dict)
+    content: dict[str, bytes] = field(default_factory=dict)
+
+    def add_site(self, data_root: Path, datalist: Path, extra_words: Iterable[str] = ()) -> "Secrets":
+        """Add everything that a site's data folder holds."""
+        self.words |= {text: text for text in (str(data_root), *extra_words)}
+        for entries in json.loads(datalist.read_text()).values():
+            for entry in entries if isinstance(entries, list) else ():
+                for value in filter(lambda v: isinstance(v, str), entry.values()):
+                    stem = Path(value).name.split(".")[0]
+                    self.words |= {value: value, stem: stem}
+        for path in data_root.rglob("*.nii*"):
+            self.add_image(path)
+        return self
+
+    def add_image(self, path: Path) -> None:
+        """Add a file as it lies on the disk, unpacked, and its voxels as numbers that a program may hold."""
+        raw = path.read_bytes()
+        self.content[f"{path.name} file"] = raw
+        if path.suffix == ".gz" and not raw.startswith(b"\x1f\x8b"):  # a test has damaged it
+            return
+        self.content[f"{path.name} unpacked"] = gzip.decompress(raw) if path.suffix == ".gz" else raw
+        voxels = np.asanyarray(nib.load(path).dataobj)
+        for dtype in (np.uint8, np.int16, np.float16, np.float32):
+            for order in "CF":
+                self.content[f"{path.name} {dtype.__name__} {order}"] = voxels.astype(dtype).tobytes(order)
+
+    def add_tensors(self, name: str, tensors: dict[str, torch.Tensor]) -> "Secrets":
+        """Add tensors of 64 bytes or more."""
+        for key, tensor in tensors.items():
+            self.content[f"{name} {key}"] = tensor.contiguous().numpy().tobytes()
+        return self
+
+    def found_in(self, capture: bytes) -> list[str]:
+        """Return the names of all secrets that the capture holds."""
+        lower = capture.lower()
+        encodings = ("utf-8", "utf-16-le")
+        found = [n for n, text in self.words.items() if any(text.lower().encode(e) in lower for e in encodings)]
+        held = np.sort(_windows(capture))
+        seen = np.zeros(1 << 26, dtype=bool)  # a quick look first: most windows of a secret are nowhere near
+        seen[held >> np.uint64(38)] = True
+        for name, content in self.content.items():
+            windows = _windows(content, informative=True)
+            windows = windows[seen[windows >> np.uint64(38)]]
+            places = np.searchsorted(held, windows)
+            if bool((held[places % max(1, len(held))] == windows).any()):
+                found.append(name)
+        return found
+
+
+def _windows(content: bytes, informative: bool = False) -> np.ndarray:
+    """A 64-bit number for every window of 64 bytes, at every offset."""
+    values = np.frombuffer(content, dtype=np.uint8)
+    n = len(values) - WINDOW + 1
+    if n < 1:
+        return np.empty(0, dtype=np.uint64)
+    words = np.zeros(len(values) - 7, dtype=np.uint64)
+    for place in range(8):
+        words |= values[place : place + len(words)].astype(np.uint64) << np.uint64(8 * place)
+    mixed = np.zeros(n, dtype=np.uint64)
+    for place in range(0, WINDOW, 8):
+        mixed = (mixed ^ words[place : place + n]) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+    if not informative:
+        return mixed
+    changes = np.concatenate([[0], np.cumsum(values[1:] != values[:-1])])
+    return mixed[changes[WINDOW - 1 :] - changes[:n] >= CHANGES]
