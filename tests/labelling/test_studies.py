@@ -48,6 +48,18 @@ def test_every_image_gets_a_link_with_an_id_of_its_own(folder):
     )
 
 
+def test_folders_may_be_links_and_each_image_is_served_once(folder, tmp_path):
+    """Hospitals put large disks behind links; one that leads upwards must not be walked for ever."""
+    (disk := tmp_path / "disk").mkdir()
+    (disk / "far.nii.gz").write_text("far")
+    (folder / "a_disk").symlink_to(disk)
+    (folder / "b_disk").symlink_to(disk)
+    (disk / "up").symlink_to(folder)
+    work = prepare_work(folder)
+    assert set(work.images) == {"scan", "scan-2", "b_v2", "film", "photo", "far"}
+    assert work.images["far"] == folder / "a_disk/far.nii.gz"
+
+
 def test_ids_stay_when_images_come_and_go_and_are_never_given_to_others(folder, tmp_path):
     first = prepare_work(folder)
     label = first.folder / "labels/final/scan.nii.gz"

@@ -130,11 +130,18 @@ def _folder_images(root: Path) -> list[Path]:
 
 
 def _walk(root: Path) -> Iterator[Path]:
+    """Images below a folder, each once; folders may be links, also to each other."""
+    seen = set()
+
     def unlisted(error: OSError) -> None:
         raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 
-    for place, folders, names in os.walk(root, onerror=unlisted):
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in SKIPPED]
+    for place, folders, names in os.walk(root, onerror=unlisted, followlinks=True):
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED)
         for name in names:
             path = Path(place) / name
             if not name.startswith(".") and ending_of(name) and path.is_file():
