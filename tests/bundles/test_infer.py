@@ -17,7 +17,7 @@ def named(tmp_path):
         (tmp_path / "models").mkdir()
         (tmp_path / "models" / "model.pt").touch()
         (tmp_path / "configs" / "inference.yaml").write_text("run: [$1 / 0]")
-        meta = {"network_data_format": {"outputs": {"pred": {"channel_def": channels}}}}
+        meta = {"version": "1.0.0", "network_data_format": {"outputs": {"pred": {"channel_def": channels}}}}
         (tmp_path / "configs" / "metadata.json").write_text(json.dumps(meta))
         return tmp_path
 
@@ -39,6 +39,14 @@ def test_segments_are_the_channels_without_background(named, channels, names):
 def test_a_bundle_without_segments_is_refused(named):
     with pytest.raises(BundleError, match="names no segment in channel_def"):
         segment_names(named({"0": "background"}))
+
+
+def test_metadata_without_a_version_are_refused(named):
+    root = named({"0": "background", "1": "x"})
+    for content in ("{}", "[]", '{"version": 1}', "no JSON"):
+        (root / "configs" / "metadata.json").write_text(content)
+        with pytest.raises(BundleError, match="metadata.json cannot be read"):
+            segment_names(root)
 
 
 def test_a_failure_is_told_in_one_line_with_its_cause(named, tmp_path):

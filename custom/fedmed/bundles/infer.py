@@ -32,8 +32,11 @@ def check_ready(root: Path) -> dict[str, Any]:
         raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
                           "scripts/export_bundle.py RUN OUT")  # fmt: skip
     try:
-        return json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        metadata = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        if not isinstance(metadata["version"], str):
+            raise TypeError("the version is no text")
+        return metadata
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{root}/configs/metadata.json cannot be read ({error}); export the bundle again") from error
 
 

@@ -16,6 +16,7 @@ SHEAR_TOLERANCE = 0.01  # sideways shift for each mm of depth; a tilted gantry s
 
 def series_in(folder: Path) -> list[tuple[Path, ...]]:
     """Return the files of each DICOM series of one folder (not of its subfolders), in the order of their slices."""
+    itk.Object.SetGlobalWarningDisplay(False)  # it would tell of a folder without series, as the caller does
     names = itk.GDCMSeriesFileNames.New()
     names.SetUseSeriesDetails(True)  # two reconstructions under one series UID are two series
     names.SetDirectory(str(folder))
