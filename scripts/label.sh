@@ -109,7 +109,7 @@ set_up() {
         make_venv
     fi
     rm -f "$stamp"
-    say "installing MONAI Label (the first time some minutes and about 2.5 GB)"
+    say "installing MONAI Label (the first time some minutes and about 2.7 GB)"
     install --quiet --requirement "$wanted/requirements.txt" --constraint "$wanted/constraints.txt"
     install --quiet --no-deps monailabel==0.8.5
     fit_torchvision
