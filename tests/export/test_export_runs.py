@@ -45,6 +45,7 @@ def test_without_a_score_the_last_model_is_the_selected_one(written):
     ("damage", "message"),
     [
         (lambda ws: shutil.rmtree(ws), "the folder does not exist"),
+        (lambda ws: (shutil.rmtree(ws), ws.write_bytes(b"PK")), "it is a file; unpack it"),
         (
             lambda ws: shutil.rmtree(ws / SERVER / "fedmed"),
             "is not the folder of a run. Looked for server/simulate_job",

@@ -21,6 +21,7 @@ from fedmed.bundles.find import CHECKOUT_BUNDLES, bundle_digest
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
+from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
 from fedmed.export.verify import ALONE, SCHEMA
@@ -121,6 +122,8 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
     run_job(job, tmp_path / "ws")
     again = export_bundle(tmp_path / "ws", tmp_path / "second" / "covid_ct_segmentation", model="last")
     meta = described(again.out)
+    with pytest.raises(ExportError, match="lies in the bundle that the run trained"):
+        export_bundle(tmp_path / "ws", exported_bundle, replace=True)
     assert again.version != described(exported_bundle)["version"] and again.version.count("+") == 1
     assert described(exported_bundle)["version"] in meta["changelog"] and len(meta["changelog"]) >= 4
     assert (again.out / "docs/bundle.md").read_text() == (exported_bundle / "docs/bundle.md").read_text()
@@ -158,6 +161,19 @@ def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, wi
         for name, content in contents(folder):
             found = [secret for secret in secrets if secret.encode() in content]
             assert not found, f"{name} holds {found}"
+
+
+@pytest.mark.parametrize(
+    ("job", "sites", "said"),
+    [
+        ("klinikum_mainz_2026", ["Klinikum-Mainz"], "(withheld)"),
+        ("St. Mary's pilot", ["st-marys"], "(withheld)"),
+        ("covid_fssl", ["site-1", "site-2"], "covid_fssl"),
+        ("covid_fssl", ["--"], "covid_fssl"),
+    ],
+)
+def test_a_hospital_is_known_however_it_is_spelled(job, sites, said):
+    assert withheld(job, sites) == said
 
 
 def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):
@@ -236,7 +252,7 @@ def test_a_bundle_that_is_not_installed_is_named(copied, tmp_path):
         export_bundle(copied, tmp_path / "x_segmentation")
 
 
-@pytest.mark.parametrize("name", ["model", "segmentation", "a b_segmentation", "x_segmentation_v2"])
+@pytest.mark.parametrize("name", ["model", "segmentation", "a b_segmentation", "x_segmentation_v2", "ä_segmentation"])
 def test_a_name_that_hides_the_task_is_refused(finished_run, tmp_path, name):
     with pytest.raises(ExportError, match="end in _segmentation or _classification"):
         export_bundle(finished_run, tmp_path / name)

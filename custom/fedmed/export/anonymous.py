@@ -46,5 +46,10 @@ def _order(row: Mapping[str, Any]) -> tuple:
 
 
 def withheld(text: str, names: Collection[str]) -> str:
-    """The text, unless it holds a site's name: a job may be called after a hospital."""
-    return "(withheld)" if any(name.lower() in text.lower() for name in names) else text
+    """The text, unless it holds a site's name, however it is spelled: a job may be called after a hospital."""
+    return "(withheld)" if any(_plain(name) in _plain(text) for name in names) else text
+
+
+def _plain(text: str) -> str:
+    """Letters and digits alone: ``hospital-a`` is ``Hospital_A``."""
+    return "".join(filter(str.isalnum, text.casefold())) or text

@@ -13,7 +13,7 @@ import torch
 from fedmed.bundles.load import Bundle
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
-from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_target, copy_parts, staged
+from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
 from fedmed.export.formats import TOLERANCE, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata, provenance
 from fedmed.export.runs import SELECTED, read_finished
@@ -88,6 +88,7 @@ def export_bundle(
     check_image(verify if isinstance(verify, Path) else None)
     finished = read_finished(run)
     store = open_store(finished)
+    check_apart(out, store.bundle.root)
     weights = complete_weights(finished, store, model, site, site_run)
     federation = provenance(finished, store, weights, model, site)
     check_version(

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import uuid
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ def check_target(out: Path, replace: bool) -> None:
     Raises:
         ExportError: a name without the task, something that exists, or something else than an exported bundle there.
     """
-    if not out.name.endswith(KINDS) or not out.name.replace("_", "").isalnum():
+    if not out.name.endswith(KINDS) or not re.fullmatch(r"[A-Za-z0-9_]+", out.name):
         raise ExportError(
             f"OUT is the bundle's own folder, and MONAI Label reads the task from its name: '{out.name}' must be "
             f"letters, digits and underscores and end in {' or '.join(KINDS)}"
@@ -31,6 +32,12 @@ def check_target(out: Path, replace: bool) -> None:
         raise ExportError(f"{out} exists; choose another folder or use --replace")
     if not is_exported(out):
         raise ExportError(f"{out} is no exported bundle and is not replaced; choose another folder")
+
+
+def check_apart(out: Path, base: Path) -> None:
+    """Refuse to write into the bundle that a run trained: it would not be the run's any more."""
+    if out.resolve().is_relative_to(base):
+        raise ExportError(f"{out} lies in the bundle that the run trained, {base}; choose another folder")
 
 
 def is_exported(folder: Path) -> bool:

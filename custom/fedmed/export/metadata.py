@@ -113,7 +113,9 @@ def metadata(
     """
     content = copy.deepcopy(dict(base))
     content["version"] = version
-    content["changelog"] = {version: _change(federation), **content["changelog"]}
+    content["changelog"] = {version: _change(federation)} | {  # the same weights may be exported of two federations
+        known: text for known, text in content["changelog"].items() if known != version
+    }
     # The base says that it has no weights; this bundle has.
     content["description"] = re.sub(r"\s*[^.]*\bwithout weights\b[^.]*\.", "", content["description"])
     scores = [row["test_dice"] for row in federation["sites"] if row.get("test_dice") is not None]

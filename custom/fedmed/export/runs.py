@@ -117,7 +117,8 @@ def read_finished(folder: str | Path) -> FinishedRun:
 
 def _records(folder: Path) -> Path:
     if not folder.is_dir():
-        raise ExportError(f"no run at {folder}: the folder does not exist")
+        what = "it is a file; unpack it or give its folder" if folder.exists() else "the folder does not exist"
+        raise ExportError(f"no run at {folder}: {what}")
     inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     only = inside if len(inside) == 1 else []  # NVFlare downloads a job into a folder of its id
     for root in (folder, *only):
