@@ -1,0 +1,117 @@
+"""A run in the simulator: no byte that its processes send, and nothing that the server keeps, holds a site's secret."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.federation.job import read_job
+from fedmed.federation.ledger import read_ledger
+from fedmed.federation.site import load_site
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+
+SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+PATIENT = "Meier-4711"
+# Python runs a module of this name first, in every process of the simulator.
+TAP = """
+import os, socket, threading
+
+lock, target = threading.Lock(), os.path.join(os.environ["TAP"], f"{os.getpid()}.bin")
+
+def tapped(send):
+    def tap(self, data, *rest):
+        with lock, open(target, "ab") as file:
+            file.write(data)
+        return send(self, data, *rest)
+    return tap
+
+for name in ("send", "sendall"):
+    setattr(socket.socket, name, tapped(getattr(socket.socket, name)))
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, write_tiny_job, tiny_site_configs):
+    """A finished run; ct_south has lost an image that lies in a folder named after a patient."""
+    root = tmp_path_factory.mktemp("leaves")
+    for folder in ("tap", "capture", "configs"):
+        (root / folder).mkdir()
+    (root / "tap" / "sitecustomize.py").write_text(TAP)
+    for site in ("ct_north", "ct_east"):
+        shutil.copy(tiny_site_configs / f"{site}.yaml", root / "configs")
+    data = lose_an_image(root / "ct_south_data")
+    values = {"data_root": str(data), "device": "cpu", "cache_dir": str(root / "cache")}
+    (root / "configs" / "ct_south.yaml").write_text(yaml.safe_dump(values))
+    small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+    lively = {**small, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
+    spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2}
+    spec["overrides"] = {"supervised": small, "unsupervised": lively}
+    job = write_tiny_job(root, "leaves", sites=SITES, **spec)
+    environment = {**os.environ, "PYTHONPATH": str(root / "tap"), "TAP": str(root / "capture")}
+    environment["FEDMED_SITE_CONFIGS"] = str(root / "configs")
+    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws"), "-t", "3"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=root, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return root
+
+
+def lose_an_image(root):
+    shutil.copytree(load_site("ct_south").data_root, root)
+    datalist = json.loads((root / "datalist.json").read_text())
+    entry = datalist["training"][0]
+    (root / entry["image"]).unlink()
+    entry["image"] = f"{PATIENT}/{PATIENT}.nii.gz"
+    (root / "datalist.json").write_text(json.dumps(datalist))
+    return root
+
+
+@pytest.fixture(scope="module")
+def secrets(run, secrets_type):
+    found, job = secrets_type(), read_job(run / "leaves")
+    initial = ModelStore.from_args(job.persistor, run).initial  # of the seed, known to everybody
+    for site in SITES:
+        config = load_site(site) if site != "ct_south" else None
+        data = config.data_root if config else run / "ct_south_data"
+        found.add_site(data, data / "datalist.json", [PATIENT])
+        for path in (run / "ws" / site / "simulate_job/fedmed/state").glob("*.pt"):
+            private = load_tensors(path)["private"]
+            trained = {name: tensor for name, tensor in private.items() if not torch.equal(tensor, initial[name])}
+            assert len(trained) > len(private) / 2
+            found.add_tensors(f"{site} {path.stem}", trained)
+    return found
+
+
+def test_nothing_secret_is_on_the_wire(run, secrets):
+    capture = b"".join(path.read_bytes() for path in sorted((run / "capture").iterdir()))
+    final = load_tensors(run / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
+    shared = {name: tensor for name, tensor in final.items() if name.startswith("down_layers") and tensor.numel() > 16}
+    control = type(secrets)().add_tensors("shared", shared)
+    assert set(control.found_in(capture)) == set(control.content)  # the capture holds what must be there
+    assert secrets.found_in(capture) == []
+
+
+def test_nothing_secret_is_at_the_server(run, secrets):
+    files = [path for path in (run / "ws/server").rglob("*") if path.is_file()]
+    kinds = ("log.txt", "rounds.jsonl", "result.json", "FL_global_model.pt", "events.out.tfevents")
+    assert all(any(kind in path.name for path in files) for kind in kinds)
+    for path in files:
+        assert secrets.found_in(path.read_bytes()) == [], path
+    rounds = (run / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert [[r["site"] for r in json.loads(line)["refused"]] for line in rounds] == [["ct_south"]] * 2
+
+
+def test_every_site_has_written_down_what_it_sent(run):
+    ledgers = {site: read_ledger(run / "ws" / site) for site in SITES}
+    answers = {site: [line["answer"] for line in lines if line["answer"] != "live"] for site, lines in ledgers.items()}
+    assert answers["ct_north"] == ["update", "update", "scores", "scores"]
+    assert answers["ct_east"] == ["update", "update"]  # it has no decoder of its own to be tested with
+    assert answers["ct_south"][:2] == ["refused", "refused"] and "update" not in answers["ct_south"]
+    assert not any(name.startswith("conv_final") for line in ledgers["ct_north"] for name in line.get("tensors", {}))
+    assert PATIENT in (run / "ws/ct_south/simulate_job/fedmed/progress.jsonl").read_text()
