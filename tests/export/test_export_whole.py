@@ -24,6 +24,7 @@ from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
+from fedmed.export.metadata import without_names
 from fedmed.export.verify import ALONE, SCHEMA
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
@@ -174,6 +175,11 @@ def test_nothing_names_a_site_a_case_or_a_path(finished_run, exported_bundle, wi
 )
 def test_a_hospital_is_known_however_it_is_spelled(job, sites, said):
     assert withheld(job, sites) == said
+
+
+def test_a_site_called_like_a_role_takes_no_setting_away():
+    settings = {"sharing": {"supervised": "full"}, "user_weights": {"supervised": 2.0}, "by": {"supervised": 1}}
+    assert without_names(settings, {"supervised": "supervised"}) == {"sharing": {"supervised": "full"}}
 
 
 def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from fedmed.errors import DataError, SiteConfigError
+from fedmed.federation.site import parse_site
 from fedmed.labelling.studies import prepare_work, read_site, work_folder
 from fedmed.labelling.work import MAP, read_work
 
@@ -107,6 +108,18 @@ def test_the_work_on_a_site_is_found_from_any_copy_of_its_yaml(make_site, tmp_pa
     copy = tmp_path / "local" / "fedmed_site.yaml"
     copy.write_text(path.read_text())
     assert work_folder(copy) == work_folder(path)
+
+
+def test_a_linked_yaml_means_the_same_data_as_in_training(make_site, tmp_path):
+    """What is relative in it is relative to the link."""
+    path = make_site()
+    path.write_text(path.read_text().replace(str(tmp_path / "site"), "site"))
+    (tmp_path / "shared").mkdir()
+    path.rename(tmp_path / "shared" / path.name)
+    path.symlink_to(tmp_path / "shared" / path.name)
+    values = yaml.safe_load(path.read_text()) | {"device": "cpu", "amp": False}
+    assert read_site(path).data_root == parse_site("hospital_b", values, path).data_root == tmp_path / "site"
+    assert list(prepare_work(path).images) == ["a", "b", "c"]
 
 
 def test_a_site_without_unlabelled_images_is_told_about_all(make_site):

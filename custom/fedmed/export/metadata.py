@@ -56,7 +56,7 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "overrides": dict(store.bundle.overrides),
         "methods": methods(run.folder, run.records),
         "seed": store.seed,
-        "aggregation": _without_names(run.aggregator, plan.sites),
+        "aggregation": without_names(run.aggregator, plan.sites),
         "number_of_sites": roles,
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
@@ -68,9 +68,10 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
     }
 
 
-def _without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
+def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
     """Settings that are not given by site; weights stand with the anonymous sites."""
     by_site = {key for key, value in settings.items() if isinstance(value, Mapping) and set(value) & set(sites)}
+    by_site -= {"sharing", "warm_start_sharing"}  # by role, and a site may be called like one
     return {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
 
 

@@ -27,7 +27,7 @@ def read_site(path: Path) -> SiteConfig:
     Raises:
         SiteConfigError: missing or malformed file, unknown key or value.
     """
-    path = Path(path).expanduser().resolve()
+    path = Path(path).expanduser().absolute()  # a link counts where it lies, as in training
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -94,7 +94,7 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
 
 def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:
     """Name of the studies, text that tells them from others, and the site if they are one."""
-    studies = studies.expanduser().resolve()
+    studies = studies.expanduser().absolute()
     if studies.suffix.lower() in SITE_FILE and not studies.is_dir():
         if not studies.is_file():
             raise DataError(f"the site's YAML {studies} does not exist; correct the path")
@@ -103,7 +103,7 @@ def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:
     if not studies.is_dir():
         what = "is no folder and no site's YAML" if studies.exists() else "does not exist"
         raise DataError(f"the studies {studies}: {what}; give a folder of images, a site's YAML or a DICOMweb URL")
-    return studies.name or "studies", str(studies), None
+    return studies.resolve().name or "studies", str(studies.resolve()), None
 
 
 def _site_images(site: SiteConfig, everything: bool) -> list[Path]:
