@@ -80,6 +80,15 @@ def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_hom
     assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", "127.0.0.1", "[]", str(folder)]
 
 
+def test_it_starts_without_a_network_and_with_its_own_python(start):
+    """MONAI Label's default source of models is asked at start-up; its own program runs any `python` of the PATH."""
+    server = start('#!/bin/sh\necho "$@"; echo "$PATH"\n')
+    server.process.wait(20)
+    arguments, path = server.log.read_text().splitlines()
+    assert arguments.startswith("-m fedmed_label.server") and "--conf zoo_source ngc" in arguments
+    assert path.startswith(f"{os.path.dirname(process.sys.executable)}:")
+
+
 def test_a_killed_server_s_folder_is_removed_by_the_next_one_and_a_running_one_s_is_not(make_bundle, fedmed_home):
     home = fedmed_home / "label"
     with instance([read_bundle(make_bundle())], stock=False) as running:
