@@ -41,9 +41,7 @@ def tell(resumed: Resumed) -> None:
     """Say what the job will do, and what it needs."""
     print(f"{resumed.folder} continues job {resumed.id}")
     if resumed.done is None:
-        print(
-            "from the round after the last good one, which only the server knows: it reads its own folder of that job"
-        )
+        print("from the round after the last good one; the server finds it in its own folder of that job")
     elif resumed.done == resumed.rounds:
         print(f"all {resumed.rounds} rounds are done: the models are scored and tested, nothing is trained")
     else:

@@ -40,6 +40,8 @@ from fedmed.reports.tables import terminal_table
 from fedmed.reports.tail import identity
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
+WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
+LOOK = 2.0  # seconds between two looks at the sites' processes
 PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
@@ -141,8 +143,47 @@ def _send(action: Callable[[], object]) -> None:
         return
 
 
-def follow(process: subprocess.Popen, follower: Follower, console: Console, quiet: bool) -> None:
-    """Show progress until the simulator ends: a live display in a terminal, plain lines elsewhere."""
+class Workers:
+    """Notices a site whose process was killed: NVFlare's simulator would wait for it for ever.
+
+    Args:
+        process: the simulator, with a process for each site that stays for the whole job.
+        done: whether the run's result is there, after which the sites may go.
+    """
+
+    def __init__(self, process: subprocess.Popen, done: Callable[[], bool]) -> None:
+        self.process, self.done = process, done
+        self._seen, self._next, self._gone_since = set(), 0.0, None
+
+    def lost(self) -> str | None:
+        """Name a site that has been without its process for some time."""
+        now = time.monotonic()
+        if now < self._next:
+            return None
+        self._next = now + LOOK
+        alive = set()
+        try:
+            for child in psutil.Process(self.process.pid).children(recursive=True):
+                line = child.cmdline() if child.status() != psutil.STATUS_ZOMBIE else []
+                if WORKER in line and "-o" in line:
+                    alive.add(Path(line[line.index("-o") + 1]).name)
+        except psutil.Error:  # one ended while it was looked at
+            return None
+        self._seen |= alive
+        gone = sorted(self._seen - alive)
+        self._gone_since = (self._gone_since or now) if gone else None
+        late = gone and now - self._gone_since > PATIENCE
+        return gone[0] if late and not self.done() else None
+
+
+def follow(
+    process: subprocess.Popen, follower: Follower, console: Console, quiet: bool, workers: Workers | None = None
+) -> str | None:
+    """Show progress until the simulator ends: a live display in a terminal, plain lines elsewhere.
+
+    Returns:
+        A site whose process is gone, for which the simulator would wait for ever; None when it ended.
+    """
     live = None if quiet or not console.is_terminal else Live(console=console, auto_refresh=False)
     with live or nullcontext():
         running = True
@@ -154,8 +195,11 @@ def follow(process: subprocess.Popen, follower: Follower, console: Console, quie
             elif not quiet:
                 for line in lines:
                     print(line, flush=True)
+            if running and workers and (site := workers.lost()):
+                return site
             if running:
                 time.sleep(0.25)
+    return None
 
 
 def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, quiet: bool, resume: bool) -> int:
@@ -194,8 +238,13 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
             start_new_session=True,
             env={**os.environ, ROOT: str(workspace.parent)},
         )
+
+    def done() -> bool:
+        return identity(outcome) not in (None, before)
+
+    workers = Workers(process, done) if threads == len(sites) else None
     try:
-        follow(process, follower, console, quiet)
+        lost = follow(process, follower, console, quiet, workers)
     except KeyboardInterrupt:
         stop(process)
         print(f"\nstopped; what was done so far is in {workspace}, NVFlare's output in {log}", file=sys.stderr)
@@ -204,8 +253,9 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
     finally:
         if process.poll() is None:
             stop(process)
-    if process.returncode != 0 or identity(outcome) in (None, before):
-        print(f"error: {job.name} failed: {last_error(log, follower.state)}", file=sys.stderr)
+    if process.returncode != 0 or not done():
+        killed = f"the process of site {lost} is gone: killed, or out of memory?"
+        print(f"error: {job.name} failed: {killed if lost else last_error(log, follower.state)}", file=sys.stderr)
         print(f"the whole output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
     try:

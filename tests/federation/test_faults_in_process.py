@@ -41,7 +41,7 @@ REFUSED = {
 def federation(tiny_job, lively, unscored, faulty_executor):
     """Return a function that plays a job with faulty sites.
 
-    It gives the server, every task that was sent, and of every round the model, the accepted updates and the next model.
+    It gives the server, every task that was sent, and of every round the model, accepted updates and next model.
     """
 
     def play(root, faults, rounds, aggregator=None, **changes):

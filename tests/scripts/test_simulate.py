@@ -160,3 +160,67 @@ def test_without_nvflare_beside_python(script, job, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 2
     assert "NVFlare is missing" in capsys.readouterr().err
+
+
+def test_resume_moves_the_run_aside_and_starts_the_job_that_goes_on(script, interrupted, stand_in, capsys):
+    job, workspace = interrupted / "study", interrupted / "ws"
+    stand_in(
+        "import json; job = Path(sys.argv[2])\n"
+        "c = json.loads((job / 'app_server/config/config_fed_server.json').read_text())['workflows'][0]['args']\n"
+        "print('ERROR: x - ERROR -', c['resume'], os.environ['FEDMED_RESUME_ROOT'], w.exists(),\n"
+        "      (job / 'app_server/resume/server_state.json').is_file())"
+    )
+    kept = {path: path.read_bytes() for path in workspace.rglob("*.pt")}
+    assert script.main([str(job), "--workspace", str(workspace), "--resume"]) == 1
+    printed = capsys.readouterr()
+    assert "study: goes on after round 1 of 2" in printed.out
+    assert f"ws.before-1 {interrupted} False True" in printed.err
+    aside = interrupted / "ws.before-1"
+    assert {aside / path.relative_to(workspace): content for path, content in kept.items()} == {
+        path: path.read_bytes() for path in aside.rglob("*.pt")
+    }
+    # It ended before it took over: the next attempt continues the same run, and moves nothing.
+    assert script.main([str(job), "--workspace", str(workspace), "--resume"]) == 1
+    assert "kept in " + str(aside) in capsys.readouterr().out
+    assert not (interrupted / "ws.before-2").exists()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda w: (w / "server/simulate_job/fedmed/result.json").write_text("{}"), "is finished; there is nothing to"),
+        (lambda w: (w / "server/simulate_job/fedmed/server_state.json").unlink(), "no run with a finished round"),
+        (lambda w: [p.write_text(p.read_text().replace('"steps": 1', '"steps": 2')) for p in w.parent.glob(
+            "study/app_server/config/*.json")], "controller argument 'steps' is 2, it was 1"),
+    ],
+)  # fmt: skip
+def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in, capsys, spoil, words):
+    stand_in("raise SystemExit('must not start')")
+    spoil(interrupted / "ws")
+    assert script.main([str(interrupted / "study"), "--workspace", str(interrupted / "ws"), "--resume"]) == 2
+    assert words in capsys.readouterr().err
+    assert (interrupted / "ws/server/simulate_job/fedmed").is_dir() and not list(interrupted.glob("ws.before*"))
+
+
+def test_a_failed_run_says_that_it_can_go_on(script, job, stand_in, tmp_path, capsys):
+    stand_in(
+        "f = w / 'server/simulate_job/fedmed'; f.mkdir(parents=True); (f / 'server_state.json').touch(); sys.exit(1)"
+    )
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert "--resume goes on after the last good round" in capsys.readouterr().err
+
+
+def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
+    script, job, stand_in, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(script, "LOOK", 0.1)
+    monkeypatch.setattr(script, "PATIENCE", 0.5)
+    stand_in(
+        "def worker(site, seconds): return subprocess.Popen([sys.executable, '-c', f'import time; "
+        "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"
+        "a, b = worker('site_a', 1), worker('site_b', 60); a.wait(); time.sleep(60)"
+    )
+    started = time.monotonic()
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
+    assert "the process of site site_a is gone: killed, or out of memory?" in capsys.readouterr().err
+    assert time.monotonic() - started < 30
