@@ -58,6 +58,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="[ROLE.]ID=VALUE",
         help="plain values of the bundle's overridable settings",
     )
+    add(
+        "--no-custom",
+        action="store_true",
+        help="leave the folders custom/ out, for startup kits made by scripts/provision.sh: there jobs bring no code, and "
+        "'class_allow_list' in local/resources.json lists FedMed's classes. NVFlare's simulator needs the folders",
+    )
     add("--replace", action="store_true", help="replace an existing job folder")
     return parser.parse_args(argv)
 
@@ -127,12 +133,14 @@ def main(argv: list[str] | None = None) -> int:
             checkpoint=arguments.checkpoint,
             task_timeout=arguments.task_timeout,
             seed=arguments.seed,
+            custom=not arguments.no_custom,
         )
         folder = write_job(spec, arguments.folder, arguments.replace)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"job written to {folder}; every site needs its YAML. Simulate it: scripts/simulate.py {folder}")
+    then = f"Simulate it: scripts/simulate.py {folder}" if spec.custom else "Submit it: docs/deployment.md"
+    print(f"job written to {folder}; every site needs its YAML. {then}")
     return 0
 
 

@@ -1,6 +1,7 @@
 """MONAI Label for tests: its environment, servers, and clients that run in its environment."""
 
 import contextlib
+import importlib.util
 import json
 import os
 import signal
@@ -116,3 +117,28 @@ def label_client(label_env):
         return json.loads(done.stdout.splitlines()[-1])
 
     return run
+
+
+@pytest.fixture(scope="session")
+def new_federation(tmp_path_factory, fedmed_home):
+    """Return a function: site -> role -> a provisioned federation that is not started; ended with the session."""
+    spec = importlib.util.spec_from_file_location("provisioned", Path(__file__).with_name("provisioned.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = []
+
+    def new(sites: dict[str, str] = module.SITES) -> Any:
+        made.append(module.Provisioned(tmp_path_factory.mktemp("federation"), free_port(), sites))
+        return made[-1]
+
+    yield new
+    for federation in made:
+        federation.close()
+
+
+@pytest.fixture(scope="session")
+def federation(new_federation):
+    """A running federation: server, ct_north (labels), ct_east (none), ct_west (only scored); see provisioned.py."""
+    running = new_federation()
+    running.start_all()
+    return running

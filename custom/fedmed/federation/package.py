@@ -55,6 +55,9 @@ class JobSpec:
         evaluate_last: also score the last aggregate on the test lists.
         optimizer_state: ``persist`` a site's optimizer across rounds, or ``reset`` it in each.
         seed: of weights, sampling and augmentation.
+        custom: whether the apps have a folder ``custom/``, without which NVFlare's simulator loads no class of ours, and
+            with which a site runs the job only if it lets jobs bring code (NVFlare's right ``byoc``). Without it, sites
+            and server must list the job's classes in their ``class_allow_list``, as FedMed's startup kits do.
     """
 
     name: str
@@ -82,6 +85,7 @@ class JobSpec:
     evaluate_last: bool = False
     optimizer_state: str = "persist"
     seed: int = 0
+    custom: bool = True
 
     def files(self) -> dict[str, str]:
         """Relative path -> text of every file of the job folder, checked against the installed bundle.
@@ -108,7 +112,7 @@ class JobSpec:
         files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
         for role in roles:
             files[f"app_{role}/config/config_fed_client.json"] = self._client(role)
-        for app in ["server", *roles]:
+        for app in ["server", *roles] if self.custom else []:
             files[f"app_{app}/custom/README.md"] = CUSTOM_README
         return {path: c if isinstance(c, str) else _json(c) for path, c in files.items()}
 

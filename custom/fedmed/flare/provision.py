@@ -20,7 +20,6 @@ JOB_CLASSES = (
     "fedmed.flare.executors.SupervisedExecutor",
     "fedmed.flare.filters.SiteLimitsFilter",
     "fedmed.flare.persistor.BundleModelPersistor",
-    "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
 )
 # seconds; NVFlare's own are 600, 10 and 900
 HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone

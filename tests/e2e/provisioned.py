@@ -1,0 +1,192 @@
+"""A real federation on this machine for tests: kits by scripts/provision.sh, one process a participant, TLS."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import matplotlib
+import psutil
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
+SERVER = "localhost"
+PEOPLE = {"admin": "project_admin", "lead": "lead", "researcher": "member"}
+MARK = "FEDMED_TEST_PARTICIPANT"  # in the environment of every process that belongs to a participant
+START_SECONDS = 90
+
+
+class Provisioned:
+    """A running federation.
+
+    Args:
+        folder: everything lies in it, the private home too.
+        port: that the server listens to.
+        sites: site -> role.
+    """
+
+    def __init__(self, folder: Path, port: int, sites: dict[str, str] = SITES) -> None:
+        self.folder, self.port, self.sites, self._sessions = folder, port, dict(sites), {}
+        self.out = folder / "federation"
+        self.provision(self._project())
+
+    def _project(self) -> Path:
+        project = yaml.safe_load((CHECKOUT / "site_configs" / "project.yml").read_text(encoding="utf-8"))
+        builders, org = project["builders"], "study_office"
+        server = {"name": SERVER, "type": "server", "org": org, "fed_learn_port": self.port}
+        project["participants"] = [{**server, "host_names": ["127.0.0.1"], "custom_code": True}]
+        for site, role in self.sites.items():
+            one = {"name": site, "type": "client", "org": site, "fedmed_role": role, "custom_code": True}
+            project["participants"].append(one)
+        for person, role in PEOPLE.items():
+            project["participants"].append({"name": self.user(person), "type": "admin", "org": org, "role": role})
+        path = self.folder / "project.yml"
+        path.write_text(yaml.safe_dump({**project, "builders": builders}))
+        return path
+
+    def provision(self, project: Path) -> None:
+        self.script("provision.sh", project)
+        for site in self.sites:
+            self.settle(site)
+
+    def script(self, name: str, *arguments: object) -> str:
+        """Run one of the scripts for this federation and return what it says."""
+        command = [str(CHECKOUT / "scripts" / name), *map(str, arguments), "--out", str(self.out)]
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=60)
+        assert run.returncode == 0, run.stdout + run.stderr
+        return run.stdout
+
+    def settle(self, site: str, **settings: object) -> None:
+        """Fill in a site's settings, as its engineer would: here with the tiny demo data."""
+        values = {"demo": "chest_ct_tiny", "device": "cpu", "threads": 1, **settings}
+        (self.kit(site) / "local" / "fedmed_site.yaml").write_text(yaml.safe_dump(values))
+
+    def environment(self, name: str) -> dict[str, str]:
+        home = self.folder / "home"
+        home.mkdir(exist_ok=True)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        own = {
+            "HOME": str(home),
+            "MPLCONFIGDIR": matplotlib.get_cachedir(),
+            "PATH": path,
+            "OMP_NUM_THREADS": "1",
+            MARK: f"{self.out}:{name}",
+        }
+        return {**{k: v for k, v in os.environ.items() if k != "FEDMED_SITE_CONFIGS"}, **own}
+
+    @staticmethod
+    def user(person: str) -> str:
+        return person if "@" in person else f"{person}@example.org"
+
+    def kit(self, name: str) -> Path:
+        """Kit of ``server``, of a site, or of ``admin``, ``lead``, ``researcher``."""
+        return self.out / "kits" / {"server": SERVER, **{p: self.user(p) for p in PEOPLE}}.get(name, name)
+
+    def start(self, *names: str) -> None:
+        """Start participants, without NVFlare's supervisor, which would restart what a test kills."""
+        for name in names:
+            with (self.folder / f"{name}.log").open("a") as log:
+                command = ["bash", str(self.kit(name) / "startup" / "sub_start.sh"), "--once"]
+                streams = {"stdout": log, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL}
+                subprocess.Popen(command, env=self.environment(name), start_new_session=True, **streams)
+
+    def start_all(self) -> None:
+        """Start everybody and wait until all sites are registered."""
+        self.start("server", *self.sites)
+        self.wait_for(*self.sites)
+
+    def session(self, person: str = "lead"):
+        """Return somebody's session of NVFlare's API, open since its first use; it is closed at the end."""
+        from nvflare.fuel.flare_api.flare_api import new_secure_session
+
+        deadline = time.monotonic() + START_SECONDS
+        while person not in self._sessions:
+            try:
+                self._sessions[person] = new_secure_session(self.user(person), str(self.kit(person)), timeout=5)
+            except Exception:  # noqa: BLE001 - the server may not be up yet
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.3)
+        return self._sessions[person]
+
+    def wait_for(self, *sites: str) -> None:
+        """Wait until these sites are registered."""
+        session, deadline = self.session("admin"), time.monotonic() + START_SECONDS
+        while missing := set(sites) - {client.name for client in session.get_system_info().client_info}:
+            assert time.monotonic() < deadline, f"not registered: {missing}\n{self.said(*missing)}"
+            time.sleep(0.3)
+
+    def said(self, *names: str) -> str:
+        """End of what participants have printed."""
+        logs = [self.folder / f"{name}.log" for name in names]
+        return "\n".join(f"{log.name}:\n{log.read_text()[-2000:]}" for log in logs if log.exists())
+
+    def submit(self, job: Path, person: str = "lead") -> str:
+        """Submit a job and return its id."""
+        return self.session(person).submit_job(str(job))
+
+    def finish(self, job_id: str, timeout: float = 180) -> dict:
+        """Wait for the end of a job and return its description."""
+        session, deadline = self.session("lead"), time.monotonic() + timeout
+        while not (meta := session.get_job_meta(job_id))["status"].startswith("FINISHED"):
+            assert time.monotonic() < deadline, f"{meta}\n{self.said('server', *self.sites)}"
+            time.sleep(0.3)
+        return meta
+
+    def download(self, job_id: str, person: str = "lead") -> Path:
+        """Download a job's result and return its folder."""
+        return Path(self.session(person).download_job_result(job_id))
+
+    def run_folder(self, name: str, job_id: str) -> Path:
+        """A participant's own folder of a job."""
+        return self.kit(name) / job_id
+
+    def processes(self, name: str = "") -> list[psutil.Process]:
+        """Living processes of a participant, jobs included, or of the whole federation."""
+        mark, found = f"{self.out}:{name}", []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                has = process.environ().get(MARK, "")
+                if (has == mark if name else has.startswith(mark)) and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+        return found
+
+    def job_processes(self, name: str, job_id: str) -> list[psutil.Process]:
+        """A participant's processes for one job."""
+        return [process for process in self.processes(name) if job_id in process.cmdline()]
+
+    def kill(self, name: str) -> None:
+        """A participant vanishes without a word, with all its jobs, as when its machine loses power."""
+        self._end(self.processes(name))
+
+    def restart(self, name: str) -> None:
+        """Kill a participant if it runs, start it and wait until it is registered."""
+        self.kill(name)
+        self.start(name)
+        if name == "server":
+            self.close_sessions()
+            self.wait_for(*self.sites)
+        else:
+            self.wait_for(name)
+
+    def close_sessions(self) -> None:
+        """Close all sessions of NVFlare's API; an open one keeps this process alive."""
+        for session in self._sessions.values():
+            with contextlib.suppress(Exception):
+                session.close()
+        self._sessions.clear()
+
+    def close(self) -> None:
+        """End every process of the federation."""
+        self.close_sessions()
+        self._end(self.processes())
+
+    @staticmethod
+    def _end(processes: list[psutil.Process]) -> None:
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(processes, timeout=10)
