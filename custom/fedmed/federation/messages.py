@@ -1,8 +1,12 @@
 """What the server asks of a site, and what the site answers."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from torch import Tensor
+
+from fedmed.errors import JobError
 
 
 @dataclass
@@ -45,9 +49,33 @@ class Task:
 
     @classmethod
     def from_config(cls, config: dict, tensors: dict[str, Tensor]) -> "Task":
-        """Inverse of :meth:`config`; unknown keys of a newer server are ignored."""
+        """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
+
+        Raises:
+            JobError: a number is missing or none; rounds become file names at the site, so nothing else may.
+        """
         known = {f.name for f in fields(cls)} - {"tensors"}
-        return cls(tensors=tensors, **{key: value for key, value in config.items() if key in known})
+        values = {key: value for key, value in config.items() if key in known}
+        _check_numbers(values)
+        try:
+            return cls(tensors=tensors, **values)
+        except TypeError as error:
+            raise JobError(f"the task is incomplete ({error}); do server and site use the same FedMed?") from error
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    """-1 is the starting model, which no round has aggregated."""
+    least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1}
+    for key in (key for key in least if key in values):
+        if not _whole(values[key], least[key]) and not (key == "private_round" and values[key] is None):
+            raise JobError(f"the task's '{key}' is {values[key]!r}; it must be a whole number of at least {least[key]}")
+    kept = values.get("keep_rounds", [])
+    if not isinstance(kept, (list, tuple)) or not all(_whole(round, -1) for round in kept):
+        raise JobError(f"the task's 'keep_rounds' is {kept!r}; it must be a list of whole numbers of at least -1")
+
+
+def _whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least
 
 
 @dataclass
