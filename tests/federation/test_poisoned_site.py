@@ -252,6 +252,15 @@ def test_a_clip_norm_that_never_acts_is_refused(tiny_job, tmp_path):
         Server.from_args(job.controller, {**job.aggregator, "max_norm": 5.0}, store, tmp_path)
 
 
+@pytest.mark.parametrize("bound", ["30", True, 0, -1.0, float("nan"), float("inf"), [1]])
+def test_a_bound_that_is_no_number_is_refused_by_name(tiny_job, tmp_path, bound):
+    job = read_job(tiny_job())
+    store = ModelStore.from_args(job.persistor, tmp_path)
+    for name in ("max_norm", "clip_norm"):
+        with pytest.raises(JobError, match=f"'{name}' is .*a number above 0"):
+            Server.from_args(job.controller, {**job.aggregator, name: bound}, store, tmp_path)
+
+
 def test_the_command_writes_the_options_and_only_those_that_are_used(load_script, tmp_path, capsys):
     script = load_script("package_job")
     sites = ["--sites", *(f"{site}:{role}" for site, role in ROLES.items())]

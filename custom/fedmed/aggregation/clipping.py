@@ -12,15 +12,19 @@ from fedmed.errors import JobError
 log = logging.getLogger("fedmed.server")
 
 
-def check_clip_norm(clip_norm: float | None) -> None:
+def check_bound(name: str, bound: float | None) -> None:
     """Refuse a bound that cannot be meant.
+
+    Args:
+        name: its name in the job, ``clip_norm`` or ``max_norm``.
+        bound: largest L2 norm of an update; None bounds nothing.
 
     Raises:
         JobError: it is no finite number above 0.
     """
-    plain = isinstance(clip_norm, (int, float)) and not isinstance(clip_norm, bool)
-    if clip_norm is not None and not (plain and 0 < clip_norm < math.inf):
-        raise JobError(f"'clip_norm' is {clip_norm!r}; give the largest L2 norm of an update, a number above 0")
+    plain = isinstance(bound, (int, float)) and not isinstance(bound, bool)
+    if bound is not None and not (plain and 0 < bound < math.inf):
+        raise JobError(f"'{name}' is {bound!r}; give the largest L2 norm of an update, a number above 0")
 
 
 def update_norms(updates: Sequence[Contribution]) -> dict[str, float]:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.buffers import POLICIES, changed, classify, maximum, pooled_variance
-from fedmed.aggregation.clipping import check_clip_norm, clip_factors, update_norms
+from fedmed.aggregation.clipping import check_bound, clip_factors, update_norms
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.mean import BlockMean
 from fedmed.aggregation.robust import middle_counter, middle_mean
@@ -48,7 +48,7 @@ class IterationWeighted:
         if buffers == "pooled" and not normalise:
             raise JobError("buffers 'pooled' needs coefficients that sum to 1; set normalise to true or use 'average'")
         check_user_weights(user_weights or {})
-        check_clip_norm(clip_norm)
+        check_bound("clip_norm", clip_norm)
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
         self.clip_norm = clip_norm
         self._middle = middle_mean(rule, trim, normalise, self.user_weights, buffers)

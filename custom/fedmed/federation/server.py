@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
-from fedmed.aggregation.clipping import clipping_record
+from fedmed.aggregation.clipping import check_bound, clipping_record
 from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighting import check_user_weights
@@ -94,6 +94,7 @@ class Server:
         for key in ("sharing", "warm_start_sharing"):  # of the policies, not of the rule
             rule_args.pop(key, None)
         max_norm = rule_args.pop("max_norm", None)
+        check_bound("max_norm", max_norm)
         try:
             plan = Plan(**controller)
             rule = IterationWeighted(**rule_args)

@@ -50,10 +50,12 @@ class BundleAggregator(ModelAggregator):
 
 
 class IterationWeightedAggregator(BundleAggregator):
-    """Mean of all layers weighted by local steps and user weights (Yang et al. 2021, Eq. 2 and 3).
+    """Mean of all layers weighted by local steps and user weights (Yang et al. 2021, Eq. 2 and 3), or a robust rule.
 
     Args:
-        args: ``normalise``, ``user_weights`` (site -> weight), ``buffers``, ``max_norm``.
+        args: ``normalise``, ``user_weights`` (site -> weight), ``buffers``; ``max_norm``, beyond which an update is
+            refused; ``clip_norm``, to which it is scaled down; ``rule`` (``mean``, ``median``, ``trimmed_mean``) and the
+            latter's ``trim``. See docs/robust.md.
     """
 
     def __init__(self, **args: Any) -> None:
