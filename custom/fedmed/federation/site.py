@@ -93,6 +93,21 @@ def load_site(site: str, workspace: Path | None = None) -> SiteConfig:
     return parse_site(site, _read_yaml(path), path)
 
 
+def load_file(path: Path, site: str | None = None) -> SiteConfig:
+    """Read and check a site's YAML that a person names.
+
+    Args:
+        path: the file.
+        site: name of the site in the federation; by default what the file says, or else its own name.
+
+    Raises:
+        SiteConfigError: as :func:`load_site`.
+    """
+    path = Path(path).expanduser().absolute()
+    values = _read_yaml(path)
+    return parse_site(site or str(values.get("site") or path.stem), values, path)
+
+
 def _read_yaml(path: Path) -> Mapping[str, Any]:
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))

@@ -1,0 +1,95 @@
+"""A page of facts and tables, on screen or as one HTML file that needs nothing else."""
+
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+from rich.console import Console
+from rich.table import Table as ScreenTable
+
+from fedmed.errors import FedMedError
+from fedmed.files import write_atomically
+from fedmed.reports import palette
+
+TEMPLATE = "sheet.html.j2"
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table.
+
+    Attributes:
+        title, note: above it.
+        columns: heads; one that ends in ``#`` holds numbers, which stand at the right.
+        rows: texts, as many in each as there are columns.
+        long: on the page alone, folded up; the screen says how many rows there are.
+    """
+
+    title: str
+    note: str
+    columns: list[str]
+    rows: list[list[str]]
+    long: bool = False
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The page.
+
+    Attributes:
+        title: whose page; ``kind``: which page.
+        summary: the most important in one or two sentences.
+        facts: short figures, (name, value).
+        notices: what must not be overlooked.
+        tables: in their order.
+        closing: (head, paragraphs) of the box at the end.
+    """
+
+    title: str
+    kind: str
+    summary: str
+    facts: list[tuple[str, str]]
+    tables: list[Table]
+    notices: list[str] = field(default_factory=list)
+    closing: list[tuple[str, list[str]]] = field(default_factory=list)
+
+
+def html(sheet: Sheet) -> str:
+    """Return the page's HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = resources.files("fedmed.reports").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
+    colours = {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
+    return environment.from_string(source).render(sheet=sheet, **colours)
+
+
+def write_html(sheet: Sheet, path: Path) -> Path:
+    """Write the page.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    try:
+        write_atomically(path, lambda stream: stream.write(html(sheet).encode()))
+    except OSError as error:
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --out") from error
+    return path
+
+
+def show(sheet: Sheet, console: Console) -> None:
+    """Print the page; long tables are only counted."""
+    console.print(sheet.summary, markup=False, highlight=False)
+    for notice in sheet.notices:
+        console.print(f"! {notice}", markup=False, highlight=False, style="bold")
+    for table in sheet.tables:
+        if table.long:
+            console.print(f"{table.title}: {len(table.rows)}; --out PAGE lists them", markup=False, highlight=False)
+            continue
+        grid = ScreenTable(title=table.title, title_justify="left", title_style="bold")
+        for column in table.columns:
+            grid.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+        for row in table.rows:
+            grid.add_row(*(text.replace("[", r"\[") for text in row))
+        console.print(grid)
+    for head, paragraphs in sheet.closing:
+        console.print(f"{head}: {' '.join(paragraphs)}", markup=False, highlight=False)
