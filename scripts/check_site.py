@@ -14,6 +14,7 @@ Exit code: 0 fine, or notes only; 1 problems that must be solved first; 2 it cou
 import argparse
 import logging
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -78,5 +79,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if checked.ready else 1
 
 
+def end_cleanly() -> None:
+    """A closed terminal and a scheduler's kill count as Ctrl-C: prepared cases must not stay behind."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) != signal.SIG_IGN:  # nohup
+            signal.signal(ending, signal.default_int_handler)
+
+
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
+    end_cleanly()
     sys.exit(main())

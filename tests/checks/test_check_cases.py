@@ -205,3 +205,20 @@ def test_every_fault_of_a_preparation_has_its_kind(sentences):
 def test_every_note_of_a_preparation_has_its_kind():
     notes = [*check.value_notes(np.array([0, 200])), *check.value_notes(np.array([0, 4000])), "the mask is empty"]
     assert [explain(note, _NOTES)[0] for note in notes] == ["odd_values", "odd_values", "empty_mask"]
+
+
+def test_a_folder_that_may_not_be_read_is_a_fault_of_its_entries(small_site):
+    small_site.lists["training"][0]["image"] = f"{'x' * 300}.nii.gz"  # root may read every folder, but not this
+    (finding,) = findings(small_site)
+    assert finding.kind == "missing" and "cannot be reached (File name too long)" in finding.text
+
+
+def test_both_files_of_an_entry_are_told(small_site):
+    small_site.lists["training"][0] |= {"image": "nowhere.nii.gz", "label": "../x.nii.gz"}
+    small_site.lists["testing"][0] = 7
+    found = findings(small_site)
+    assert [(finding.kind, finding.list) for finding in found] == [
+        ("missing", "training"),
+        ("entry", "training"),
+        ("entry", "testing"),
+    ]

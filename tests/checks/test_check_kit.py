@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from fedmed.checks import connection
 from fedmed.checks.connection import Connection, parse, preflight, shake_hands
-from fedmed.checks.kit import check_kit, read_kit
+from fedmed.checks.kit import LIMITS, check_kit, read_kit
 from fedmed.errors import SiteConfigError
 
 PASSED = "| Check server available | PASSED | N/A |\n"
@@ -71,6 +71,7 @@ def make_kit(tmp_path, authority):
         (startup / "fed_client.json").write_text(json.dumps(config))
         (startup / "sub_start.sh").write_text("uid=hospital_k\n")
         (local / "resources.json").write_text(json.dumps({"allow_log_streaming": False, "components": []}))
+        (local / "privacy.json").write_text(json.dumps({"scopes": [{"task_result_filters": [{"path": LIMITS}]}]}))
         issuer.issue(startup, "client", "hospital_k", **settings)
         return tmp_path / "kit"
 
@@ -165,6 +166,47 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
     Authority().issue(kit / "startup", "client", "hospital_k")
     (kit / "startup" / "rootCA.pem").write_bytes((tmp_path / "rootCA.pem").read_bytes())
     assert "certificate" in [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "needed"),
+    [
+        ({}, ["fedmed.X"]),  # NVFlare's own list, enforced
+        ({"class_allow_list": ["fedmed", "nvflare."]}, []),
+        ({"class_allow_list": ["*"]}, []),
+        ({"class_allow_list": ["fedmed.Xy"]}, ["fedmed.X", "nvflare.Y"]),
+        ({"class_list_enforcement_mode": "warn", "class_allow_list": []}, []),
+    ],
+)
+def test_the_list_of_classes_is_read_as_nvflare_reads_it(make_kit, allowed, needed):
+    kit = make_kit()
+    (kit / "local" / "resources.json").write_text(json.dumps({"allow_log_streaming": False, **allowed}))
+    found = list(check_kit(read_kit(kit), "hospital_k", ["fedmed.X", "nvflare.Y"]))
+    assert [finding.kind for finding in found] == ["classes"] * len(needed)
+    assert all(f"'{name}'" in finding.text for name, finding in zip(needed, found, strict=True))
+
+
+def test_nvflare_sends_logs_unless_told_not_to_and_a_job_brings_its_own_limits(make_kit):
+    kit = make_kit()
+    (kit / "local" / "resources.json").write_text("{}")
+    (kit / "local" / "privacy.json").unlink()
+    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == ["logs", "limits"]
+
+
+@pytest.mark.parametrize(
+    ("rights", "kinds"),
+    [
+        ({"lead": {"submit_job": "any", "byoc": "none"}, "member": {"view": "any"}}, ["code"]),
+        ({"lead": {"byoc": "any"}, "member": "none"}, []),
+        ({"lead": "any"}, []),
+        ({}, []),  # another policy than a file
+    ],
+)
+def test_a_job_with_code_needs_a_kit_that_lets_it(make_kit, rights, kinds):
+    kit = make_kit()
+    (kit / "local" / "authorization.json.default").write_text(json.dumps({"permissions": rights}))
+    found = check_kit(read_kit(kit), "hospital_k", ["fedmed.X"], own_code=True)
+    assert [finding.kind for finding in found] == kinds
 
 
 def test_no_kit_is_one_clear_error(tmp_path, make_kit):

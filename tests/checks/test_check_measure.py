@@ -2,15 +2,18 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
+import fedmed.checks.measure as module
 from fedmed.checks.check import find_site
 from fedmed.checks.entries import read_entries
 from fedmed.checks.measure import measure
 from fedmed.checks.training import _write_datalist, choose_sample
 from fedmed.checks.work import find_work
 from fedmed.data.cache import CaseCacheDataset
+from fedmed.federation.messages import Task
 
 
 @pytest.mark.parametrize("name", ["ct_north", "ct_east", "ct_west"])
@@ -40,3 +43,19 @@ def test_nothing_is_prepared_twice(tiny_job, tmp_path, monkeypatch):
     )
     test_each_role_does_its_own_work(tiny_job, tmp_path, "ct_north")
     assert len(prepared) == len(set(prepared)) == 4
+
+
+def test_a_step_is_timed_though_not_every_one_is_reported(tmp_path, monkeypatch):
+    """Of 100 steps only every fifth is reported; one takes 2 s."""
+    clock = iter(range(0, 10_000, 10))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+
+    class Site:
+        progress = SimpleNamespace(stream=lambda *scalar: None)
+
+        def train(self, task):
+            for step in range(5, task.steps + 1, 5):
+                self.progress.stream("train/loss", 0.0, task.round * task.steps + step)
+            return SimpleNamespace(tensors={})
+
+    assert module._train(Site(), Task("train", 0, 1, {}, 100), tmp_path)["step_seconds"] == 2.0

@@ -2,6 +2,7 @@
 
 import csv
 import getpass
+import os
 import re
 import socket
 import stat
@@ -100,3 +101,25 @@ def test_files_that_cannot_be_written_are_told(small_site, tmp_path):
     with pytest.raises(FedMedError, match="--csv"):
         write_csv(checked, small_site.yaml / "kept.csv")
     assert default_csv("../x").name == "x.csv"
+
+
+def test_the_csv_holds_no_formula_and_any_file_name(small_site, tmp_path):
+    small_site.lists["training"][0]["patient"] = "=HYPERLINK(1)"
+    name = os.fsdecode(b"M\xfcller.nii.gz")  # Latin-1, from an old archive
+    (small_site.root / "aufnahmen" / "SCHMIDT_19610101.nii.gz").rename(small_site.root / name)
+    small_site.lists["training"][1]["image"] = name
+    small_site.config()
+    kept = write_csv(check_site(str(small_site.yaml), Options(skip=SKIP)), tmp_path / "kept.csv")
+    told = kept.read_text(encoding="utf-8")
+    assert ",'=HYPERLINK(1)," in told and "M\\udcfcller.nii.gz" in told
+
+
+def test_paths_are_relative_to_the_yaml_as_it_is_named(small_site, tmp_path, monkeypatch):
+    """A link counts where it lies, as in training."""
+    small_site.config(data_root="klinikum_hohenfels")
+    kept = tmp_path / "settings" / "praxis.yaml"
+    kept.parent.mkdir()
+    small_site.yaml.rename(kept)
+    small_site.yaml.symlink_to(kept)
+    monkeypatch.chdir(tmp_path)
+    assert check_site("praxis.yaml", Options(skip=SKIP)).site.data_root == small_site.root

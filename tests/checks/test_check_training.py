@@ -1,5 +1,9 @@
 """The measurement of a site's work: what becomes of a batch that does not fit, and of a process that dies."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 
 from fedmed.checks import training
@@ -97,3 +101,12 @@ def test_a_round_is_its_steps_and_its_scoring(small_site):
     measured = Measured(step_seconds=0.5, score_seconds=2.0)
     checked = Checked(small_site.config(), {"validation": 3}, work=WORK, measured=measured)
     assert round_seconds(checked) == 30 * 0.5 + 3 * 2.0
+
+
+def test_what_a_killed_check_left_is_removed_by_the_next(tmp_path):
+    ended = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
+    left, used = (tmp_path / f".fedmed-check-{pid}-x" for pid in (ended.stdout.strip(), os.getpid()))
+    for folder in (left / "cache", used, tmp_path / ".fedmed-check-notes"):
+        folder.mkdir(parents=True)
+    training._remove_left_over(tmp_path)
+    assert not left.exists() and len(list(tmp_path.iterdir())) == 2

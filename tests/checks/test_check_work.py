@@ -1,8 +1,10 @@
 """A site's part in a job."""
 
+import json
+
 import pytest
 
-from fedmed.checks.work import client_classes, find_work
+from fedmed.checks.work import client_app, find_work
 from fedmed.errors import JobError
 
 
@@ -34,10 +36,30 @@ def test_no_job_is_one_clear_error(job):
         find_work(job, "k")
 
 
-def test_only_a_job_without_own_code_needs_allowed_classes(tiny_job):
+def test_what_a_job_needs_of_a_kit(tiny_job):
     folder = tiny_job()
     work = find_work(str(folder), "other", "unsupervised")
-    assert list(client_classes(work)) == []
+    classes, own_code = client_app(work)
+    assert "fedmed.flare.executors.ConsistencyExecutor" in classes and own_code
     (folder / "app_unsupervised" / "custom" / "README.md").unlink()
     (folder / "app_unsupervised" / "custom").rmdir()
-    assert "fedmed.flare.executors.ConsistencyExecutor" in set(client_classes(work))
+    assert client_app(work) == (classes, False)
+    assert client_app(find_work("covid_ct_segmentation", "k", "evaluate")) == (set(), False)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "words"),
+    [
+        ("app_supervised/config/config_fed_client.json", "role", "boss", "the role 'boss'"),
+        ("app_server/config/config_fed_server.json", "steps", "4", "'steps' is '4'"),
+        ("app_server/config/config_fed_server.json", "speed", 4, "controller's arguments"),
+    ],
+)
+def test_a_job_that_no_federation_would_run_is_refused(tiny_job, file, key, value, words):
+    folder = tiny_job()
+    config = json.loads((folder / file).read_text())
+    part = config["executors"][0]["executor"] if "executors" in config else config["workflows"][0]
+    part["args"][key] = value
+    (folder / file).write_text(json.dumps(config))
+    with pytest.raises(JobError, match=words):
+        find_work(str(folder), "ct_north")

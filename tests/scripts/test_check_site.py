@@ -1,10 +1,13 @@
 """scripts/check_site.py on a demo site with a tiny job, and its exit codes."""
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fedmed.data.synthetic import demo_site
@@ -65,3 +68,25 @@ def test_what_cannot_be_checked_ends_with_code_2(script, tiny_site_configs, opti
 def test_help_is_quick_and_workers_load_no_torch():
     code = f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_prepared_cases_do_not_outlive_a_broken_connection(tiny_job, fedmed_home, options, tmp_path):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
+    site = tmp_path / "ct_north.yaml"
+    site.write_text(f"data_root: {root}\ndevice: cpu\ncache_dir: {cache}\n")
+    line = [sys.executable, str(SCRIPT), str(site), "--job", str(tiny_job()), "--steps", "100000", *options]
+    running = subprocess.Popen([*line, "--skip", "disk,device"], stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: list(cache.glob(".fedmed-check-*/cache/*/*.pt")))
+    child = psutil.Process(running.pid).children()
+    running.send_signal(signal.SIGHUP)
+    assert "interrupted" in running.communicate(timeout=60)[1] and running.returncode == 130
+    assert not list(cache.glob(".fedmed-check-*")) and not psutil.wait_procs(child, 30)[1]
+
+
+def wait_for(condition, seconds=120):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.05)

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
-
 from fedmed.bundles.load import Bundle
 from fedmed.checks.cases import inspect_entries, judge
 from fedmed.checks.connection import Connection, preflight, shake_hands
@@ -18,11 +16,11 @@ from fedmed.checks.findings import AREAS, Finding, problems
 from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
 from fedmed.checks.machine import Machine, look_at_machine
 from fedmed.checks.training import Measured, choose_sample, measure
-from fedmed.checks.work import Work, client_classes, find_work
+from fedmed.checks.work import Work, client_app, find_work
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import BundleError, FedMedError, JobError, SiteConfigError
-from fedmed.federation.site import EXAMPLE, SiteConfig, load_site, parse_site
+from fedmed.federation.site import SiteConfig, load_file, load_site
 
 log = logging.getLogger("fedmed.checks")
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
@@ -110,14 +108,7 @@ def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
     path = kit.folder / SITE_FILE if name is None else Path(name).expanduser()
     if name is not None and path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
         return load_site(name, kit.folder if kit else None)
-    path = path.resolve()
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SiteConfigError(f"{path}: not a readable YAML file ({error}). Example:\n{EXAMPLE}") from error
-    if not isinstance(values, Mapping):
-        raise SiteConfigError(f"{path}: holds {type(values).__name__}, not 'key: value' lines. Example:\n{EXAMPLE}")
-    return parse_site(str(values.get("site") or (kit.site if kit else path.stem)), values, path)
+    return load_file(path, kit.site if kit else None)
 
 
 def check_site(name: str | None, options: Options, show: Show | None = None) -> Checked:
@@ -198,8 +189,7 @@ def _check_disk(checked: Checked, kit: Kit | None) -> None:
 
 def _check_connection(checked: Checked, kit: Kit, options: Options, show: Show) -> None:
     checked.connection = found = Connection(days=kit.days)
-    classes = client_classes(checked.work) if checked.work else ()
-    faults = list(check_kit(kit, checked.site.site, classes))
+    faults = list(check_kit(kit, checked.site.site, *(client_app(checked.work) if checked.work else ())))
     checked.findings += faults
     if any(fault.kind in ("kit", "certificate") for fault in faults):
         return

@@ -33,7 +33,7 @@ def write_csv(checked: Checked, path: Path) -> Path:
     writer.writerows(_rows(checked))
     try:
         # A temporary file has mode 0600 and keeps it.
-        write_atomically(path, lambda stream: stream.write(text.getvalue().encode()))
+        write_atomically(path, lambda stream: stream.write(text.getvalue().encode(errors="backslashreplace")))
     except OSError as error:
         raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --csv") from error
     return path
@@ -50,7 +50,7 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
         found = said.get((entry.list, entry.number), [])
         yield {
             **_told(entry.list, entry.number, found),
-            **{"image": entry.image, "mask": entry.mask or "", "patient": entry.patient or ""},
+            **{"image": entry.image, "mask": entry.mask or "", "patient": _text(entry.patient or "")},
             "voxels": "x".join(map(str, case.shape)),
             "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
             **{name: _plain(getattr(case, name)) for name in ("hu_min", "hu_mean", "hu_max")},
@@ -64,6 +64,11 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
 def _told(key: str, number: int | None, found: list[Finding]) -> dict[str, object]:
     level = "problem" if any(f.level == "problem" for f in found) else "note" if found else "fine"
     return {"list": key, "entry": _plain(number), "status": level, "what": " | ".join(f.text for f in found)}
+
+
+def _text(value: str) -> str:
+    """What a spreadsheet would run as a formula is quoted as it quotes text; image and mask begin with ``/``."""
+    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _plain(value: object) -> object:

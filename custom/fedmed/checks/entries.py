@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from fedmed.checks.findings import Finding
-from fedmed.data.datalist import UNLABELED, load_datalist, read_datalist
+from fedmed.data.datalist import UNLABELED, listed_file, needed_files, read_datalist
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig
 
@@ -56,12 +56,11 @@ def read_entries(site: SiteConfig) -> tuple[dict[str, int], list[Entry], list[Fi
             continue
         counts[key] = len(listed)
         for number, value in enumerate(listed):
-            faults = list(_faults(site.data_root, key, number, value))
+            files, faults = _files(site.data_root, key, number, value)
             findings += faults
             if not faults:
-                entries.append(_entry(site.data_root, key, number, value))
-    if not findings:
-        findings += _as_training_reads(site)
+                patient = value.get("patient")
+                entries.append(Entry(key, number, *files, patient=None if patient is None else str(patient)))
     return counts, entries, findings
 
 
@@ -83,41 +82,13 @@ def needs(counts: Mapping[str, int], role: str | None, datalist: Path) -> Iterat
         yield Finding("data", "not_scored", f"{datalist}: {text}", "testing")
 
 
-def _faults(root: Path, key: str, number: int, value: Any) -> Iterator[Finding]:
-    where = f"{key}, entry {number}"
-    if not isinstance(value, Mapping):
-        text = f'{where} is {value!r}; it must look like {{"image": "images/a.nii.gz"}}'
-        yield Finding("data", "entry", text, key, number)
-        return
-    for name in ("image",) if key == UNLABELED else ("image", "label"):
-        path = value.get(name)
-        if path is None:
-            hint = "; cases without a mask belong into 'unlabeled'" if name == "label" else ""
-            yield Finding("data", "entry", f"{where} has no '{name}'{hint}", key, number)
-        elif not _inside(path):
-            text = f"{where}: '{name}' is {path!r}; it must be a path below the data folder {root}"
-            yield Finding("data", "entry", text, key, number)
-        elif not (root / path).is_file():
-            text = f"{where}: the {name} {root / path} does not exist; restore it or remove the entry"
-            yield Finding("data", "missing", text, key, number)
-
-
-def _inside(path: Any) -> bool:
-    if not isinstance(path, str) or not path or "\\" in path:
-        return False
-    return not PurePosixPath(path).is_absolute() and ".." not in PurePosixPath(path).parts
-
-
-def _entry(root: Path, key: str, number: int, value: Mapping[str, Any]) -> Entry:
-    patient = value.get("patient")
-    mask = None if key == UNLABELED else root / value["label"]
-    return Entry(key, number, root / value["image"], mask, None if patient is None else str(patient))
-
-
-def _as_training_reads(site: SiteConfig) -> Iterator[Finding]:
-    """The reader of training has the last word: what it refuses may not pass here."""
-    for key in LISTS:
+def _files(root: Path, key: str, number: int, value: Any) -> tuple[list[Path], list[Finding]]:
+    """Image and mask of an entry, found as training finds them, and what is wrong with either."""
+    files, faults = [], {}
+    for name in needed_files(key):
         try:
-            load_datalist(site.data_root, site.datalist, key, required=False)
+            files.append(listed_file(root, f"{key}, entry {number}", name, value))
         except DataError as error:
-            yield Finding("data", "entry", str(error), key)
+            kind = "missing" if "does not exist" in str(error) or "cannot be reached" in str(error) else "entry"
+            faults[str(error)] = Finding("data", kind, str(error), key, number)
+    return files, list(faults.values())

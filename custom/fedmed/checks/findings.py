@@ -49,6 +49,8 @@ _PROBLEMS = {
         "unreachable": "the server cannot be reached",
         "handshake": "server and site do not accept each other's certificate",
         "preflight": "NVFlare's preflight check fails",
+        "code": "the kit does not allow that a job brings code, and this one does",
+        "limits": "the kit does not make every job apply the site's limits on what it sends",
         "classes": "the kit does not allow the classes that the job uses",
         "logs": "the kit lets NVFlare send error logs to the server",
     },

@@ -2,7 +2,7 @@
 
 import json
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,11 +14,14 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from fedmed.checks.findings import Finding
+from fedmed.checks.work import class_paths
 from fedmed.errors import SiteConfigError
 
 FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start.sh")
+RULES = ("resources", "authorization", "privacy")
 SOON = 30  # days
 SITE_FILE = Path("local") / "fedmed_site.yaml"
+LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Kit:
         host, port, scheme: where the server is.
         secure: whether both sides show certificates (mTLS); a kit may ask for plain connections.
         days: days until the first of the site's and the federation's certificates ends.
-        resources: content of ``local/resources.json`` or of its default.
+        rules: content of ``resources``, ``authorization`` and ``privacy`` in ``local``; ``{}`` where there is none.
     """
 
     folder: Path
@@ -41,7 +44,7 @@ class Kit:
     scheme: str
     secure: bool
     days: int
-    resources: dict[str, Any]
+    rules: Mapping[str, dict[str, Any]]
 
     @property
     def startup(self) -> Path:
@@ -78,16 +81,17 @@ def read_kit(folder: Path) -> Kit:
             f"{startup}: the kit is damaged ({type(error).__name__}: {error}); ask the study lead for a new one"
         ) from error
     days = min(days_left(own), days_left(root))
-    return Kit(folder, name, days=days, resources=_resources(folder), **target)
+    return Kit(folder, name, days=days, rules={name: _rules(folder, name) for name in RULES}, **target)
 
 
-def check_kit(kit: Kit, site: str, classes: Iterable[str] = ()) -> Iterator[Finding]:
+def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool = False) -> Iterator[Finding]:
     """Say what is wrong with a kit.
 
     Args:
         kit: as :func:`read_kit` returns it.
         site: the site's name in its own settings.
         classes: class paths that the site's app of a job names.
+        own_code: whether that app brings a folder ``custom/``.
     """
     own, root = _certificate(kit.startup / "client.crt"), _certificate(kit.startup / "rootCA.pem")
     if site != kit.site:
@@ -104,7 +108,7 @@ def check_kit(kit: Kit, site: str, classes: Iterable[str] = ()) -> Iterator[Find
     yield from _validity(kit, own, root)
     if stat.S_IMODE(key.stat().st_mode) & 0o077:
         yield _wrong("key", f"{key} can be read by others, who could pretend to be this site: chmod 600 {key}")
-    yield from _what_it_allows(kit, classes)
+    yield from _what_it_allows(kit, classes, own_code)
 
 
 def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[Finding]:
@@ -119,19 +123,35 @@ def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[Finding]:
         yield Finding("connection", "ends_soon", text)
 
 
-def _what_it_allows(kit: Kit, classes: Iterable[str]) -> Iterator[Finding]:
-    where = kit.folder / "local" / "resources.json"
-    streams = any("site_log_streamer" in str(part.get("path")) for part in kit.resources.get("components", []))
-    if kit.resources.get("allow_log_streaming", False) or streams:
+def _what_it_allows(kit: Kit, classes: Iterable[str], own_code: bool) -> Iterator[Finding]:
+    """Defaults are NVFlare's: logs are sent, and its own classes are all that is allowed."""
+    where, resources = kit.folder / "local" / "resources.json", kit.rules["resources"]
+    streams = any("site_log_streamer" in str(part.get("path")) for part in resources.get("components", []))
+    if resources.get("allow_log_streaming") is not False or streams:
         text = (
             f"{where} lets NVFlare send this site's error logs, which may name files, to the server: set "
             "allow_log_streaming to false and remove the component site_log_streamer"
         )
         yield _wrong("logs", text)
-    allowed = kit.resources.get("class_allow_list", [])
-    if kit.resources.get("class_list_enforcement_mode") == "enforce":
-        for path in sorted(set(classes) - set(allowed)):
-            yield _wrong("classes", f"{where}: the job needs '{path}'; add it to class_allow_list")
+    if LIMITS not in class_paths(kit.rules["privacy"]):
+        text = f"{kit.folder}/local/privacy.json does not name {LIMITS}, so a job could leave out this site's limits"
+        yield _wrong("limits", f"{text} on what it sends; take the file from a kit made by scripts/provision.sh")
+    if own_code:
+        rights = kit.rules["authorization"].get("permissions", {})
+        if rights and all(_right(role, "byoc") == "none" for role in rights.values()):
+            text = "the job brings code (folder custom/), which this site's local/authorization.json lets nobody do"
+            yield _wrong("code", f"{text}; ask the study lead for the job without it (package_job.py --no-custom)")
+        return  # NVFlare asks for no class list then
+    if resources.get("class_list_enforcement_mode", "enforce") == "enforce":
+        allowed = resources.get("class_allow_list", ["nvflare"])
+        for path in sorted(set(classes)):
+            if not any(entry in ("*", path) or path.startswith(f"{entry.rstrip('.')}.") for entry in allowed):
+                yield _wrong("classes", f"{where}: the job needs '{path}'; add it to class_allow_list")
+
+
+def _right(role: Any, right: str) -> Any:
+    """What a role may do: one word for all rights, or one for each."""
+    return role.get(right, "none") if isinstance(role, Mapping) else role
 
 
 def days_left(certificate: x509.Certificate) -> int:
@@ -153,17 +173,20 @@ def _certificate(path: Path) -> x509.Certificate:
         raise SiteConfigError(f"{path} is no readable certificate; ask the study lead for a new kit") from error
 
 
-def _resources(folder: Path) -> dict[str, Any]:
-    """NVFlare reads ``resources.json``, and its default only where there is none."""
-    places = [folder / "local" / name for name in ("resources.json", "resources.json.default")]
+def _rules(folder: Path, name: str) -> dict[str, Any]:
+    """NVFlare reads ``<name>.json``, and its default only where there is none."""
+    places = [folder / "local" / f"{name}.json{ending}" for ending in ("", ".default")]
     return next((_json(path) for path in places if path.is_file()), {})
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SiteConfigError(f"{path} is no readable JSON ({error}); ask the study lead for a new kit") from error
+    if not isinstance(content, dict):
+        raise SiteConfigError(f"{path} holds a {type(content).__name__}; ask the study lead for a new kit")
+    return content
 
 
 def _wrong(kind: str, text: str) -> Finding:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from monai.bundle import ConfigParser
 
 from fedmed.data.store import FOLDER
@@ -25,7 +24,7 @@ from fedmed.errors import FedMedError
 from fedmed.federation.client import Client
 from fedmed.federation.messages import Task
 from fedmed.federation.model import initial_network, named_tensors, parsed
-from fedmed.federation.site import SiteConfig, parse_site
+from fedmed.federation.site import SiteConfig, load_file
 
 WARM_UP = 1  # steps that are not counted: the first one allocates, and cuDNN looks for its fastest kernels
 DATASETS = {"supervised": ("train", "validate"), "unsupervised": ("train", "labeled"), "evaluate": ("evaluate",)}
@@ -91,8 +90,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _site(request: Mapping[str, Any]) -> SiteConfig:
-    source = Path(request["source"])
-    site = parse_site(request["site"], yaml.safe_load(source.read_text(encoding="utf-8")), source)
+    site = load_file(request["source"], request["site"])
     batch = [limit for limit in (site.max_batch_size, request["max_batch_size"]) if limit]
     changed = {"datalist": Path(request["datalist"]), "cache_dir": Path(request["cache_dir"])}
     return replace(site, max_batch_size=min(batch, default=None), **changed)
@@ -111,17 +109,17 @@ def _prepare(parser: ConfigParser, role: str) -> dict[str, Any]:
 
 
 def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
-    times: list[float] = []
+    times: list[tuple[int, float]] = []
 
     def note(name: str, value: float, step: int) -> None:
-        if name == "train/loss":
-            times.append(time.monotonic())
+        if name == "train/loss":  # not of every step, when there are many
+            times.append((step, time.monotonic()))
 
     client.train(replace(task, steps=WARM_UP))
     client.progress.stream = note
     # A second round, which continues from the state of the first, as most rounds do.
     update = client.train(replace(task, round=1, private_round=0))
-    steps = [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+    steps = [(end - start) / (last - first) for (first, start), (last, end) in zip(times, times[1:], strict=False)]
     state = max((path.stat().st_size for path in (folder / "job").rglob("round_*.pt")), default=0)
     return {
         "step_seconds": statistics.median(steps) if steps else math.nan,

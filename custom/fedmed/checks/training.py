@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ from fedmed.checks.work import Work
 from fedmed.data.prepare.case import Case
 from fedmed.federation.site import SiteConfig
 
+PREFIX = ".fedmed-check-"
 SAMPLE = 3  # cases of a list that are prepared
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 FULL = 0.85  # share of the machine's memory from which a peak is worth a note
@@ -116,7 +118,9 @@ def _attempt(
     timeout: float,
     limit: int | None,
 ) -> Attempt:
-    with tempfile.TemporaryDirectory(prefix=".fedmed-check-", dir=_place(site)) as name:
+    place = _place(site)
+    _remove_left_over(place)
+    with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place) as name:
         folder = Path(name)
         request = {
             "site": site.site,
@@ -137,6 +141,14 @@ def _attempt(
         except subprocess.TimeoutExpired:
             code = None
         return Attempt(_read(folder / "result.json"), _read(folder / "started.json"), code, _last_line(log))
+
+
+def _remove_left_over(place: Path | None) -> None:
+    """A check that was killed could not remove its prepared cases, which are patient data."""
+    for folder in (place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*-*"):
+        pid = folder.name.removeprefix(PREFIX).split("-")[0]
+        if pid.isdigit() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _place(site: SiteConfig) -> Path | None:
@@ -178,7 +190,7 @@ def _summary(result: Mapping[str, Any]) -> Measured:
 
 def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> Finding:
     memory = f"{psutil.virtual_memory().available / 1e9:.1f} GB of main memory are free now"
-    what = f"a batch of {batch} does not fit into the memory of {site.device} ({memory})"
+    what = f"{f'a batch of {batch}' if batch else 'the work'} does not fit into the memory of {site.device} ({memory})"
     if fits:
         remedy = f"a batch of {fits} does: write 'max_batch_size: {fits}' into {site.source}"
     else:

@@ -10,6 +10,7 @@ from fedmed.bundles.find import find_bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.client import ROLES
 from fedmed.federation.job import read_job
+from fedmed.federation.plan import Plan
 
 METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
 OF_A_RUN = {"resume"}  # arguments that mean an earlier run, which a check has nothing to do with
@@ -93,33 +94,37 @@ def _of_job(folder: Path, site: str, role: str | None) -> Work:
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
+    if named[match] not in ROLES:
+        raise JobError(f"the job {folder} gives site '{match}' the role {named[match]!r}; use {', '.join(ROLES)}")
+    try:
+        plan = Plan(**job.controller)
+    except (TypeError, AttributeError) as error:
+        raise JobError(f"the job {folder}: its controller's arguments are wrong: {error}") from error
     args = {key: value for key, value in job.clients[match].items() if key not in OF_A_RUN}
-    return Work(job.name, args, job.controller.get("steps"), job.controller.get("rounds"), folder, match)
+    return Work(job.name, args, plan.steps, plan.rounds, folder, match)
 
 
 def _role_of(lists: Mapping[str, int]) -> str:
     return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
 
 
-def client_classes(work: Work) -> Iterator[str]:
-    """Class paths that the site's app of the job names; nothing for a job that brings a ``custom`` folder."""
+def client_app(work: Work) -> tuple[set[str], bool]:
+    """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
     if work.folder is None:
-        return
+        return set(), False
     meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
-    apps = [app for app, sites in meta["deploy_map"].items() if work.part in sites]
-    for app in apps:
-        if (work.folder / app / "custom").is_dir():
-            continue
-        config = json.loads((work.folder / app / "config" / "config_fed_client.json").read_text(encoding="utf-8"))
-        yield from _paths(config)
+    apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
+    configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]
+    return set(class_paths(configs)), any((app / "custom").is_dir() for app in apps)
 
 
-def _paths(value: Any) -> Iterator[str]:
+def class_paths(value: Any) -> Iterator[str]:
+    """Class paths anywhere in a configuration of NVFlare."""
     if isinstance(value, Mapping):
         if isinstance(value.get("path"), str):
             yield value["path"]
         for item in value.values():
-            yield from _paths(item)
+            yield from class_paths(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _paths(item)
+            yield from class_paths(item)

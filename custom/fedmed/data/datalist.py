@@ -37,7 +37,7 @@ def load_datalist(data_root: Path | str, datalist: Path | str, key: str, require
     if not isinstance(entries, list) or (required and not entries):
         have = "is missing" if entries is None else "is empty" if entries == [] else "is not a list"
         raise DataError(f"{path}: the list '{key}' {have}. Example: {EXAMPLE}")
-    cases = [_case(root, path, key, number, entry) for number, entry in enumerate(entries)]
+    cases = [_case(root, f"{path}: entry {number} of '{key}'", key, entry) for number, entry in enumerate(entries)]
     if key == UNLABELED:
         cases = [_without_label(case) for case in cases]
         dropped = sum("label" in entry for entry in entries)
@@ -68,30 +68,47 @@ def read_datalist(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _case(root: Path, path: Path, key: str, number: int, entry: Any) -> dict[str, Any]:
-    where = f"{path}: entry {number} of '{key}'"
-    if not isinstance(entry, Mapping):
-        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
-    needed = ("image",) if key == UNLABELED else FILE_KEYS
-    for name in needed:
-        if name not in entry:
-            hint = "; cases without a mask belong into 'unlabeled'" if name == "label" else ""
-            raise DataError(f"{where} has no '{name}'{hint}")
-    return {**entry, **{name: _file(root, where, name, entry[name]) for name in needed}}
+def needed_files(key: str) -> tuple[str, ...]:
+    """Which files an entry of a list must name."""
+    return ("image",) if key == UNLABELED else FILE_KEYS
 
 
-def _file(root: Path, where: str, name: str, value: Any) -> str:
-    """Absolute path of a file of the site.
+def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
+    """Absolute path of a file that an entry names.
 
     The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
+
+    Args:
+        root: the site's data folder.
+        where: of the entry, for errors.
+        name: ``image`` or ``label``.
+        entry: as it stands in the datalist.
+
+    Raises:
+        DataError: the entry is none, names no such file or one outside ``root``, or the file is not there.
     """
+    if not isinstance(entry, Mapping):
+        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
+    if name not in entry:
+        hint = "; cases without a mask belong into 'unlabeled'" if name == "label" else ""
+        raise DataError(f"{where} has no '{name}'{hint}")
+    value = entry[name]
     relative = PurePosixPath(value) if isinstance(value, str) and value else None
     if relative is None or relative.is_absolute() or ".." in relative.parts or "\\" in value:
         raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
     file = root / relative
-    if not file.is_file():
+    try:
+        found = file.is_file()
+    except OSError as error:  # a folder that may not be read, or a name that no file system takes
+        raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
+    if not found:
         raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
-    return str(file)
+    return file
+
+
+def _case(root: Path, where: str, key: str, entry: Any) -> dict[str, Any]:
+    files = {name: str(listed_file(root, where, name, entry)) for name in needed_files(key)}
+    return {**entry, **files}
 
 
 def _without_label(case: Mapping[str, Any]) -> dict[str, Any]:
