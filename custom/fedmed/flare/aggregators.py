@@ -54,8 +54,8 @@ class IterationWeightedAggregator(BundleAggregator):
 
     Args:
         args: ``normalise``, ``user_weights`` (site -> weight), ``buffers``; ``max_norm``, beyond which an update is
-            refused; ``clip_norm``, to which it is scaled down; ``rule`` (``mean``, ``median``, ``trimmed_mean``) and the
-            latter's ``trim``. See docs/robust.md.
+            refused; ``clip_norm``, to which it is scaled down; ``rule``: ``mean``, ``median`` or ``trimmed_mean``, with
+            ``trim``. See docs/robust.md.
     """
 
     def __init__(self, **args: Any) -> None:
