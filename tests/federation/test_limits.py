@@ -126,6 +126,16 @@ def test_noise_is_added_to_the_clipped_update_booked_and_written_down(limits):
     assert passed.metrics == {} and passed.n_samples == 0
 
 
+def test_the_site_decides_what_is_known_of_its_protection(limits):
+    assert limits(clip_norm=2.0).apply(update()).metrics == {"train_loss": 0.5, "clip_norm": 2.0}
+    listed = ["clip_norm", "noise_multiplier", "epsilon", "delta"]
+    gate = limits(**{**NOISE, "allowed_metrics": listed})
+    known = gate.apply(update()).metrics
+    assert known == {"clip_norm": 2.0, "noise_multiplier": 0.5, "epsilon": gate.account.epsilon(), "delta": 1e-5}
+    assert ledger(gate)[-1]["metrics"] == known
+    assert limits(**NOISE).apply(update()).metrics == {}
+
+
 def test_noise_repeats_with_a_seed_which_is_shouted_about(limits, caplog):
     first, second = (limits(**NOISE, noise_seed=4).apply(update({"w": torch.zeros(20)})) for _ in range(2))
     assert torch.equal(first.tensors["w"], second.tensors["w"]) and bool(first.tensors["w"].any())

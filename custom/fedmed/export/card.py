@@ -10,7 +10,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.export.configs import FITTED, footprint
 from fedmed.export.folder import MODELS
-from fedmed.reports.words import NOTHING, count, fixed, join
+from fedmed.reports.words import NOTHING, count, fixed, join, plain_delta, plain_epsilon
 
 TEMPLATE = "card.md.j2"
 AROUND = ("inferer", "postprocessing", "post_transforms")
@@ -144,6 +144,7 @@ def limits(fed: Mapping[str, Any]) -> list[str]:
         found.append(f"Not tested at {join(untested)}.")
     if fed["number_of_sites"]["unsupervised"]:
         found.append("Sites without masks trained on the model's own predictions, which can strengthen its mistakes.")
+    found.append(protection(fed.get("protection") or {}))
     found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
     if fed["private_tensors_of"]:
         own = fed["private_tensors_of"]
@@ -151,6 +152,20 @@ def limits(fed: Mapping[str, Any]) -> list[str]:
         if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
             found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     return found
+
+
+def protection(told: Mapping[str, Any]) -> str:
+    """What may be promised about the training images, in one sentence."""
+    clip, noise = told.get("sites_that_clip", 0), told.get("sites_with_noise", 0)
+    nothing = "nothing is promised about what the model reveals of its training images"
+    if not noise:
+        did = f"{count(clip, 'site')} clipped the updates, none added noise" if clip else "No site reported any noise"
+        return f"{did}: {nothing}."
+    said = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
+    if told.get("largest_epsilon") is not None and told.get("delta"):
+        spent = f"ε = {plain_epsilon(told['largest_epsilon'])} at δ = {plain_delta(told['delta'])}"
+        said += f", at most {spent}"
+    return f"{said}. That protects a site's data as a whole, not single patients; of other sites {nothing}."
 
 
 INCIDENTS = {

@@ -62,6 +62,7 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
         "training_cases": _cases(run),
         **_incidents(run),
+        "protection": _protection(run),
         "software": dict(run.facts.get("versions") or {}),
         "commit": run.facts.get("commit"),
         "hardware": _hardware(run.facts.get("hardware") or {}),
@@ -83,6 +84,18 @@ def _cases(run: FinishedRun) -> dict[str, int]:
             most[site] = max(most.get(site, 0), int(numbers.get("n_samples") or 0))
     plan = run.plan
     return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in ("supervised", "unsupervised")}
+
+
+def _protection(run: FinishedRun) -> dict[str, Any]:
+    """How many sites clipped and noised their updates, as far as they let it be known, and the largest ε told."""
+    last: dict[str, Mapping[str, Any]] = {}
+    for line in run.rounds:
+        last |= {site: told for site, told in (line.get("sites") or {}).items() if told.get("clip_norm")}
+    spent = [told for told in last.values() if told.get("epsilon") is not None]
+    most = max(spent, key=lambda told: told["epsilon"], default={})
+    noised = sum(bool(told.get("noise_multiplier")) for told in last.values())
+    facts = {"sites_that_clip": len(last), "sites_with_noise": noised}
+    return {**facts, "largest_epsilon": most.get("epsilon"), "delta": most.get("delta")}
 
 
 def _incidents(run: FinishedRun) -> dict[str, int]:

@@ -84,6 +84,15 @@ class Allowed:
         self._mention("scalars", plain, kept, "allowed_metrics")
         return kept
 
+    def protection(self, epsilon: float | None) -> dict[str, float]:
+        """Return what the server may know of the site's own protection, as scalars: ``clip_norm`` and the like."""
+        own = self.privacy
+        facts = {"clip_norm": own.clip_norm, "noise_multiplier": own.noise_multiplier}
+        facts |= {"epsilon": epsilon, "delta": own.delta} if epsilon is not None else {}
+        return {
+            k: v for k, v in plain_metrics(facts).items() if own.allowed_metrics is None or k in own.allowed_metrics
+        }
+
     def extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """Return the additional values of a method that the site has listed."""
         kept = {name: value for name, value in extras.items() if name in self.privacy.allowed_extras}

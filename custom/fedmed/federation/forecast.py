@@ -124,7 +124,8 @@ def _training(
         names = policies[rounds[0]].sent(own)
         alike = next((i for i, round in enumerate(rounds) if policies[round].sent(own) != names), len(rounds))
         where = (rounds[0], rounds[alike - 1])
-        yield _sending("train", where, alike, {name: own[name] for name in names}, scalars, allowed)
+        known = [*scalars, *allowed.protection(0.0 if allowed.privacy.noise_multiplier else None)]
+        yield _sending("train", where, alike, {name: own[name] for name in names}, known, allowed)
         rounds = rounds[alike:]
 
 

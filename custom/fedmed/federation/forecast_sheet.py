@@ -3,9 +3,9 @@
 from fedmed.federation.client import PROGRESS_LINES
 from fedmed.federation.forecast import Forecast, Sending
 from fedmed.federation.site import SiteConfig
-from fedmed.reports.ledger import plain_delta, plain_epsilon, weak
+from fedmed.reports.ledger import weak
 from fedmed.reports.sheet import Sheet, Table
-from fedmed.reports.words import NOTHING, count, size
+from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
 
 KIND = "what would leave this site"
 ROLES = {"supervised": "trains with labels", "unsupervised": "trains without labels", "evaluate": "is only scored"}

@@ -53,14 +53,16 @@ class SiteLimits:
         update = replace(update, n_samples=metrics.pop("n_samples", 0), metrics=metrics)
         update = replace(update, extras=self.allowed.extras(update.extras))
         tensors, facts = self._clipped(update.tensors)
-        size = self._measured(content := _content(replace(update, tensors=tensors)))
+        self._measured(_content(replace(update, tensors=tensors)))  # what is too large must not cost anything
         if self.privacy.noise_multiplier is not None:
             facts |= {"epsilon": self.account.spend(), "delta": self.privacy.delta}
-            content["tensors"], more = self._noised(tensors, update.round)
+            tensors, more = self._noised(tensors, update.round)
             facts |= more
-            size = self._measured(content)
-        self._write("update", "train", update.round, content, **size, **facts)
-        return replace(update, tensors=content["tensors"])
+        known = self.allowed.protection(facts.get("epsilon"))
+        update = replace(update, tensors=tensors, metrics={**update.metrics, **known})
+        content = _content(update)
+        self._write("update", "train", update.round, content, **self._measured(content), **facts)
+        return update
 
     def release(self, release: Release) -> Release:
         """Return an answer to a ``release`` task if its tensors may leave; write the ledger.

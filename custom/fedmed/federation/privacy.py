@@ -29,7 +29,8 @@ class Privacy:
     Attributes:
         account: file that adds up the privacy loss of all jobs; the site's own.
         allowed_tensors: regular expressions, found anywhere in a tensor's name; None = all that a job shares.
-        allowed_metrics: names of scalars; None = all. ``n_samples`` counts as one.
+        allowed_metrics: names of scalars; None = all. ``n_samples`` counts as one, and so do ``clip_norm``,
+            ``noise_multiplier``, ``epsilon`` and ``delta``, by which a report can tell of the site's protection.
         allowed_extras: names of a method's additional values; none unless listed.
         max_bytes: largest answer, tensors and extras together.
         clip_norm: an update is scaled down to this L2 norm over all its floating-point tensors.

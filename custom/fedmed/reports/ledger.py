@@ -6,7 +6,7 @@ from typing import Any
 
 from fedmed.errors import FedMedError
 from fedmed.reports.sheet import Sheet, Table
-from fedmed.reports.words import NOTHING, count, size
+from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
 
 KIND = "what has left this site"
 MEANINGFUL = 10  # the upper end of what practice calls an acceptable ε
@@ -59,16 +59,6 @@ def _summary(site: str, of: dict[str, list], refused: list, total: int, last: di
         return f"{text} No noise was added."
     spent = f"ε = {plain_epsilon(last['epsilon'])} and δ = {plain_delta(last['delta'])}"
     return f"{text} With noise, at {spent} for the site as a whole."
-
-
-def plain_epsilon(epsilon: float) -> str:
-    """``0.53``, ``23.7`` or ``15,800``: never with an exponent."""
-    return f"{epsilon:.3g}" if epsilon < 1000 else f"{float(f'{epsilon:.3g}'):,.0f}"
-
-
-def plain_delta(delta: float) -> str:
-    """``0.00001``."""
-    return f"{delta:.12f}".rstrip("0") if delta >= 1e-11 else f"{delta:g}"
 
 
 def weak(epsilon: float) -> list[str]:

@@ -86,6 +86,7 @@ def page(run: Run) -> str:
         refusals=tables.refusals(run),
         warnings=tables.warnings(run),
         releases=tables.release_notes(run),
+        privacy=tables.privacy_notes(run),
         resumed=tables.resumed_note(run),
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         errors=[(site.name, message) for site in run.sites for message in site.errors],

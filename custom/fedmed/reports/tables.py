@@ -9,7 +9,7 @@ from rich.text import Text
 
 from fedmed.reports.files import number
 from fedmed.reports.run import Run, Site
-from fedmed.reports.words import NOTHING, count, duration, fixed, join, size
+from fedmed.reports.words import NOTHING, count, duration, fixed, join, plain_delta, plain_epsilon, size
 
 ROLES = {"supervised": "supervised", "unsupervised": "unsupervised", "evaluate": "evaluation only"}
 LABELS = {
@@ -154,6 +154,24 @@ def resumed_note(run: Run) -> str:
         return ""
     jobs = join([f"continued after round {done} of job {id}" for id, done in run.resumed.items()])
     return f"This run was interrupted: {jobs}. Earlier rounds are that job's."
+
+
+def privacy_notes(run: Run) -> list[str]:
+    """One sentence on each site that let the server know how it protected its updates."""
+    notes = []
+    for site in run.sites:
+        told = [line.sites[site.name] for line in run.rounds if line.sites.get(site.name, {}).get("clip_norm")]
+        if not told:
+            continue
+        last = told[-1]
+        note = f"{site.name} clipped its updates to a norm of {last['clip_norm']:g}"
+        if noise := last.get("noise_multiplier"):
+            note += f" and added Gaussian noise of {noise * last['clip_norm']:.3g} to every value"
+        if last.get("epsilon") is not None and last.get("delta"):
+            spent = f"ε = {plain_epsilon(last['epsilon'])} at δ = {plain_delta(last['delta'])}"
+            note += f": {spent} over all its jobs, for its data as a whole, not for single patients"
+        notes.append(f"{note}.")
+    return notes
 
 
 def warnings(run: Run) -> list[tuple[int, str, str]]:

@@ -47,6 +47,16 @@ def count(n: int, word: str) -> str:
     return f"{n} {word}" if n == 1 else f"{n} {word}s"
 
 
+def plain_epsilon(epsilon: float) -> str:
+    """``0.53``, ``23.7`` or ``15,800``: never with an exponent."""
+    return f"{epsilon:.3g}" if epsilon < 999.5 else f"{float(f'{epsilon:.3g}'):,.0f}"
+
+
+def plain_delta(delta: float) -> str:
+    """``0.00001``."""
+    return f"{delta:.12f}".rstrip("0") if delta >= 1e-11 else f"{delta:g}"
+
+
 def join(words: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else "none"
 

@@ -1,0 +1,36 @@
+"""What a report says of the sites' own protection, and of nothing that a site kept to itself."""
+
+from types import SimpleNamespace
+
+from fedmed.reports.tables import privacy_notes
+from fedmed.reports.words import plain_delta, plain_epsilon
+
+
+def run(**sites):
+    rounds = [SimpleNamespace(sites={}), SimpleNamespace(sites=sites), SimpleNamespace(sites={"other": {}})]
+    return SimpleNamespace(sites=[SimpleNamespace(name=name) for name in ("a", "b", "c", "d")], rounds=rounds)
+
+
+def test_what_the_sites_told_is_said():
+    noise = {"clip_norm": 2.0, "noise_multiplier": 0.5}
+    notes = privacy_notes(
+        run(a={"train_loss": 0.1}, b={"clip_norm": 2.0}, c=noise, d={**noise, "epsilon": 12345.6, "delta": 1e-5})
+    )
+    assert notes == [
+        "b clipped its updates to a norm of 2.",
+        "c clipped its updates to a norm of 2 and added Gaussian noise of 1 to every value.",
+        "d clipped its updates to a norm of 2 and added Gaussian noise of 1 to every value: ε = 12,300 at δ = 0.00001 "
+        "over all its jobs, for its data as a whole, not for single patients.",
+    ]
+    assert privacy_notes(run()) == []
+
+
+def test_numbers_have_no_exponents():
+    assert [plain_epsilon(x) for x in (0.12345, 2.0, 99.96, 999.6, 1234567.0)] == [
+        "0.123",
+        "2",
+        "100",
+        "1,000",
+        "1,230,000",
+    ]
+    assert [plain_delta(x) for x in (1e-5, 0.00025, 1e-20)] == ["0.00001", "0.00025", "1e-20"]
