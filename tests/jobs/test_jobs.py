@@ -55,6 +55,15 @@ def test_job_is_complete(name):
         assert args["seed"] == job.persistor["seed"] and args["bundle"] == job.persistor["bundle"]
 
 
+@pytest.mark.parametrize("name", ["covid_fssl", "covid_fssl_paper", "covid_fssl_partial"])
+def test_every_answer_of_a_job_passes_the_sites_limits(name):
+    for path in (JOBS / name).glob("app_*/config/config_fed_client.json"):
+        config = json.loads(path.read_text())
+        (chain,) = config["task_result_filters"]
+        assert chain["filters"] == [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}]
+        assert chain["tasks"] == config["executors"][0]["tasks"]
+
+
 def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it():
     job = read_job(JOBS / "covid_fssl_partial")
     assert job.aggregator["sharing"] == "block_6" and job.controller["release_from"] == "ct_north"

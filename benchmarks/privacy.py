@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""A site's limits in numbers: what noise promises (account), what it does to a model (dice), what it costs (cost).
+
+    python benchmarks/privacy.py account
+    python benchmarks/privacy.py dice jobs/covid_fssl --clip 5 --noise 0 0.001 0.01 1
+    python benchmarks/privacy.py cost [--mb 75]
+
+``account`` adds the exact ε of Gaussian noise in brackets (Balle and Wang 2018), below which no bound can fall.
+``dice`` runs the job once for each noise, with the same limits at every demo site and noise from a fixed seed, and
+prints the closing scores. ``cost`` is the least CPU time of one update on one thread.
+"""
+
+import argparse
+import json
+import math
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import yaml
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from fedmed.errors import FedMedError
+from fedmed.federation.account import SENSITIVITY, epsilon
+from fedmed.federation.job import read_job
+from fedmed.federation.ledger import read_ledger
+from fedmed.federation.limits import SiteLimits
+from fedmed.federation.loop import run_job
+from fedmed.federation.messages import Update
+from fedmed.federation.site import parse_site
+from fedmed.reports.words import plain_epsilon
+
+SCORES = ["val_dice", "dice_mean", "dice_std", "n_cases"]
+
+
+def exact(noise: float, answers: int, delta: float) -> float:
+    mu = math.sqrt(answers) * SENSITIVITY / noise
+
+    def excess(eps: float) -> float:
+        return norm.cdf(mu / 2 - eps / mu) - math.exp(eps + norm.logcdf(-mu / 2 - eps / mu)) - delta
+
+    return brentq(excess, 0, mu * mu + 20 * mu)
+
+
+def account(delta: float, noises: list[float], rounds: list[int]) -> None:
+    print(f"ε at δ = {delta:g}, in brackets the exact value\n")
+    print(f"| noise_multiplier | {' | '.join(f'{n} rounds' for n in rounds)} |")
+    print(f"|---:|{'---:|' * len(rounds)}")
+    for z in noises:
+        cells = [f"{plain_epsilon(epsilon([(z, n)], delta))} ({plain_epsilon(exact(z, n, delta))})" for n in rounds]
+        print(f"| {z:g} | {' | '.join(cells)} |")
+
+
+def dice(job: Path, clip: float, noises: list[float]) -> None:
+    sites = sorted(read_job(job).clients)
+    print(f"| noise_multiplier | std | ε | selected after | {' | '.join(sites)} |")
+    print(f"|---:|---:|---:|---:|{'---:|' * len(sites)}")
+    for z in noises:
+        with tempfile.TemporaryDirectory() as temporary:
+            root = Path(temporary)
+            limits = {"clip_norm": clip}
+            limits |= {"noise_multiplier": z, "noise_seed": 0, "allowed_metrics": SCORES} if z else {}
+            settings = {site: _site(root, site, limits) for site in sites}
+            try:
+                run_job(job, root / "ws", settings)
+            except FedMedError as error:
+                print(f"| {z:g} | {z * clip:g} | – | ended: {error} |")
+                continue
+            result = json.loads((root / "ws/server/simulate_job/fedmed/result.json").read_text())
+            spent = [line["epsilon"] for s in sites for line in read_ledger(root / "ws" / s) if "epsilon" in line]
+        chosen = "–" if result["best_round"] is None else f"round {result['best_round'] + 1}"
+        scores = [f"{result['test'].get(site, {}).get('dice_mean', math.nan):.3f}" for site in sites]
+        most = plain_epsilon(max(spent)) if spent else "∞"
+        print(f"| {z:g} | {z * clip:g} | {most} | {chosen} | {' | '.join(scores)} |", flush=True)
+
+
+def _site(root: Path, site: str, limits: dict) -> object:
+    path = root / f"{site}.yaml"
+    values = {"demo": "chest_ct", "device": "cpu", "privacy": {**limits, "account": f"{site}.json"}}
+    path.write_text(yaml.safe_dump(values))
+    return parse_site(site, values, path)
+
+
+def cost(megabytes: float, repeats: int = 3) -> None:
+    tensors = {f"layer{i}": torch.randn(int(megabytes * 1e6 / 4 / 50)) for i in range(50)}
+    kinds = {"recorded": {}, "clipped": {"clip_norm": 1.0}}
+    kinds["clipped, with noise"] = {"clip_norm": 1.0, "noise_multiplier": 1.0, "allowed_metrics": []}
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, limits in kinds.items():
+            site, least = _site(Path(temporary), "ct_north", limits), math.inf
+            for _ in range(repeats):
+                started = time.process_time()
+                SiteLimits(site, Path(temporary)).apply(Update("ct_north", 0, tensors, 1, 1))
+                least = min(least, time.process_time() - started)
+            print(f"{name:22s} {least:6.2f} s for an update of {megabytes:g} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    table = commands.add_parser("account", help="ε for rounds and noise")
+    table.add_argument("--delta", type=float, default=1e-5)
+    table.add_argument("--noise", type=float, nargs="+", default=[0.5, 1, 2, 4, 8, 16, 32])
+    table.add_argument("--rounds", type=int, nargs="+", default=[1, 14, 50, 200])
+    runs = commands.add_parser("dice", help="scores of a demo job")
+    runs.add_argument("job", type=Path)
+    runs.add_argument("--clip", type=float, required=True)
+    runs.add_argument("--noise", type=float, nargs="+", required=True)
+    commands.add_parser("cost", help="seconds an update").add_argument("--mb", type=float, default=75)
+    options = parser.parse_args()
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    torch.set_num_threads(1)
+    if options.command == "account":
+        account(options.delta, options.noise, options.rounds)
+    elif options.command == "dice":
+        dice(options.job, options.clip, options.noise)
+    else:
+        cost(options.mb)
+
+
+if __name__ == "__main__":
+    main()
