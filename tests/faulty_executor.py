@@ -8,9 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from nvflare.app_common.abstract.model import ModelLearnableKey
 
 from fedmed.errors import StateError
 from fedmed.flare.executors import BundleExecutor
+from fedmed.flare.persistor import BundleModelPersistor
+
+
+def once(mark):
+    """Whether it is the first time: a resumed run repeats the round, and must not repeat the fault."""
+    try:
+        Path(mark).touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
 
 
 def first(update):
@@ -34,14 +45,15 @@ def raises(error):
 
 
 def kill(update, executor):
-    """The process is killed when the work is done and nothing is sent: once, or a resumed run would be killed again."""
+    """The process is killed when the work is done and nothing is sent."""
     if executor.once():
         os.kill(os.getpid(), signal.SIGKILL)
     return update
 
 
 def late(update, executor):
-    time.sleep(executor.seconds)
+    if executor.once():
+        time.sleep(executor.seconds)
     return update
 
 
@@ -71,7 +83,7 @@ class FaultyExecutor(BundleExecutor):
     Args:
         faults: site -> round, as text -> one of ``FAULTS``.
         seconds: how late a late answer is.
-        mark: file that says that the process was killed already.
+        mark: file that says that the site was killed or late already.
     """
 
     def __init__(self, faults, seconds=0.0, mark="", **args):
@@ -79,13 +91,28 @@ class FaultyExecutor(BundleExecutor):
         self.faults, self.seconds, self.mark = faults, seconds, mark
 
     def once(self):
-        try:
-            Path(self.mark).touch(exist_ok=False)
-        except FileExistsError:
-            return False
-        return True
+        return once(self.mark)
 
     def _work(self, name, task, fl_ctx, abort_signal):
         answer = super()._work(name, task, fl_ctx, abort_signal)
         fault = self.faults.get(fl_ctx.get_identity_name(), {}).get(str(task.round)) if name == "train" else None
         return FAULTS[fault](answer, self) if fault else answer
+
+
+class FullDiskPersistor(BundleModelPersistor):
+    """The server's disk is full when the model of round 1 is half written, once: see $FAULTY_PERSISTOR_MARK."""
+
+    def save_model(self, model, fl_ctx):
+        write = torch.save
+        if model[ModelLearnableKey.META].get("round") == 1 and once(os.environ["FAULTY_PERSISTOR_MARK"]):
+            torch.save = half
+        try:
+            super().save_model(model, fl_ctx)
+        finally:
+            torch.save = write
+
+
+def half(content, stream):
+    """What ``torch.save`` does on a full disk."""
+    stream.write(b"half")
+    raise OSError(errno.ENOSPC, "No space left on device")

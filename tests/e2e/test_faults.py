@@ -5,11 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
+from fedmed.errors import StateError
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.state import load_tensors
 
@@ -89,3 +92,164 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     )
     again = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert again.returncode == 2 and "is finished; there is nothing to resume" in again.stderr
+
+
+def rounds_of(result):
+    return [json.loads(line) for line in (result / "workspace/fedmed/rounds.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def goes_on(tmp_path, tiny_site_configs):
+    """Return a function: continue a job from what is left of it and compare its end with an uninterrupted run."""
+
+    def goes_on(federation, clean, *left, **options):
+        made = script("resume", *left, tmp_path / "again", *options.get("arguments", ()))
+        assert made.returncode == 0, made.stderr
+        job_id = federation.submit(tmp_path / "again")
+        meta = federation.finish(job_id)
+        assert meta["status"] == "FINISHED:COMPLETED", (meta, federation.said("server", *federation.sites))
+        result = federation.download(job_id)
+        run_job(clean, tmp_path / "whole")
+        assert_equal(models(result / "workspace/app_server"), models(tmp_path / "whole/server/simulate_job/app_server"))
+        assert [line["round"] for line in rounds_of(result)] == list(range(3))
+        return made.stdout
+
+    return goes_on
+
+
+def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job, goes_on, tmp_path):
+    clean = job(rounds=3)
+    faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "kill"}}, mark=str(tmp_path / "killed"))
+    job_id = federation.submit(faulty)
+    meta = federation.finish(job_id)
+    assert (tmp_path / "killed").exists() and meta["status"] != "FINISHED:COMPLETED"
+    said = goes_on(federation, clean, federation.download(job_id))
+    assert "from round 2 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
+
+
+@pytest.fixture(scope="module")
+def own_federation(new_federation):
+    """A federation whose participants may vanish."""
+    federation = new_federation(TWO)
+    federation.start_all()
+    return federation
+
+
+def until(what, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not (found := what()):
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.1)
+    return found
+
+
+@pytest.mark.slow
+def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on, tmp_path):
+    clean, federation = job(rounds=3), own_federation
+    settings = {"seconds": 600, "mark": str(tmp_path / "late")}
+    faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "late"}}, **settings)
+    job_id = federation.submit(faulty)
+    until((tmp_path / "late").exists)
+    federation.restart("server")
+    kept = federation.run_folder("server", job_id)
+    assert (kept / "fedmed/server_state.json").is_file() and not (kept / "fedmed/result.json").exists()
+    assert script("resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0
+    said = goes_on(federation, clean, job_id, arguments=("--job", faulty))
+    assert "the server finds it in its own folder" in said
+
+
+@pytest.mark.slow
+def test_a_site_that_vanishes_is_waited_for_no_longer_and_comes_back_with_its_state(
+    own_federation, job, goes_on, tmp_path, missing
+):
+    """NVFlare needs about three minutes to see that a site is gone, and never lets it into a running job again."""
+    clean, federation = job(rounds=3, min_clients=1), own_federation
+    settings = {"seconds": 600, "mark": str(tmp_path / "late")}
+    faulty = make_faulty(job("faulty", rounds=3, min_clients=1), {"ct_east": {"1": "late"}}, **settings)
+    job_id = federation.submit(faulty)
+    until((tmp_path / "late").exists)
+    federation.kill("ct_east")
+    state = federation.run_folder("server", job_id) / "fedmed/server_state.json"
+    until(lambda: json.loads(state.read_text())["round"] == 1, seconds=400)
+    federation.session("lead").abort_job(job_id)
+    federation.finish(job_id)
+    federation.restart("ct_east")
+    missing("ct_east", 1)
+    said = goes_on(federation, clean, federation.download(job_id))
+    assert "from round 3 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
+
+
+@pytest.fixture
+def missing(monkeypatch):
+    """Return a function: in the in-process loop a site's update of a round does not arrive."""
+
+    def missing(site, round):
+        train = Client.train
+
+        def call(self, task):
+            update = train(self, task)
+            if (self.site.site, task.round) == (site, round):
+                raise StateError("did not arrive")
+            return update
+
+        monkeypatch.setattr(Client, "train", call)
+
+    return missing
+
+
+@pytest.mark.slow
+def test_a_late_answer_is_dropped_and_counts_in_no_later_round(job, tmp_path, missing):
+    clean = job(rounds=3, min_clients=1, task_timeout=45)
+    settings = {"seconds": 60, "mark": str(tmp_path / "late")}
+    late = make_faulty(job("late", rounds=3, min_clients=1, task_timeout=45), {"ct_east": {"1": "late"}}, **settings)
+    run = script("simulate", late, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]
+    assert [line["accepted"] for line in lines] == [["ct_east", "ct_north"], ["ct_north"], ["ct_east", "ct_north"]]
+    assert lines[1]["refused"] == [{"site": "ct_east", "reason": "no answer"}]
+    missing("ct_east", 1)
+    run_job(clean, tmp_path / "whole")
+    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+
+
+@pytest.mark.slow
+def test_a_full_disk_at_the_server_leaves_the_last_good_round(job, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULTY_PERSISTOR_MARK", str(tmp_path / "full"))
+    clean, full = job(rounds=3), make_faulty(job("full", rounds=3), {})
+    path = full / "app_server/config/config_fed_server.json"
+    config = json.loads(path.read_text())
+    next(c for c in config["components"] if c["id"] == "persistor")["path"] = "faulty_executor.FullDiskPersistor"
+    path.write_text(json.dumps(config))
+    shutil.copy(CHECKOUT / "tests" / "faulty_executor.py", full / "app_server" / "custom")
+    run = script("simulate", full, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    assert run.returncode == 1 and "No space left on device. Free space" in run.stderr, run.stdout + run.stderr
+    kept = models(tmp_path / "ws/server/simulate_job/app_server")["FL_global_model.pt"]
+    assert kept["meta"]["round"] == 0
+    run = script("simulate", full, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    run_job(clean, tmp_path / "whole")
+    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+
+
+@pytest.mark.slow
+def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_path):
+    expected = {
+        "raise": "answered EXECUTION_EXCEPTION",
+        "out of memory": "answered EXECUTION_EXCEPTION",
+        "shape": "shape",
+        "wrong key": "nobody.knows",
+        "100 times": "norm",
+        "later round": "computed for round 6, this is round 5",
+    }
+    faults = {str(round): kind for round, kind in enumerate(expected)}
+    folder = make_faulty(job(rounds=7, min_clients=1), {"ct_east": faults})
+    path = folder / "app_server/config/config_fed_server.json"
+    config = json.loads(path.read_text())
+    next(c for c in config["components"] if c["id"] == "aggregator")["args"]["max_norm"] = 30.0
+    path.write_text(json.dumps(config))
+    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]
+    for line, words in zip(lines, expected.values(), strict=False):
+        assert line["accepted"] == ["ct_north"] and words in line["refused"][0]["reason"]
+    assert lines[6]["accepted"] == ["ct_east", "ct_north"] and lines[6]["refused"] == []

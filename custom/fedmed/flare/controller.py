@@ -59,7 +59,7 @@ class FederationController(ModelController):
         answers: dict[str, Any] = {}
         connected = {client.name for client in self.engine.get_clients()}
         for site, task in tasks.items():
-            if site not in connected:  # FLARE would wait for it for ever
+            if site not in connected or self.get_client_disconnect_time(site):  # FLARE would wait for it in vain
                 self.server.fail(site, "not connected")
                 continue
             take = partial(self._take, aggregator, task.name, answers)
