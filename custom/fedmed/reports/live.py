@@ -77,6 +77,7 @@ def round_line(line: dict[str, Any], state: LiveState) -> str:
     parts = [f"round {state.rounds_done}/{state.total_rounds or '?'} finished"]
     parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
     parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
+    parts += [f"cut {site} to {100 * (number(left) or 0):.3g} %" for site, left in (line.get("clipped") or {}).items()]
     parts += [] if score is None else [f"validation Dice of the model it began with {score:.4f}"]
     warnings = [f"\nWARNING {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
     return ", ".join(parts) + "".join(warnings)

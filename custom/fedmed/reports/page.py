@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from fedmed.errors import FedMedError
 from fedmed.reports import curves, overlays, palette, plots, tables
+from fedmed.reports.clipping import clip_note, clip_rows
 from fedmed.reports.run import Run, Site, read_run
 from fedmed.reports.words import NOTHING, fixed, flat
 
@@ -87,6 +88,8 @@ def page(run: Run) -> str:
         warnings=tables.warnings(run),
         releases=tables.release_notes(run),
         privacy=tables.privacy_notes(run),
+        clipped=clip_note(run),
+        norms=clip_rows(run),
         resumed=tables.resumed_note(run),
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         errors=[(site.name, message) for site in run.sites for message in site.errors],

@@ -65,6 +65,8 @@ class Round:
     bytes_up: float | None
     aggregated: bool = True  # False: too few updates, the model stayed as it was
     warnings: tuple[tuple[str, str], ...] = ()  # (site, message)
+    norms: dict[str, float | None] = field(default_factory=dict)  # with clip_norm; None: beyond the largest number
+    clipped: dict[str, float] = field(default_factory=dict)  # site -> what was left of its update, [0, 1)
 
 
 @dataclass
@@ -178,5 +180,7 @@ def _round(line: dict[str, Any]) -> Round:
         sites=sites,
         aggregated=line.get("aggregated") is not False,
         warnings=tuple((str(w.get("site")), str(w.get("message"))) for w in line.get("warnings") or ()),
+        norms={site: number(norm) for site, norm in (line.get("norms") or {}).items()},
+        clipped={site: number(factor) or 0.0 for site, factor in (line.get("clipped") or {}).items()},
         **{key: number(line.get(key)) for key in ("seconds", "score", "bytes_down", "bytes_up")},
     )

@@ -7,6 +7,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fedmed.reports.clipping import clip_note
 from fedmed.reports.files import number
 from fedmed.reports.run import Run, Site
 from fedmed.reports.words import NOTHING, count, duration, fixed, join, plain_delta, plain_epsilon, size
@@ -74,7 +75,7 @@ def terminal_table(run: Run) -> Table:
     for row in site_rows(run):
         labels = "\n".join(filter(None, (row.labels, row.scored)))  # below, because 80 columns are full
         table.add_row(row.name, row.role, labels, str(row.n_cases or NOTHING), fixed(row.mean), fixed(row.std))
-    notes = [note for note in (resumed_note(run), *release_notes(run)) if note]
+    notes = [note for note in (resumed_note(run), *release_notes(run), clip_note(run)) if note]
     notes += [f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run)]
     table.caption = Text("\n".join(notes)) if notes else None  # no markup: reasons hold names that sites sent
     table.caption_justify = "left"
