@@ -1,6 +1,8 @@
 """The filter at a site: what it passes, what it replaces by a code, and that a job cannot get around it."""
 
 import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +13,15 @@ from nvflare.apis.dxo import DXO, DataKind
 from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReservedKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
+from nvflare.apis.signal import Signal
 from nvflare.apis.utils.task_utils import apply_filters
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.private.privacy_manager import Scope
 
 from fedmed.federation.messages import Release, Task, Update
+from fedmed.flare import executors, filters
 from fedmed.flare.convert import answer_to_model, model_to_answer
+from fedmed.flare.executors import SupervisedExecutor
 from fedmed.flare.filters import TASK, SiteLimitsFilter
 
 UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
@@ -181,3 +186,22 @@ def test_an_unexpected_error_in_the_filter_stops_the_answer(context, monkeypatch
     monkeypatch.setattr("fedmed.flare.filters.site_limits", lambda fl_ctx: 1 / 0)
     assert refused(filter.process(wrapped(UPDATE), context()))
     assert "cannot be checked" in caplog.text
+
+
+def test_executors_hold_their_answers_against_the_limits_whatever_the_workflow(context, monkeypatch, tmp_path):
+    """FLARE's workflows from site to site ask no filter."""
+    monkeypatch.setattr(SupervisedExecutor, "_answer", lambda *args: wrapped(UPDATE))
+    fl_ctx = context("swarm_learn", clip_norm=0.5)
+    reply = SupervisedExecutor(role="supervised").execute("train", Shareable(), fl_ctx, Signal())
+    assert float(opened(reply).tensors["w"].norm()) == pytest.approx(0.5)
+    fl_ctx.set_prop(FLContextKey.TASK_NAME, "train", private=True, sticky=False)
+    assert SiteLimitsFilter().process(reply, fl_ctx) is reply  # the site's own filter has nothing left to do
+    assert len(ledger(tmp_path)) == 1
+    strict = context("swarm_learn", allowed_tensors=["^x"])
+    assert refused(SupervisedExecutor(role="supervised").execute("train", Shareable(), strict, Signal()))
+
+
+def test_nothing_at_a_site_is_logged_through_flare():
+    """A job can list ConvertToFedEvent with ``error_log_available``: then FLARE sends what its components log."""
+    for module in (executors, filters):
+        assert not re.search(r"self\.(log_\w+|info|warning|error)\(", Path(module.__file__).read_text())

@@ -18,7 +18,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.limits import SiteLimits
 from fedmed.federation.messages import Release, Task, Update
 from fedmed.flare.convert import answer_to_model, model_to_task
-from fedmed.flare.filters import TASK, site_limits
+from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 
 log = logging.getLogger("fedmed.site")
 
@@ -39,9 +39,16 @@ class BundleExecutor(Executor):
         self.args = args
         self._client: Client | None = None
         self._limits: SiteLimits | None = None
+        self._gate = SiteLimitsFilter()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels."""
+        """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels.
+
+        Logs go to Python's logging, never to FLARE's: a job can have FLARE's own messages sent to the server.
+        """
+        return self._gate.limit(task_name, self._answer(task_name, shareable, fl_ctx, abort_signal), fl_ctx)
+
+    def _answer(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         task = None
         try:
             task = model_to_task(FLModelUtils.from_shareable(shareable))

@@ -39,10 +39,12 @@ def site_limits(fl_ctx: FLContext) -> SiteLimits:
 class SiteLimitsFilter(Filter):
     """Lets an answer pass as far as the site's own YAML allows it.
 
-    It stands in the site's ``local/privacy.json``, where no job reaches it, and again in the job, for the simulator and
-    for sites without such a file; the second one has nothing left to do. It takes no arguments: a job that brings some
-    does not start. What leaves is put together anew from the checked answer, so nothing else can travel with it. An
-    answer that may not leave is replaced by an error code.
+    FedMed's executors hold their answers against it before they return them, whatever a job's workflow does with them:
+    some of FLARE's send answers from site to site and ask no filter. It also stands in the site's
+    ``local/privacy.json``, where no job reaches it, against executors of another make; and in the job, for sites
+    without such a file. The first one acts, the others have nothing left to do. It takes no arguments: a job that
+    brings some does not start. What leaves is put together anew from the checked answer, so nothing else can travel
+    with it. An answer that may not leave is replaced by an error code.
     """
 
     def __init__(self) -> None:
@@ -50,23 +52,29 @@ class SiteLimitsFilter(Filter):
         self._limits: SiteLimits | None = None
 
     def process(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Return what leaves the site; never raises, though FLARE would send only a code then, too."""
+        """Called by FLARE: return what leaves the site."""
         if fl_ctx.get_prop(HANDLED) is shareable:
             return shareable
+        return self.limit(str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), shareable, fl_ctx)
+
+    def limit(self, name: str, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        """Return what may leave of an answer to the task ``name``.
+
+        Never raises, though FLARE would send only a code then, too.
+        """
         reply = make_reply(ReturnCode.TASK_RESULT_FILTER_ERROR)
         try:
-            reply = self._limited(shareable, fl_ctx)
+            reply = self._limited(name, shareable, fl_ctx)
         except FedMedError as error:
-            self._refused(error, fl_ctx)
+            self._refused(name, error, fl_ctx)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with an answer, it must not leave
             log.exception("%s: the answer cannot be checked", fl_ctx.get_identity_name())
-            self._refused(error, fl_ctx)
+            self._refused(name, error, fl_ctx)
         fl_ctx.set_prop(HANDLED, reply, private=True, sticky=False)
         return reply
 
-    def _limited(self, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        self._limits = self._limits or site_limits(fl_ctx)
-        name, round = _asked(fl_ctx)
+    def _limited(self, name: str, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+        self._limits, round = self._limits or site_limits(fl_ctx), _round(fl_ctx)
         code = shareable.get_return_code()
         if code != ReturnCode.OK:  # the site's own error: the code may leave, its text may not
             code = code if code in CODES else ReturnCode.EXECUTION_EXCEPTION
@@ -79,20 +87,20 @@ class SiteLimitsFilter(Filter):
             raise PrivacyError(f"the answer to task '{name}' carries '{stranger}', which is no part of it")
         return FLModelUtils.to_shareable(answer_to_model(self._limits.answer(name, round, answer)))
 
-    def _refused(self, error: Exception, fl_ctx: FLContext) -> None:
+    def _refused(self, name: str, error: Exception, fl_ctx: FLContext) -> None:
         log.error("%s: an answer was held back: %s", fl_ctx.get_identity_name(), error)
         if self._limits is None:  # the site's settings themselves are wrong
             return
         reason, task = str(error) or type(error).__name__, fl_ctx.get_prop(TASK)
-        self._limits.refused(*_asked(fl_ctx), reason)
+        self._limits.refused(name, _round(fl_ctx), reason)
         if isinstance(task, Task):
             Progress(self._limits.site.site, self._limits.folder).event("error", task, message=reason)
 
 
-def _asked(fl_ctx: FLContext) -> tuple[str, int | None]:
-    """Name and round of the task; a strange executor does not say the round."""
+def _round(fl_ctx: FLContext) -> int | None:
+    """Round of the task; a strange executor does not say it."""
     task = fl_ctx.get_prop(TASK)
-    return str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), task.round if isinstance(task, Task) else None
+    return task.round if isinstance(task, Task) else None
 
 
 def _stranger(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> str | None:
