@@ -65,4 +65,5 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
+    sys.stdout.reconfigure(errors="backslashreplace")  # file names may hold what the terminal cannot show
     sys.exit(main())

@@ -95,6 +95,16 @@ def test_a_changed_mask_of_equal_size_is_noticed(make, tmp_path):
     assert Counted.count == 2
 
 
+def test_a_file_name_that_is_no_utf8_has_its_place(tmp_path):
+    places = set()
+    for name in (b"M\xfcller.nii.gz", b"M\xe4ller.nii.gz"):  # Latin-1, from an old archive
+        path = tmp_path / os.fsdecode(name)
+        path.write_bytes(b"scan")
+        os.utime(path, (0, 0))
+        places.add(CaseStore(tmp_path / "cache").path({"image": str(path)}, ""))
+    assert len(places) == 2
+
+
 def test_a_changed_setting_is_noticed(make):
     make().prefill()
     make(steps(a_max=400)).prefill()

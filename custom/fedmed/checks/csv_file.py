@@ -1,12 +1,11 @@
 """The list of all entries that stays at the hospital: it names files and patients."""
 
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
 from fedmed.checks.check import Checked
 from fedmed.checks.findings import Finding
+from fedmed.data.prepare.report import table
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home, write_atomically
 
@@ -27,13 +26,9 @@ def write_csv(checked: Checked, path: Path) -> Path:
     Raises:
         FedMedError: the file cannot be written.
     """
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(_rows(checked))
+    content = table(COLUMNS, _rows(checked))
     try:
-        # A temporary file has mode 0600 and keeps it.
-        write_atomically(path, lambda stream: stream.write(text.getvalue().encode(errors="backslashreplace")))
+        write_atomically(path, lambda stream: stream.write(content))  # a temporary file has mode 0600 and keeps it
     except OSError as error:
         raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --csv") from error
     return path
@@ -50,11 +45,11 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
         found = said.get((entry.list, entry.number), [])
         yield {
             **_told(entry.list, entry.number, found),
-            **{"image": entry.image, "mask": entry.mask or "", "patient": _text(entry.patient or "")},
+            **{"image": entry.image, "mask": entry.mask, "patient": entry.patient},
             "voxels": "x".join(map(str, case.shape)),
             "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
-            **{name: _plain(getattr(case, name)) for name in ("hu_min", "hu_mean", "hu_max")},
-            "mask_ml": _plain(case.mask_ml if entry.mask else None),
+            **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},
+            "mask_ml": case.mask_ml if entry.mask else None,
         }
     for (key, number), found in said.items():  # entries that could not be opened at all
         if (key, number) not in known:
@@ -63,13 +58,4 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
 
 def _told(key: str, number: int | None, found: list[Finding]) -> dict[str, object]:
     level = "problem" if any(f.level == "problem" for f in found) else "note" if found else "fine"
-    return {"list": key, "entry": _plain(number), "status": level, "what": " | ".join(f.text for f in found)}
-
-
-def _text(value: str) -> str:
-    """What a spreadsheet would run as a formula is quoted as it quotes text; image and mask begin with ``/``."""
-    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
-
-
-def _plain(value: object) -> object:
-    return "" if value is None else value
+    return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}

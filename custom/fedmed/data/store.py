@@ -58,7 +58,7 @@ class CaseStore:
         for name in FILE_KEYS:
             if name in case:
                 size, modified = _facts(case[name])
-                digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode())
+                digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
         return self.folder / f"{digest.hexdigest()}.pt"
 
     @staticmethod

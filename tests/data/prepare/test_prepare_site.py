@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+import os
 import runpy
 from pathlib import Path
 
@@ -278,3 +279,14 @@ def test_copy_makes_a_site_that_stands_alone(folder, tmp_path):
     (case,) = load_datalist(tmp_path / "site", tmp_path / "site" / "datalist.json", "testing")[:1]
     assert prepared.data_root == tmp_path / "site"
     assert case["label"].startswith(str(tmp_path / "site" / "prepared" / "masks"))
+
+
+def test_names_that_no_table_was_made_for(folder, tmp_path):
+    """From an old archive, in Latin-1; and one that a spreadsheet would run."""
+    names = [os.fsdecode(b"M\xfcller.nii.gz"), "=1+1.nii.gz"]
+    for old, new in zip(sorted((folder / "image").iterdir()), names, strict=False):
+        old.rename(folder / "image" / new)
+    prepare(folder, tmp_path / "site", masks=None, patient_pattern=None)
+    told = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
+    assert "\n'=1+1,'=1+1,used," in told and "\nM\\udcfcller," in told
+    assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20

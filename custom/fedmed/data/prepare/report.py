@@ -1,9 +1,10 @@
 """Say what a preparation found: a CSV line a case, a page to read, and a summary for the terminal."""
 
 import csv
+import io
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
@@ -26,14 +27,29 @@ def write_csv(path: Path, cases: Sequence[Case], files: dict[str, dict[str, str]
         cases: in the order of the lines.
         files: case → ``image`` and ``label`` as they stand in the datalist.
     """
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(_row(case, files.get(case.case, {})) for case in cases)
+    path.write_bytes(table(COLUMNS, (_row(case, files.get(case.case, {})) for case in cases)))
+
+
+def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> bytes:
+    """CSV with a heading. None is an empty cell.
+
+    Texts come from files and their names: one that a spreadsheet would run as a formula is quoted as it quotes text,
+    and a name that is no UTF-8 is escaped.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+def _cell(value: object) -> object:
+    text = str(value) if isinstance(value, (str, Path)) else ""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 
 
 def _row(case: Case, files: dict[str, str]) -> dict[str, object]:
-    values = {
+    return {
         "case": case.case,
         "patient": case.patient,
         "status": "used" if case.lists else "left out" if case.usable else "refused",
@@ -45,7 +61,6 @@ def _row(case: Case, files: dict[str, str]) -> dict[str, object]:
         **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max", "mask_ml", "found")},
         **{"image": files.get("image", ""), "mask": files.get("label", "")},
     }
-    return {name: "" if value is None else value for name, value in values.items()}
 
 
 def list_table(cases: Sequence[Case]) -> list[tuple[str, ...]]:
@@ -106,7 +121,7 @@ def write_markdown(
     ):
         if entries:
             lines += [f"## {name}", "", *(f"- {entry}" for entry in entries), ""]
-    path.write_text("\n".join(lines), encoding="utf-8")
+    path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
 
 
 def _markdown_row(cells: Sequence[str]) -> str:
