@@ -127,7 +127,6 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
         ("lead", lambda s, job: s.cat_target("ct_north", file="log.txt"), "cat"),
         ("admin", lambda s, job: s.cat_target("ct_north", file="log.txt"), "cat"),
         ("admin", lambda s, job: s.ls_target("ct_north"), "ls"),
-        ("admin", lambda s, job: s.configure_job_log(job.id, {"version": 1}, "ct_north"), "configure_job_log"),
     ],
 )
 def test_who_may_not_is_told_so(whole, study, person, command, right):

@@ -4,22 +4,23 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from cryptography import x509
-from nvflare.apis.event_type import EventType
-from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.private.admin_defs import Message
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.security.security import FLAuthorizer
 
 from fedmed.errors import SiteConfigError
 from fedmed.federation.site import load_site
-from fedmed.flare.kit import CommandGuard, KitJobs, KitStorage, ServerTimeouts
+from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
 from fedmed.flare.kits import Federation, read_project
 from fedmed.flare.kits_command import EXAMPLE, main
 from fedmed.flare.provision import JOB_CLASSES
@@ -85,11 +86,11 @@ def class_paths(node):
             yield from class_paths(value)
 
 
-def test_a_site_keeps_its_logs_limits_what_leaves_and_refuses_logging_configurations(made):
+def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(made):
     kit = made.kits / "hospital_a"
     resources = read(kit, "resources.json.default")
     assert resources["allow_log_streaming"] is False and not component(resources, "site_log_streamer")
-    assert component(resources, "command_guard")["args"] == {"refused": ["configure_job_log"]}
+    assert component(resources, "no_remote_reading")["path"] == "fedmed.flare.kit.NoRemoteReading"
     privacy = read(kit, "privacy.json")
     assert privacy["default_scope"] == privacy["scopes"][0]["name"] == "site"
     assert privacy["scopes"][0]["task_result_filters"][0]["path"] == "fedmed.flare.filters.SiteLimitsFilter"
@@ -143,14 +144,14 @@ def test_who_may_do_what_at_the_server(made):
     assert (
         may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
     )
-    assert not any(may(role, right) for role in PEOPLE for right in ("configure_job_log", "byoc"))
+    assert not any(may(role, "byoc") for role in PEOPLE)
 
 
 def test_who_may_do_what_at_a_site(made):
     may = rights(made.kits / "hospital_a", "hospital_a")
     reading = ("cat", "ls", "grep", "head", "tail", "show_errors", "report_env", "configure_site_log")
     assert not any(may(role, right) for role in PEOPLE for right in (*reading, "byoc"))
-    assert may("org_admin", "cat", org="hospital_a") and not may("org_admin", "cat", org="hospital_b")
+    assert may("org_admin", "restart", org="hospital_a") and not may("org_admin", "restart", org="hospital_b")
     assert may("lead", "submit_job") and not may("member", "submit_job") and not may("org_admin", "submit_job")
 
 
@@ -162,6 +163,29 @@ def test_custom_code_is_a_participants_own_choice(tmp_path):
     assert rights(federation.kits / "hospital_a", "hospital_a")("lead", "byoc")
     assert not rights(federation.kits / "hospital_a", "hospital_a")("member", "byoc")
     assert not rights(federation.kits / "hospital_b", "hospital_b")("lead", "byoc")
+
+
+@pytest.mark.parametrize("name", [SERVER, "hospital_a"])
+def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path):
+    (tmp_path / "docker.yaml").write_text("runtime: docker\nparent: {docker_image: fedmed}\n")
+    command = [str(Path(sys.executable).with_name("nvflare")), "deploy", "prepare", str(made.kits / name)]
+    places = ["--config", str(tmp_path / "docker.yaml"), "--output", str(tmp_path / "prepared")]
+    done = subprocess.run(
+        [*command, *places], capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = (
+        read(made.kits / name, "resources.json.default"),
+        read(tmp_path / "prepared", "resources.json.default"),
+    )
+    assert after["class_allow_list"] == before["class_allow_list"]
+    assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
+    kept = {"timeouts", "no_remote_reading", "job_manager"} & {part["id"] for part in before["components"]}
+    assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
+    assert read(tmp_path / "prepared", "authorization.json.default") == read(
+        made.kits / name, "authorization.json.default"
+    )
+    assert (tmp_path / "prepared" / "local" / "privacy.json").is_file() == (name != SERVER)
 
 
 # --- parts of a kit
@@ -191,14 +215,17 @@ def test_the_servers_main_process_waits_a_minute_for_a_vanished_site(monkeypatch
         ConfigService.reset()
 
 
-@pytest.mark.parametrize(("command", "allowed"), [("configure_job_log", False), ("check_status", None)])
-def test_the_guard_refuses_what_nvflare_does_not_ask_about(command, allowed):
-    context = FLContext()
-    context.set_prop(FLContextKey.COMMAND_NAME, command, sticky=False)
-    CommandGuard().handle_event(EventType.AUTHORIZE_COMMAND_CHECK, context)
-    assert context.get_prop(FLContextKey.AUTHORIZATION_RESULT) is allowed
-    if allowed is False:
-        assert "does not take the command 'configure_job_log'" in context.get_prop(FLContextKey.AUTHORIZATION_REASON)
+def test_no_command_reads_a_sites_files(monkeypatch):
+    """Whoever asks: the server decides whether the site's policy is asked at all."""
+    monkeypatch.setattr(ClientRequestProcessors, "request_processors", list(ClientRequestProcessors.request_processors))
+    processors = ClientRequestProcessors.request_processors
+    before = {topic: processor for processor in processors for topic in processor.get_topics()}
+    NoRemoteReading()
+    after = {topic: processor for processor in processors for topic in processor.get_topics()}
+    assert before.keys() == after.keys()
+    assert {topic for topic in before if before[topic] is not after[topic]} == {"sys.report_env", "sys.shell"}
+    forged = Message("sys.shell", "cat /etc/passwd")
+    assert after["sys.shell"].process(forged, None).body == "this site lets nobody read its files through NVFlare"
 
 
 # --- provisioning again, later, wrongly

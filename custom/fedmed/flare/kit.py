@@ -5,14 +5,16 @@ the kit has been carried to.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
-from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContext
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
+from nvflare.private.admin_defs import Message, error_reply
+from nvflare.private.defs import SysCommandTopic
+from nvflare.private.fed.client.admin import RequestProcessor
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
 
 def _private_folder(folder: str) -> str:
@@ -61,26 +63,32 @@ class ServerTimeouts(FLComponent):
         os.environ.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", str(client_outcome_wait_timeout))
 
 
-class CommandGuard(FLComponent):
-    """Refuses commands that NVFlare lets through to a site without asking the site's ``authorization.json``.
+class _Closed(RequestProcessor):
+    """Answers commands that a site does not take."""
 
-    ``configure_job_log`` carries a logging configuration, and Python's can name any callable: it would be a way to run
-    code at a site that allows no custom code.
+    def __init__(self, topics: Sequence[str]) -> None:
+        self.topics = list(topics)
+
+    def get_topics(self) -> list[str]:
+        """Names of the commands."""
+        return self.topics
+
+    def process(self, req: Message, app_ctx: object) -> Message:
+        """Refuse, whoever asks."""
+        return error_reply("this site lets nobody read its files through NVFlare")
+
+
+class NoRemoteReading(FLComponent):
+    """Takes away the commands that read a site's files or tell its paths: cat, grep, head, ls, pwd, tail, report_env.
+
+    NVFlare's client runs them on any path for whoever speaks for the server: only the server checks the path, and the
+    site's ``authorization.json`` is asked only when the message itself says so.
 
     Args:
-        refused: names of commands.
+        topics: NVFlare's names for these commands.
     """
 
-    def __init__(self, refused: list[str] | None = None) -> None:
+    def __init__(self, topics: Sequence[str] = (SysCommandTopic.SHELL, SysCommandTopic.REPORT_ENV)) -> None:
         super().__init__()
-        self.refused = ["configure_job_log"] if refused is None else refused
-
-    def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Called by FLARE for every command that arrives."""
-        if event_type != EventType.AUTHORIZE_COMMAND_CHECK:
-            return
-        command = fl_ctx.get_prop(FLContextKey.COMMAND_NAME)
-        if command in self.refused:
-            reason = f"this site does not take the command '{command}'"
-            fl_ctx.set_prop(FLContextKey.AUTHORIZATION_RESULT, False, sticky=False)
-            fl_ctx.set_prop(FLContextKey.AUTHORIZATION_REASON, reason, sticky=False)
+        processors = ClientRequestProcessors.request_processors
+        processors[:] = [one for one in processors if not set(one.get_topics()) & set(topics)] + [_Closed(topics)]

@@ -100,8 +100,8 @@ def _site_resources(resources: dict[str, Any]) -> None:
     resources["allow_log_streaming"] = False  # an error's text may name a patient
     parts = _by_id(resources)
     parts.pop("site_log_streamer", None)
-    guard = {"id": "command_guard", "path": "fedmed.flare.kit.CommandGuard", "args": {"refused": ["configure_job_log"]}}
-    resources["components"] = [*parts.values(), guard]
+    closed = {"id": "no_remote_reading", "path": "fedmed.flare.kit.NoRemoteReading", "args": {}}
+    resources["components"] = [*parts.values(), closed]
 
 
 def _allow(resources: dict[str, Any]) -> None:
