@@ -171,6 +171,14 @@ def test_nothing_that_was_given_is_modified():
     assert not shared & {value.data_ptr() for value in state.values()}
 
 
+@pytest.mark.parametrize("options", [{}, {"buffers": "pooled"}, {"rule": "median"}])
+def test_no_site_can_make_a_variance_negative(options):
+    """By noise or on purpose; every output of the network would be NaN."""
+    state = {"bn.running_mean": tensor([0.0]), "bn.running_var": tensor([1.0])}
+    sent = [update(s, bn__running_mean=tensor([0.0]), bn__running_var=tensor([-100.0])) for s in "abc"]
+    assert IterationWeighted(**options).aggregate(state, sent)["bn.running_var"].item() == 0
+
+
 def test_an_extrapolated_variance_does_not_become_negative():
     """The printed Eq. 3 with a user weight above 1 overshoots: 1 + 2·(−0.9)."""
     updates = [update("a", 1, bn__running_var=tensor([-0.9]))]

@@ -125,13 +125,14 @@ class IterationWeighted:
         if kind == "counter":
             return middle_counter(base, differences) if self._middle else maximum(base, differences)
         if kind == "running_var" and self.buffers == "pooled":
-            return _pooled(name, model, senders)
+            return _pooled(name, model, senders).clamp_(min=0)
         if self._middle:
             moved = self._middle(name, base, differences, senders.scales)
         else:
             weights = [weight * scale for weight, scale in zip(senders.weights, senders.scales, strict=True)]
             moved = mean(base, differences, weights)
-        # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate: a variance may not.
+        # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate, and a site may send
+        # anything, such as noise: a variance below 0 would make every output NaN.
         return moved.clamp_(min=0) if kind == "running_var" else moved
 
 
