@@ -14,6 +14,7 @@ from fedmed.experiments.pool import jobs_for, run_all
 from fedmed.experiments.runs import finished, prepare, run
 from fedmed.experiments.sites import Cases, pooled_site, site_for
 from fedmed.experiments.table import Arm, Table
+from fedmed.federation.client import Client
 from fedmed.federation.site import load_site
 
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
@@ -49,6 +50,28 @@ def test_an_unfinished_run_begins_again(make):
     (made.folder / "job").mkdir(parents=True)
     (made.folder / "job" / "meta.json").write_text("{")
     assert not finished(made) and run(made) and finished(made)
+
+
+@pytest.mark.parametrize("changed", [False, True], ids=["goes on", "begins again with other images"])
+def test_a_run_that_was_stopped_in_the_middle(make, monkeypatch, changed):
+    """Its budget is two rounds."""
+    trained, train, made = [], Client.train, make()
+
+    def stop_in_the_last_round(self, task):
+        if task.round == task.total_rounds - 1 and not trained.count("stop"):
+            trained.append("stop")
+            raise KeyboardInterrupt
+        trained.append(task.round)
+        return train(self, task)
+
+    monkeypatch.setattr(Client, "train", stop_in_the_last_round)
+    with pytest.raises(KeyboardInterrupt):
+        run(made)
+    if changed:
+        (made.folder / "started_with.json").write_text("{}")
+    assert not finished(made) and run(made) and finished(made)
+    assert trained == ([0, "stop", 0, 1] if changed else [0, "stop", 1])
+    assert not list(made.folder.rglob("state")) and not list(made.folder.rglob("before-*"))
 
 
 def test_a_changed_image_makes_a_run_again(make):

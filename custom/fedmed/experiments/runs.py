@@ -21,12 +21,14 @@ from fedmed.experiments.results import RUN, check_complete, read_result
 from fedmed.experiments.scores import Score
 from fedmed.experiments.sites import Cases, pooled_site, site_for, state_of_files
 from fedmed.experiments.table import Arm, Table
+from fedmed.federation.aside import records
 from fedmed.federation.loop import run_job
 from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.server_state import STATE
 from fedmed.federation.site import SiteConfig, load_site
 from fedmed.federation.state import save_json
 
-MADE_OF = "made_of.json"
+MADE_OF, STARTED_WITH = "made_of.json", "started_with.json"
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,7 @@ def prepare(arm: Arm, table: Table, federation: Federation, seed: int, folder: P
 
 
 def run(run: Run) -> list[Score]:
-    """Run, unless that was done before, and return the scores; a stopped run begins again.
+    """Run, unless that was done before, and return the scores; a stopped run goes on after its last good round.
 
     Raises:
         FedMedError: the job failed, or a site that trains never could.
@@ -78,12 +80,14 @@ def run(run: Run) -> list[Score]:
     run.folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{run.folder}.lock"):  # another table may want the same run now
         if not finished(run):
-            if run.folder.exists():
-                shutil.rmtree(run.folder)
             made_of, files = _unchanged(run), _files(run)
-            write_job(run.job, run.folder / "job")
+            if not (goes_on := _stopped(run, files)):
+                if run.folder.exists():
+                    shutil.rmtree(run.folder)
+                write_job(run.job, run.folder / "job")
+                save_json(run.folder / STARTED_WITH, files)
             with _logged(run.folder / "log.txt"):
-                run_job(run.folder / "job", run.folder, run.sites)
+                run_job(run.folder / "job", run.folder, run.sites, resume=goes_on)
                 check_complete(run.folder, run.job)
                 _unchanged(run)
             _forget_private_state(run)
@@ -100,6 +104,15 @@ def finished(run: Run) -> bool:
     return made_of.get("files") == _files(run)
 
 
+def _stopped(run: Run, files: Mapping[str, str]) -> bool:
+    """Whether the folder holds a part of just this run, made from the same images."""
+    try:
+        started_with = json.loads((run.folder / STARTED_WITH).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return started_with == files and (records(run.folder) / STATE).is_file()
+
+
 def _files(run: Run) -> dict[str, str]:
     return {site: state_of_files(config) for site, config in run.sites.items()}
 
@@ -114,8 +127,8 @@ def _unchanged(run: Run) -> dict[str, Any]:
 
 def _forget_private_state(run: Run) -> None:
     """Optimizer states are most of a run's bytes, and nothing continues a finished run."""
-    for site in run.sites:
-        shutil.rmtree(run.folder / site / RUN / "state", ignore_errors=True)
+    for folder in [run.folder / site / RUN / "state" for site in run.sites] + [*run.folder.glob("*/before-*")]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
