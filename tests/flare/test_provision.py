@@ -120,7 +120,7 @@ def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list
     text = template.read_text().replace("/FILL/IN/the/folder/of/your/images", str(tmp_path))
     filled.write_text(text.replace("# privacy:", "privacy:").replace("\n#   ", "\n  "))
     read = load_site(site, tmp_path)
-    assert read.data_root == tmp_path and read.privacy.noise_multiplier == 2 and read.privacy.max_epsilon == 50
+    assert read.data_root == tmp_path and read.privacy.noise_multiplier == 8 and read.privacy.max_epsilon == 10
 
 
 def rights(kit: Path, org: str):

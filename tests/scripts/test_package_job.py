@@ -28,6 +28,18 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     assert job.clients["a"]["overrides"] == {"batch_size": 2} and job.clients["b"]["overlays"] == ["consistency"]
 
 
+def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(package, tmp_path):
+    options = ["--sites", "a:supervised", "b:unsupervised"]
+    assert package(tmp_path / "with" / "study", *options)[0] == 0
+    assert package(tmp_path / "without" / "study", *options, "--no-custom")[0] == 0
+    files = {
+        kind: {path.relative_to(tmp_path / kind): path.read_text() for path in (tmp_path / kind).rglob("*.*")}
+        for kind in ("with", "without")
+    }
+    assert files["without"] == {path: text for path, text in files["with"].items() if "custom" not in path.parts}
+    assert len(files["with"]) == len(files["without"]) + 3 and not list((tmp_path / "without").rglob("custom"))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
