@@ -61,8 +61,8 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--no-custom",
         action="store_true",
-        help="leave the folders custom/ out, for startup kits made by scripts/provision.sh: there jobs bring no code, and "
-        "'class_allow_list' in local/resources.json lists FedMed's classes. NVFlare's simulator needs the folders",
+        help="leave the folders custom/ out, for sites that let jobs bring no code: 'class_allow_list' in the startup kits "
+        "of server and sites must list FedMed's classes, as those of scripts/provision.sh do. The simulator needs them",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
     return parser.parse_args(argv)
