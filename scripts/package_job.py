@@ -61,8 +61,9 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--no-custom",
         action="store_true",
-        help="leave the folders custom/ out, for sites that let jobs bring no code: 'class_allow_list' in the startup kits "
-        "of server and sites must list FedMed's classes, as those of scripts/provision.sh do. The simulator needs them",
+        help="leave the folders custom/ out, for sites that let jobs bring no code: 'class_allow_list' in the startup "
+        "kits of server and sites must list FedMed's classes, as scripts/provision.sh writes them. The simulator needs "
+        "the folders",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
     return parser.parse_args(argv)

@@ -56,8 +56,8 @@ class JobSpec:
         optimizer_state: ``persist`` a site's optimizer across rounds, or ``reset`` it in each.
         seed: of weights, sampling and augmentation.
         custom: whether the apps have a folder ``custom/``. Without it NVFlare's simulator loads no class of ours, and
-            sites and server must list them in ``class_allow_list``, as FedMed's startup kits do. With it a site runs the
-            job only if it lets jobs bring code (NVFlare's right ``byoc``).
+            sites and server must list them in ``class_allow_list``, as FedMed's startup kits do. With it a site runs
+            the job only if it lets jobs bring code (NVFlare's right ``byoc``).
     """
 
     name: str
