@@ -8,11 +8,15 @@ import pytest
 import torch
 
 from fedmed.errors import RoundFailed, StateError
+from fedmed.export.runs import read_finished
+from fedmed.export.weights import complete_weights
 from fedmed.federation import aside
 from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
 from fedmed.reports.page import page
 from fedmed.reports.run import read_run
 
@@ -141,9 +145,18 @@ def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(
     run_job(folder, workspace, resume=True)
     assert_same_end(tmp_path / "whole", workspace)
     assert old and {path: path.read_bytes() for path in workspace.glob("*/before-1/**/*.pt")} == old
+    site = "ct_north" if "sharing" in method else None
+    assert same(exported(folder, tmp_path / "whole", site), exported(folder, workspace, site))
     run = read_run(workspace)
     assert run.resumed == {"before-1": round, "before-2": method["rounds"] - (1 if teacher == "ema" else 2)}
     assert f"continued after round {round}" in page(run)
+
+
+def exported(job, workspace, site):
+    """The last model as it would be exported, with the layers that the site keeps to itself."""
+    store = ModelStore.from_args(read_job(job).persistor, workspace)
+    weights = complete_weights(read_finished(workspace), store, "last", site)
+    return [weights.tensors, weights.round]
 
 
 def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, tmp_path, caplog):

@@ -416,6 +416,28 @@ def test_a_damaged_state_is_named(broken, damage):
         run.play("job-2", resume="job-1")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"round": "../../secret"},
+        {"round": -1},
+        {"best_model": "../../secret"},
+        {"best_model": 9},
+        {"last_round": {"a": "../../secret"}},
+        {"last_round": {"a": 7}},
+        {"best_private": {"a": [1]}},
+        {"earlier": {"../job": 1}},
+        {"earlier": {"job": "1"}},
+        {"last_round": 3},
+    ],
+)
+def test_no_path_arrives_in_a_state_that_a_job_brings(broken, change):
+    state = ServerState(broken().folder("job-1"))
+    state.path.write_text(json.dumps({**json.loads(state.path.read_text()), **change}))
+    with pytest.raises(StateError, match="server_state.json cannot be read"):
+        state.read()
+
+
 def test_a_site_without_its_state_is_named_and_may_start_afresh(broken, caplog):
     run = broken(PARTIAL, min_clients=2)
     for path in (run.folder("job-1", "b") / "state").iterdir():

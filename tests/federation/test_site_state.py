@@ -83,6 +83,14 @@ def test_a_state_made_with_other_settings_is_refused_by_name(tmp_path):
         second.load(0)
 
 
+@pytest.mark.parametrize("round", ["0", "../../secret", -1, 1.0, True, [0]])
+def test_nothing_but_a_whole_number_is_a_round(tmp_path, round):
+    save(state := job(tmp_path, "first"), 0, 5)
+    for use in (state.load, state.take_over, lambda r: state.prune([r])):
+        with pytest.raises(JobError, match="is no round of a run"):
+            use(round)
+
+
 @pytest.mark.parametrize(
     "earlier", [{"../first": 1}, {"/etc": 1}, {"..": 1}, {"a/b": 1}, {"": 1}, {"first": "1"}, ["a"]]
 )

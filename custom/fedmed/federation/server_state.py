@@ -15,7 +15,8 @@ from typing import Any
 
 from torch import Tensor
 
-from fedmed.errors import StateError
+from fedmed.errors import JobError, StateError
+from fedmed.federation.earlier import check_plain
 from fedmed.federation.state import link, load_tensors, save_json, save_tensors
 
 STATE, MODELS, ROUNDS, RESULT = "server_state.json", "models", "rounds.jsonl", "result.json"
@@ -106,8 +107,8 @@ class ServerState:
             if content.pop("format") != FORMAT:
                 raise StateError(f"{self.path} was written by another version of FedMed; continue with that one")
             known = {f.name for f in fields(SavedState)}
-            return SavedState(**{key: value for key, value in content.items() if key in known})
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            return _checked(SavedState(**{key: value for key, value in content.items() if key in known}))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, JobError) as error:
             raise StateError(f"{self.path} cannot be read: {error}; copy the run's folder again") from error
 
     def read_model(self, round: int) -> dict[str, Tensor]:
@@ -140,3 +141,20 @@ class ServerState:
         """The run is finished: nothing continues it."""
         self.path.unlink(missing_ok=True)
         shutil.rmtree(self.models, ignore_errors=True)
+
+
+def _checked(state: SavedState) -> SavedState:
+    """A job may bring a state, and its numbers become parts of paths at server and sites.
+
+    Raises:
+        TypeError, ValueError: it does not hold what a server writes.
+    """
+    rounds = [*state.last_round.values(), *state.best_private.values()]
+    numbers = [state.round, state.best_model, state.best_round or 0, *rounds, *state.earlier.values()]
+    if not all(type(number) is int and START <= number < 10**6 for number in numbers) or state.round < 0:
+        raise ValueError("it holds rounds that are none")
+    if max(rounds, default=0) > state.round or state.best_model > state.round:
+        raise ValueError("it speaks of rounds after its own")
+    for id in state.earlier:
+        check_plain(id)
+    return state

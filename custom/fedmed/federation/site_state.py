@@ -29,6 +29,8 @@ class SiteState:
         self.earlier: Mapping[str, int] = {}
 
     def _path(self, round: int) -> Path:
+        if type(round) is not int or round < 0:  # it comes from the network, and becomes a part of a path
+            raise JobError(f"{round!r} is no round of a run; do server and site use the same FedMed?")
         return self.folder / f"round_{round}.pt"
 
     def load(self, round: int | None) -> dict[str, Any]:
