@@ -31,11 +31,6 @@ def interrupted(workspace: Path) -> Path | None:
     return kept[-1] if kept else None
 
 
-def move_aside(workspace: Path) -> Path:
-    """Rename a workspace to ``<name>.before-<n>`` and return the new place."""
-    return workspace.rename(next_aside(workspace))
-
-
 def next_aside(workspace: Path) -> Path:
     """Where the workspace would be moved to."""
     return _aside(workspace, len(_asides(workspace)) + 1)
