@@ -71,7 +71,8 @@ def dice(job: Path, clip: float, noises: list[float]) -> None:
                 continue
             result = json.loads((root / "ws/server/simulate_job/fedmed/result.json").read_text())
             spent = [line["epsilon"] for s in sites for line in read_ledger(root / "ws" / s) if "epsilon" in line]
-        chosen = "–" if result["best_round"] is None else f"round {result['best_round'] + 1}"
+        best = result["best_round"]
+        chosen = "–" if best is None else "the start" if best < 0 else f"round {best + 1}"
         scores = [f"{result['test'].get(site, {}).get('dice_mean', math.nan):.3f}" for site in sites]
         most = plain_epsilon(max(spent)) if spent else "∞"
         print(f"| {z:g} | {z * clip:g} | {most} | {chosen} | {' | '.join(scores)} |", flush=True)
