@@ -76,6 +76,7 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
         assert all(torch.isfinite(tensor).all() for tensor in content["model"].values())
 
 
+@pytest.mark.slow
 def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_path):
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
