@@ -47,7 +47,9 @@ def test_a_cache_that_cannot_be_written_is_a_problem(small_site):
 
 def test_a_cache_that_others_can_read_is_noted(small_site):
     config = small_site.config()
-    (config.cache_dir / "fedmed-cases").mkdir(parents=True, mode=0o755)
+    folder = config.cache_dir / "fedmed-cases"
+    folder.mkdir(parents=True)
+    folder.chmod(0o755)  # whatever the umask
     (finding,) = check_disk(config, None, 10, 0)[1]
     assert finding.kind == "open_cache" and "chmod 700" in finding.text
 

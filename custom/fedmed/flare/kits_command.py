@@ -118,7 +118,6 @@ def _whom(participant: dict[str, Any]) -> str:
 
 def main(argv: Sequence[str]) -> int:
     """Run a command; a user's error is one line and exit code 2."""
-    os.umask(0o077)
     try:
         return {"provision": provision, "add-site": add_site}[argv[0]](argv[1:])
     except FedMedError as error:
@@ -127,4 +126,5 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
+    os.umask(0o077)  # for the whole process: kits hold private keys
     sys.exit(main(sys.argv[1:]))
