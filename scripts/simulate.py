@@ -88,11 +88,16 @@ def check_workspace(workspace: Path, job: Path) -> None:
         )
 
 
-def command(job: Path, workspace: Path, threads: int, gpu: str | None) -> list[str]:
-    """The simulator's command line, in the environment that runs this script."""
+def nvflare() -> Path:
+    """NVFlare's program, in the environment that runs this script."""
     program = Path(sys.executable).parent / "nvflare"
     if not program.is_file():
         raise FedMedError(f"NVFlare is missing: {program} does not exist; run scripts/setup.sh and use its .venv")
+    return program
+
+
+def command(program: Path, job: Path, workspace: Path, threads: int, gpu: str | None) -> list[str]:
+    """The simulator's command line."""
     # NVFlare changes its directory: every path is absolute.
     line = [str(program), "simulator", str(job), "-w", str(workspace), "-t", str(threads)]
     return line + (["--gpu", gpu] if gpu else [])
@@ -214,14 +219,14 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
         if resume:
-            command(job, workspace, 1, None)  # NVFlare is here: nothing is moved in vain
+            nvflare()  # it is here: nothing is moved in vain
             job = continue_run(job, workspace, Path(scratch))
         return start(job, sites, workspace, threads or len(sites), gpu, quiet)
 
 
 def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str | None, quiet: bool) -> int:
     """Start the simulator, follow it and report; return the exit code."""
-    line = command(job, workspace, threads, gpu)
+    line = command(nvflare(), job, workspace, threads, gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     outcome = workspace / "server" / JOB_FOLDER / "result.json"

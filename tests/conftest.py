@@ -11,6 +11,7 @@ import torch
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[1]
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"  # its handlers, left by an e2e test, may end any later fork of the tests
 SITES = {
     "ct_north": "supervised",
     "ct_south": "supervised",

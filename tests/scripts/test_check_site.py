@@ -13,6 +13,9 @@ import pytest
 from fedmed.data.synthetic import demo_site
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "check_site.py"
+# The tests themselves may run under nohup, which the script would respect. Set after exec, not by preexec_fn: that
+# forks a process in which earlier tests have left gRPC's threads, and its fork handlers may end the child.
+HEAR = "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 @pytest.fixture(scope="module")
@@ -77,20 +80,16 @@ def test_prepared_cases_do_not_outlive_a_broken_connection(tiny_job, fedmed_home
     site = tmp_path / "ct_north.yaml"
     site.write_text(f"data_root: {root}\ndevice: cpu\ncache_dir: {cache}\n")
     line = [sys.executable, str(SCRIPT), str(site), "--job", str(tiny_job()), "--steps", "100000", *options]
-    running = subprocess.Popen([*line, "--skip", "disk,device"], stderr=subprocess.PIPE, text=True, preexec_fn=hear)
+    line = [sys.executable, "-c", HEAR, *line, "--skip", "disk,device"]
+    running = subprocess.Popen(line, stderr=subprocess.PIPE, text=True)
     try:
-        wait_for(lambda: list(cache.glob(".fedmed-check-*/cache/*/*.pt")))
+        wait_for(lambda: running.poll() is not None or list(cache.glob(".fedmed-check-*/cache/*/*.pt")))
         child = psutil.Process(running.pid).children()
         running.send_signal(signal.SIGHUP)
         assert "interrupted" in running.communicate(timeout=60)[1] and running.returncode == 130
     finally:
         running.kill()
     assert not list(cache.glob(".fedmed-check-*")) and not psutil.wait_procs(child, 30)[1]
-
-
-def hear():
-    """The tests themselves may run under nohup, which the script would respect."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def wait_for(condition, seconds=120):

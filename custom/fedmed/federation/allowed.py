@@ -78,7 +78,7 @@ class Allowed:
         plain, allowed = plain_metrics(metrics), self.privacy.allowed_metrics
         if allowed is None:
             return plain
-        kept = {name: value for name, value in plain.items() if name in allowed}
+        kept = {name: value for name, value in plain.items() if self._may(name)}
         if not {"dice_mean", "dice_std"} <= set(allowed):
             kept.pop("n_cases", None)  # test scores are read together
         self._mention("scalars", plain, kept, "allowed_metrics")
@@ -89,9 +89,7 @@ class Allowed:
         own = self.privacy
         facts = {"clip_norm": own.clip_norm, "noise_multiplier": own.noise_multiplier}
         facts |= {"epsilon": epsilon, "delta": own.delta} if epsilon is not None else {}
-        return {
-            k: v for k, v in plain_metrics(facts).items() if own.allowed_metrics is None or k in own.allowed_metrics
-        }
+        return {name: value for name, value in plain_metrics(facts).items() if self._may(name)}
 
     def extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """Return the additional values of a method that the site has listed."""
@@ -102,7 +100,10 @@ class Allowed:
     def streamed(self, tag: str) -> str | None:
         """Return the metric that a scalar for TensorBoard is (``train_loss`` for ``train/loss``), None if it stays."""
         name = STREAMED.get(tag, tag.replace("/", "_"))
-        return name if self.privacy.allowed_metrics is None or name in self.privacy.allowed_metrics else None
+        return name if self._may(name) else None
+
+    def _may(self, metric: str) -> bool:
+        return self.privacy.allowed_metrics is None or metric in self.privacy.allowed_metrics
 
     def _mention(self, what: str, all: Mapping[str, Any], kept: Mapping[str, Any], key: str) -> None:
         left = ", ".join(sorted(set(all) - set(kept)))

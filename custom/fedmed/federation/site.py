@@ -93,19 +93,20 @@ def load_site(site: str, workspace: Path | None = None) -> SiteConfig:
     return parse_site(site, _read_yaml(path), path)
 
 
-def load_file(path: Path, site: str | None = None) -> SiteConfig:
+def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig:
     """Read and check a site's YAML that a person names.
 
     Args:
-        path: the file.
+        path: the file; a link counts where it lies, as in training.
         site: name of the site in the federation; by default what the file says, or else its own name.
+        instead: values that replace those of the file, for work that does not need them.
 
     Raises:
         SiteConfigError: as :func:`load_site`.
     """
     path = Path(path).expanduser().absolute()
     values = _read_yaml(path)
-    return parse_site(site or str(values.get("site") or path.stem), values, path)
+    return parse_site(site or str(values.get("site") or path.stem), {**values, **instead}, path)
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:

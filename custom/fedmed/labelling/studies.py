@@ -3,14 +3,12 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
-import yaml
-
 from fedmed.data.datalist import UNLABELED, load_datalist
-from fedmed.errors import DataError, SiteConfigError
-from fedmed.federation.site import EXAMPLE, SiteConfig, parse_site
+from fedmed.errors import DataError
+from fedmed.federation.site import SiteConfig, load_file
 from fedmed.files import fedmed_home
 from fedmed.labelling.held import in_use, is_held
 from fedmed.labelling.work import ANOTHER, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
@@ -27,15 +25,7 @@ def read_site(path: Path) -> SiteConfig:
     Raises:
         SiteConfigError: missing or malformed file, unknown key or value.
     """
-    path = Path(path).expanduser().absolute()  # a link counts where it lies, as in training
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SiteConfigError(f"{path}: not a readable YAML file ({error}). Example:\n{EXAMPLE}") from error
-    if not isinstance(values, Mapping):
-        raise SiteConfigError(f"{path}: holds {type(values).__name__}, not 'key: value' lines. Example:\n{EXAMPLE}")
-    site = values.get("site") or path.stem
-    return parse_site(str(site), {**values, "device": "cpu", "amp": False}, path)
+    return load_file(path, device="cpu", amp=False)
 
 
 def work_folder(studies: Path) -> Path:
