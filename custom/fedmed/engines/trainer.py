@@ -8,6 +8,8 @@ from monai.data import MetaTensor
 from monai.engines import Trainer
 from torch import Tensor
 
+from fedmed.errors import JobError
+
 
 def plain_batch(
     batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **kwargs: Any
@@ -33,6 +35,8 @@ def on_gpu(device: torch.device | str) -> bool:
 class StatefulTrainer(Trainer):
     """A trainer whose GradScaler lives as long as the trainer, and travels in its state.
 
+    A method whose sites exchange more than model differences overrides :meth:`receive`, :meth:`extras` or both.
+
     ``monai.engines.Trainer.run`` makes a new scaler each time. Its scale would start at 65536 again in every round,
     and the first steps of every round, whose gradients overflow, would be skipped.
     """
@@ -55,6 +59,22 @@ class StatefulTrainer(Trainer):
         scaler = self._kept_scaler()
         if scaler is not None and state_dict.get("scaler"):
             scaler.load_state_dict(dict(state_dict["scaler"]))
+
+    def receive(self, extras: Mapping[str, Any]) -> None:
+        """Take what came with the round's task besides the model; called before :meth:`run`.
+
+        Raises:
+            JobError: there is something, but this engine uses nothing of the kind.
+        """
+        if extras:
+            raise JobError(
+                f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; remove "
+                "'exchange' from the job, or use an overlay whose engine takes it"
+            )
+
+    def extras(self) -> dict[str, float | Tensor]:
+        """What leaves the site besides the model's difference, after :meth:`run`; nothing unless overridden."""
+        return {}
 
     def backward(self, loss: Tensor) -> None:
         """Add the loss's gradients to those there are."""
