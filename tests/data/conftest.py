@@ -5,6 +5,7 @@ import json
 import nibabel as nib
 import numpy as np
 import pytest
+from PIL import Image
 
 SPACING = np.diag([-2.0, -2.0, 5.0, 1.0])  # as a scanner writes it: x and y point right and back
 
@@ -51,6 +52,25 @@ def site(tmp_path, save_nifti, scan):
             entries.append({"image": f"images/c{number}.nii.gz", "label": f"labels/c{number}.nii.gz", "patient": "p"})
         lists = {"training": entries, "validation": entries[:1], "unlabeled": entries}
         (tmp_path / "datalist.json").write_text(json.dumps(lists))
+        return tmp_path, tmp_path / "datalist.json"
+
+    return make
+
+
+@pytest.fixture
+def classified(tmp_path):
+    """Return a function that makes a site of labelled pictures and gives (data_root, datalist); lists by keyword."""
+
+    def make(**lists):
+        content = {}
+        for key, labels in lists.items():
+            content[key] = []
+            for number, label in enumerate(labels):
+                name = f"images/{key}{number}.png"
+                (tmp_path / "images").mkdir(exist_ok=True)
+                Image.fromarray(np.full((6, 4), len(name) + number, np.uint8)).save(tmp_path / name)
+                content[key].append({"image": name} | ({} if label is None else {"label": label}))
+        (tmp_path / "datalist.json").write_text(json.dumps(content))
         return tmp_path, tmp_path / "datalist.json"
 
     return make

@@ -3,7 +3,7 @@ import logging
 
 import pytest
 
-from fedmed.data.datalist import case_names, load_datalist
+from fedmed.data.datalist import case_names, labels_are_classes, list_entries, load_datalist, needed_files
 from fedmed.errors import DataError
 
 
@@ -96,3 +96,85 @@ def test_a_missing_image_is_named(site):
     (root / "images/c1.nii.gz").unlink()
     with pytest.raises(DataError, match="entry 1 of 'training': the image .*c1.nii.gz does not exist"):
         load_datalist(root, datalist, "training")
+
+
+CLASSES = ["normal", "bacteria", "virus"]
+
+
+def test_names_of_classes_become_their_places(classified):
+    root, datalist = classified(training=["virus", "normal", "bacteria"], unlabeled=[None, "normal"])
+    cases = load_datalist(root, datalist, "training", classes=CLASSES)
+    assert [case["label"] for case in cases] == [2, 0, 1]
+    assert cases[1]["image"] == str(root / "images/training1.png")
+    assert case_names(cases) == ["training0", "training1", "training2"]
+    assert all(set(case) == {"image"} for case in load_datalist(root, datalist, "unlabeled", classes=CLASSES))
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ("viral", "entry 1 of 'training': the label is 'viral', which is no class; use one of normal, bacteria, virus"),
+        (1, "entry 1 of 'training': the label is 1, which is no class"),
+        (["virus"], r"the label is \['virus'\], which is no class"),
+        (
+            None,
+            r"entry 1 of 'training' has no 'label'; name its class \(normal, bacteria, virus\), or list .*unlabeled",
+        ),
+    ],
+)
+def test_a_label_that_is_no_class(classified, label, message):
+    root, datalist = classified(training=["normal", label])
+    with pytest.raises(DataError, match=message):
+        load_datalist(root, datalist, "training", classes=CLASSES)
+
+
+def test_an_image_of_a_class_must_exist(classified):
+    root, datalist = classified(training=["normal", "virus"])
+    (root / "images/training1.png").unlink()
+    with pytest.raises(DataError, match="entry 1 of 'training': the image .*training1.png does not exist"):
+        load_datalist(root, datalist, "training", classes=CLASSES)
+
+
+def test_classes_where_masks_are_needed(classified):
+    root, datalist = classified(training=["normal", "virus"], unlabeled=["normal"])
+    with pytest.raises(DataError, match="names of classes, the first is 'normal', where masks are needed"):
+        load_datalist(root, datalist, "training")
+    assert len(load_datalist(root, datalist, "unlabeled")) == 1
+
+
+def test_masks_where_classes_are_needed(site):
+    root, datalist = site()
+    with pytest.raises(DataError, match="the label is 'labels/c0.nii.gz', which is no class"):
+        load_datalist(root, datalist, "training", classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes"),
+    [
+        (["COVID-19", "grade 1.5", "St. Elsewhere"], True),
+        (["normal", "labels/a"], False),
+        (["normal", "a.nii.gz"], False),
+        (["a.png"], False),
+        (["..\\x"], False),
+        (["", "normal"], False),
+        ([3, "normal"], False),
+        ([], False),
+    ],
+)
+def test_labels_are_classes(labels, classes):
+    assert labels_are_classes([{"image": "a.png"}, "rubbish", *({"label": label} for label in labels)]) is classes
+
+
+def test_entries_of_a_list(classified):
+    _, datalist = classified(testing=["normal"])
+    assert list_entries(datalist, "testing") == [{"image": "images/testing0.png", "label": "normal"}]
+    assert list_entries(datalist, "training") == []
+    with pytest.raises(DataError, match="the list 'training' is missing"):
+        list_entries(datalist, "training", required=True)
+    with pytest.raises(DataError, match="the list 'testing' is not a list"):
+        list_entries(rewrite(datalist, testing={"image": "a"}), "testing")
+
+
+def test_files_that_an_entry_names():
+    assert needed_files("training") == ("image", "label")
+    assert needed_files("training", classes=True) == needed_files("unlabeled") == ("image",)

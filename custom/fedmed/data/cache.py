@@ -38,10 +38,11 @@ class CaseCacheDataset(Dataset):
 
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
-        transform: deterministic transforms, then random ones. Only tensors survive the deterministic part.
+        transform: deterministic transforms, then random ones. Only tensors survive the deterministic part. A label
+            that is a class, an int, passes it by: what is stored of an image serves whatever class it is given.
         cache_dir: folder for the prepared cases; None = prepare them each time.
 
-    Items are dictionaries of plain tensors (a list of them where a crop yields several).
+    Items are dictionaries of plain tensors (a list of them where a crop yields several); a class is an int64 scalar.
 
     Raises:
         DataError: the folder cannot be made, or a case cannot be prepared; names the file.
@@ -62,6 +63,10 @@ class CaseCacheDataset(Dataset):
     def prepared(self, index: int) -> dict[str, Tensor]:
         """Case ``index`` after the deterministic transforms, from the disk where possible."""
         case = self.data[index]
+        image = {name: value for name, value in case.items() if name != "label" or not isinstance(value, int)}
+        return self._image(image) | ({} if len(image) == len(case) else {"label": torch.tensor(case["label"])})
+
+    def _image(self, case: Mapping[str, Any]) -> dict[str, Tensor]:
         if self.store is None:
             return self._prepare(case)
         path = self.store.path(case, self._settings)

@@ -1,8 +1,9 @@
-"""Read a site's datalist: which images it has, and which of them have masks."""
+"""Read a site's datalist: which images it has, and which of them have masks or belong to a known class."""
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,9 +14,16 @@ log = logging.getLogger("fedmed.data")
 UNLABELED = "unlabeled"
 FILE_KEYS = ("image", "label")
 EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
+_FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # of a mask: has a folder or an extension
 
 
-def load_datalist(data_root: Path | str, datalist: Path | str, key: str, required: bool = True) -> list[dict[str, Any]]:
+def load_datalist(
+    data_root: Path | str,
+    datalist: Path | str,
+    key: str,
+    required: bool = True,
+    classes: Sequence[str] | None = None,
+) -> list[dict[str, Any]]:
     """Return the cases of one list with absolute paths.
 
     Args:
@@ -23,21 +31,24 @@ def load_datalist(data_root: Path | str, datalist: Path | str, key: str, require
         datalist: MSD-style JSON file; its paths are relative to ``data_root``.
         key: ``training``, ``validation``, ``testing`` (with labels) or ``unlabeled`` (labels are ignored).
         required: whether a missing or empty list is an error; otherwise it gives ``[]``.
+        classes: names of classes, where a label is such a name and no mask; ``label`` becomes its place in
+            ``classes``, an int counted from 0.
 
     Raises:
-        DataError: the folder, the file, the list or an image is missing, the JSON is malformed, or an entry points
-            outside ``data_root``.
+        DataError: the folder, the file, the list or an image is missing, the JSON is malformed, an entry points
+            outside ``data_root``, or a label is none of ``classes``.
     """
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    entries = read_datalist(path).get(key)
-    if entries is None and not required:
-        return []
-    if not isinstance(entries, list) or (required and not entries):
-        have = "is missing" if entries is None else "is empty" if entries == [] else "is not a list"
-        raise DataError(f"{path}: the list '{key}' {have}. Example: {EXAMPLE}")
-    cases = [_case(root, f"{path}: entry {number} of '{key}'", key, entry) for number, entry in enumerate(entries)]
+    entries = list_entries(path, key, required)
+    if classes is None and key != UNLABELED and labels_are_classes(entries):
+        raise DataError(
+            f"{path}: the labels of '{key}' are names of classes, the first is {entries[0]['label']!r}, where masks "
+            "are needed; use a bundle for classification, or list masks"
+        )
+    wheres = (f"{path}: entry {number} of '{key}'" for number in range(len(entries)))
+    cases = [_case(root, where, key, entry, classes) for where, entry in zip(wheres, entries, strict=True)]
     if key == UNLABELED:
         cases = [_without_label(case) for case in cases]
         dropped = sum("label" in entry for entry in entries)
@@ -49,6 +60,30 @@ def load_datalist(data_root: Path | str, datalist: Path | str, key: str, require
 def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of cases: the image's file name without its extension."""
     return [Path(case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
+
+
+def list_entries(datalist: Path | str, key: str, required: bool = False) -> list[Any]:
+    """Return one list as it stands in the datalist, its entries unchecked; ``[]`` where it is missing.
+
+    Raises:
+        DataError: no readable datalist, no list, or an empty or missing one that is required.
+    """
+    entries = read_datalist(Path(datalist)).get(key)
+    if entries is None and not required:
+        return []
+    if not isinstance(entries, list) or (required and not entries):
+        have = "is missing" if entries is None else "is empty" if entries == [] else "is not a list"
+        raise DataError(f"{datalist}: the list '{key}' {have}. Example: {EXAMPLE}")
+    return entries
+
+
+def labels_are_classes(entries: Iterable[Any]) -> bool:
+    """Whether the labels of entries are names of classes: there are some, and none looks like a file.
+
+    Entries may be malformed; lists of several keys may be chained.
+    """
+    labels = [entry["label"] for entry in entries if isinstance(entry, Mapping) and "label" in entry]
+    return bool(labels) and all(isinstance(label, str) and label and not _FILE_NAME.search(label) for label in labels)
 
 
 def read_datalist(path: Path) -> Mapping[str, Any]:
@@ -68,9 +103,9 @@ def read_datalist(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def needed_files(key: str) -> tuple[str, ...]:
-    """Which files an entry of a list must name."""
-    return ("image",) if key == UNLABELED else FILE_KEYS
+def needed_files(key: str, classes: bool = False) -> tuple[str, ...]:
+    """Which files an entry of a list must name; ``classes``: labels are names of classes."""
+    return ("image",) if key == UNLABELED or classes else FILE_KEYS
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
@@ -106,9 +141,20 @@ def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
     return file
 
 
-def _case(root: Path, where: str, key: str, entry: Any) -> dict[str, Any]:
-    files = {name: str(listed_file(root, where, name, entry)) for name in needed_files(key)}
-    return {**entry, **files}
+def _case(root: Path, where: str, key: str, entry: Any, classes: Sequence[str] | None) -> dict[str, Any]:
+    names = needed_files(key, classes is not None)
+    files = {name: str(listed_file(root, where, name, entry)) for name in names}
+    index = {} if classes is None or key == UNLABELED else {"label": _class_index(where, entry, classes)}
+    return {**entry, **files, **index}
+
+
+def _class_index(where: str, entry: Mapping[str, Any], classes: Sequence[str]) -> int:
+    known = ", ".join(classes)
+    if "label" not in entry:
+        raise DataError(f"{where} has no 'label'; name its class ({known}), or list the image under '{UNLABELED}'")
+    if entry["label"] not in classes:
+        raise DataError(f"{where}: the label is {entry['label']!r}, which is no class; use one of {known}")
+    return list(classes).index(entry["label"])
 
 
 def _without_label(case: Mapping[str, Any]) -> dict[str, Any]:

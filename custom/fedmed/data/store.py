@@ -51,12 +51,14 @@ class CaseStore:
     def path(self, case: Mapping[str, Any], settings: str) -> Path:
         """Where a case is stored; it depends on path, size and modification time of its files and on ``settings``.
 
+        A label that is a class is no file, and nothing of it is stored.
+
         Raises:
             DataError: a file of the case is gone.
         """
         digest = hashlib.sha256(settings.encode())
         for name in FILE_KEYS:
-            if name in case:
+            if name in case and not isinstance(case[name], int):
                 size, modified = _facts(case[name])
                 digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
         return self.folder / f"{digest.hexdigest()}.pt"
