@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from monai.data import DataLoader
-from torch.utils.data import RandomSampler
+from torch.utils.data import Dataset, RandomSampler, Subset
 
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.errors import DataError
@@ -52,3 +52,23 @@ def training_loader(
     transforms = torch.Generator().manual_seed(derive_seed(seed, "random transforms"))
     sampler = RandomSampler(dataset, num_samples=batch_size * steps, generator=order)
     return DataLoader(dataset, num_workers, batch_size=batch_size, sampler=sampler, generator=transforms)
+
+
+def probe_loader(dataset: Dataset, samples: int, seed: int, batch_size: int, num_workers: int = 0) -> DataLoader:
+    """Return a loader of some images, the same ones in the same order each time it is used.
+
+    Args:
+        dataset: all cases, without random transforms.
+        samples: cases that are drawn without replacement; all of them where there are fewer.
+        seed: of the draw.
+        batch_size: cases in a batch.
+        num_workers: processes that load.
+
+    Raises:
+        DataError: fewer than one sample is asked for.
+    """
+    if samples < 1:
+        raise DataError(f"{samples} images are asked for as a sample; use 1 or more, such as 100")
+    generator = torch.Generator().manual_seed(derive_seed(seed, "probe images"))
+    chosen = torch.randperm(len(dataset), generator=generator)[:samples].tolist()
+    return DataLoader(Subset(dataset, chosen), num_workers, batch_size=batch_size)

@@ -1,0 +1,129 @@
+"""Read a chest X-ray from DICOM. pydicom is imported only when there is such a file."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cxr_classifier.errors import BundleInputError
+from cxr_classifier.intensity import stretch
+
+MODALITIES = ("CR", "DX")  # computed and digital radiography
+PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2")
+FAR = 1e9  # beyond every stored value: what a window makes of it is the end of its range
+
+
+def read_dicom(path: Path) -> np.ndarray:
+    """Read a radiograph as its file says that it is to be shown.
+
+    Modality LUT or rescale, then the VOI LUT or the first window, then MONOCHROME1 is inverted. Without a window the
+    values are stretched (:func:`cxr_classifier.intensity.stretch`; padding pixels do not count).
+
+    Returns:
+        (H, W) float32 in [0, 1].
+
+    Raises:
+        BundleInputError: no readable DICOM image, another modality than CR or DX, colour, several frames, or a
+            compression that no installed decoder reads.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydicom mentions every oddity of a header
+        header = _header(path)
+        _check(header, path)
+        stored = _pixels(header, path)
+        values = _shown(stored, header, path)
+    return 1 - values if header.PhotometricInterpretation == "MONOCHROME1" else values
+
+
+def _header(path: Path) -> Any:
+    try:
+        import pydicom
+    except ImportError as error:
+        raise BundleInputError(f"{path} is DICOM, which needs pydicom: pip install pydicom") from error
+    try:
+        return pydicom.dcmread(path, force=True)
+    except Exception as error:  # noqa: BLE001 - a damaged file breaks pydicom at any place
+        raise BundleInputError(f"{path} is damaged DICOM ({_reason(error)}); export it again") from error
+
+
+def _check(header: Any, path: Path) -> None:
+    """Refuse what is no single grey radiograph."""
+    if "PixelData" not in header:
+        what = "is no DICOM file" if "SOPClassUID" not in header else "is a DICOM file without an image, or cut short"
+        raise BundleInputError(f"{path} {what}; export it again or remove it")
+    modality = str(header.get("Modality") or "none given")
+    if modality not in MODALITIES:
+        raise BundleInputError(
+            f"{path}: the modality is {modality}; chest radiographs ({' or '.join(MODALITIES)}) are needed, remove it"
+        )
+    frames = int(header.get("NumberOfFrames") or 1)
+    if frames != 1:
+        raise BundleInputError(f"{path} has {frames} frames; save the one radiograph to use in a file of its own")
+    photometric = str(header.get("PhotometricInterpretation") or "none given")
+    if photometric not in PHOTOMETRIC or int(header.get("SamplesPerPixel") or 1) != 1:
+        raise BundleInputError(f"{path} is a colour image ({photometric}); export the grey original")
+
+
+def _pixels(header: Any, path: Path) -> np.ndarray:
+    """Stored values (H, W)."""
+    syntax = getattr(getattr(header, "file_meta", None), "TransferSyntaxUID", None)
+    if syntax is None:  # an old file without the header's first part
+        header.ensure_file_meta()
+        header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
+        syntax = header.file_meta.TransferSyntaxUID
+    try:
+        return header.pixel_array
+    except Exception as error:  # noqa: BLE001 - each decoder has exceptions of its own
+        if syntax.is_compressed and isinstance(error, (RuntimeError, NotImplementedError, AttributeError)):
+            raise BundleInputError(
+                f"{path} is compressed ({syntax.name}) and no decoder for that is installed, or it is damaged; "
+                "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg, or export it uncompressed"
+            ) from error
+        raise BundleInputError(f"{path}: the image is damaged ({_reason(error)}); export it again") from error
+
+
+def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
+    """Values (H, W) in [0, 1] after the modality LUT and the VOI LUT or window."""
+    modality_lut, voi_lut = _lookups()
+    try:
+        values = modality_lut(stored, header).astype(np.float64)
+        if not _has_window(header):
+            padding = header.get("PixelPaddingValue")
+            return stretch(values, None if padding is None else stored != padding)
+        if header.get("VOILUTSequence"):
+            bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
+            low, high = 0.0, 2.0**bits - 1
+            shown = voi_lut(values.round().astype(np.int64), header)
+        else:
+            with np.errstate(over="ignore"):  # a sigmoid window far from its centre
+                low, high = voi_lut(np.array([-FAR, FAR]), header)
+            shown = voi_lut(values, header)
+    except Exception as error:  # noqa: BLE001 - malformed look-up tables break pydicom in many ways
+        raise BundleInputError(
+            f"{path}: its look-up table or window is unusable ({_reason(error)}); export it again"
+        ) from error
+    return np.clip((shown - low) / (high - low), 0, 1).astype(np.float32)
+
+
+def _has_window(header: Any) -> bool:
+    """Whether there is a VOI LUT, or a window whose width is one."""
+    if header.get("VOILUTSequence"):
+        return True
+    centre, width = header.get("WindowCenter"), header.get("WindowWidth")
+    if centre is None or width is None or str(centre) == "" or str(width) == "":
+        return False
+    first = width[0] if hasattr(width, "__len__") and not isinstance(width, str) else width
+    return float(first) > 1
+
+
+def _lookups() -> tuple[Any, Any]:
+    try:
+        from pydicom.pixels import apply_modality_lut, apply_voi_lut
+    except ImportError:  # pydicom 2, which MONAI Label has
+        from pydicom.pixel_data_handlers.util import apply_modality_lut, apply_voi_lut
+    return apply_modality_lut, apply_voi_lut
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,52 @@
+"""Read a PNG or JPEG."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from cxr_classifier.errors import BundleInputError
+from cxr_classifier.intensity import stretch
+
+FORMATS = ("PNG", "JPEG", "MPO")
+DEEP = ("I", "F")  # Pillow's modes of 16 bits and more begin so
+COLOURED = 25  # of 255: channels that differ by more show a colour
+MOST_COLOURED = 0.05  # of all pixels; coloured marks and text on an X-ray are fewer
+
+
+def read_picture(path: Path) -> np.ndarray:
+    """Read a PNG or JPEG upright, as its EXIF orientation says.
+
+    8 bits are what a screen shows and are divided by 255. 16 bits have no window, and many hold 12-bit values: they are
+    stretched, see :func:`cxr_classifier.intensity.stretch`. Colours are turned to grey, transparent pixels to black.
+
+    Returns:
+        (H, W) float32 in [0, 1].
+
+    Raises:
+        BundleInputError: damaged, or a colour photograph.
+    """
+    try:
+        with Image.open(path, formats=FORMATS) as file:
+            file.load()
+            image = ImageOps.exif_transpose(file)
+    except Exception as error:  # noqa: BLE001 - each of Pillow's decoders has exceptions of its own
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0].replace(str(path), "the file")
+        raise BundleInputError(f"{path} is damaged ({reason}); copy or export it again") from error
+    if image.mode.startswith(DEEP):
+        return stretch(np.asarray(image))
+    return _grey(image, path)
+
+
+def _grey(image: Image.Image, path: Path) -> np.ndarray:
+    """Grey values (H, W) in [0, 1] of an image of 8-bit channels."""
+    if image.mode in ("1", "L"):
+        return np.asarray(image.convert("L"), dtype=np.float32) / 255
+    rgba = np.asarray(image.convert("RGBA"), dtype=np.float32)
+    colours = rgba[..., :3] * (rgba[..., 3:] / 255)
+    coloured = np.ptp(colours, axis=-1) > COLOURED
+    if coloured.mean() > MOST_COLOURED:
+        raise BundleInputError(
+            f"{path} is a colour photograph ({coloured.mean():.0%} of its pixels show a colour); give the X-ray itself"
+        )
+    return colours @ np.array([0.299, 0.587, 0.114], dtype=np.float32) / 255

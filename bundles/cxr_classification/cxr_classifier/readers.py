@@ -1,0 +1,62 @@
+"""Read a chest X-ray, whatever its file, as an image in [0, 1] in which bone is bright."""
+
+from pathlib import Path
+
+import numpy as np
+
+from cxr_classifier.dicom import read_dicom
+from cxr_classifier.errors import BundleInputError
+from cxr_classifier.pictures import read_picture
+
+PNG, JPEG, DICOM = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"DICM"
+DICOM_OFFSET = 128
+MIN_SIDE = 8  # pixels; anything smaller is an icon or a broken export
+
+
+def read_xray(path: str | Path) -> np.ndarray:
+    """Read one image: DICOM (CR, DX), PNG (8 or 16 bit) or JPEG. What a file is, its first bytes say, not its name.
+
+    Returns:
+        (H, W) float32 in [0, 1], H rows from the top, W columns from the left; larger is brighter, also where the file
+        says that smaller is brighter (MONOCHROME1).
+
+    Raises:
+        BundleInputError: missing, empty, damaged or no such image; a colour photograph; compressed in a way that cannot
+            be read here; another modality, several frames; smaller than 8 pixels; all pixels equal. Names the file and
+            what to do.
+    """
+    path = Path(path)
+    kind = file_kind(path)
+    if kind is None:
+        raise BundleInputError(
+            f"{path} is no DICOM, PNG or JPEG file; convert it, or remove it from the folder or list"
+        )
+    image = read_dicom(path) if kind == "DICOM" else read_picture(path)
+    if min(image.shape) < MIN_SIDE:
+        raise BundleInputError(f"{path} has {image.shape[0]} x {image.shape[1]} pixels; export the image in full size")
+    if not np.isfinite(image).all():
+        raise BundleInputError(f"{path} holds values that are not finite; export the image again")
+    if image.max() <= image.min():
+        raise BundleInputError(f"{path}: all pixels are equal; export the image again or remove it")
+    return image
+
+
+def file_kind(path: Path) -> str | None:
+    """``DICOM``, ``PNG``, ``JPEG``, or None for anything else; an unnamed DICOM header needs the ending .dcm.
+
+    Raises:
+        BundleInputError: no such file, not readable, or empty.
+    """
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(DICOM_OFFSET + len(DICOM))
+    except OSError as error:
+        raise BundleInputError(f"{path} cannot be read ({error.strerror}); restore it or correct the path") from error
+    if not head:
+        raise BundleInputError(f"{path} is an empty file; copy or export it again")
+    if head.startswith(PNG):
+        return "PNG"
+    if head.startswith(JPEG):
+        return "JPEG"
+    named = path.suffix.lower() in (".dcm", ".dicom")
+    return "DICOM" if named or head[DICOM_OFFSET:] == DICOM else None
