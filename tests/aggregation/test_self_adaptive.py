@@ -1,0 +1,64 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fedmed.aggregation.self_adaptive import self_adaptive_weights
+from fedmed.errors import FedMedError, JobError
+
+
+def weights(*r, **options):
+    return list(self_adaptive_weights(dict(zip("abcdef", r, strict=False)), **options).values())
+
+
+def test_chk_m8():
+    assert weights(0.9, 0.5, 0.1) == pytest.approx([0.1 / 1.5, 0.5 / 1.5, 0.6], abs=1e-12)
+    assert weights(1, 1, 1) == [1 / 3] * 3
+    assert weights(1, 1, 0.99) == [0, 0, 1]  # invariant 5: two idle sites, one that trained
+    assert weights(-1, 1, 1) == [1, 0, 0]
+
+
+def test_softmax_form_of_chk_m8():
+    assert weights(0.9, 0.5, 0.1, form="softmax") == pytest.approx([0.212, 0.316, 0.472], abs=5e-4)
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=6), st.sampled_from(["gap", "softmax"]), st.floats(0, 1))
+def test_weights_are_a_mean_above_the_floor(r, form, share):
+    floor = share / len(r)
+    found = weights(*r, form=form, floor=floor)
+    assert math.fsum(found) == pytest.approx(1, abs=1e-12)
+    assert min(found) >= floor - 1e-12 and min(found) >= 0
+
+
+def test_the_floor_takes_from_the_others_in_proportion():
+    assert weights(1, 0.5, 0, floor=0.1) == pytest.approx([0.1, 0.3, 0.6])
+    assert weights(0.9, 0.5, 0.1, floor=0.01) == pytest.approx([0.1 / 1.5, 0.5 / 1.5, 0.6])
+
+
+def test_lifting_one_may_push_another_below_the_floor():
+    # shares 0, .21, .79: the rest of .8 gives the second .168, which is below the floor as well
+    assert weights(1, 1 - 0.21, 1 - 0.79, floor=0.2) == pytest.approx([0.2, 0.2, 0.6])
+
+
+def test_order_of_sites_has_no_influence():
+    assert list(self_adaptive_weights({"b": 0.1, "a": 0.7})) == ["a", "b"]
+    assert self_adaptive_weights({"b": 0.1, "a": 0.7}) == self_adaptive_weights({"a": 0.7, "b": 0.1})
+
+
+def test_values_beyond_a_correlation_are_clipped():
+    assert weights(-7, 1, 0) == weights(-1, 1, 0)
+    assert weights(1 + 1e-9, 0.5) == [0, 1]
+
+
+def test_errors():
+    with pytest.raises(FedMedError, match="at least one site"):
+        self_adaptive_weights({})
+    with pytest.raises(FedMedError, match="site 'b' is nan"):
+        weights(0.5, math.nan)
+    with pytest.raises(FedMedError, match="site 'a' is '0.5'"):
+        weights("0.5")
+    with pytest.raises(JobError, match="'linear'"):
+        weights(0.5, form="linear")
+    with pytest.raises(JobError, match="floor is 0.6; 2 sites.*0 to 0.5"):
+        weights(0.5, 0.5, floor=0.6)
