@@ -1,5 +1,6 @@
-"""Show where in an image a class was seen (GradCAM, Selvaraju et al. 2017)."""
+"""Show where in an image a class was seen (Grad-CAM, Selvaraju et al. 2017)."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,68 +11,96 @@ from monai.visualize import GradCAM
 from PIL import Image
 from torch import Tensor, nn
 
+from cxr_classifier.errors import BundleInputError
 from cxr_classifier.files import HEAT_MAPS
 
 LONG_SIDE = 512  # pixels of an overlay, at least
 OPACITY = 0.5
 
 
-class HeatMapWriter:
-    """Write an overlay for each image that was classified: ``heat_maps/<path below the folder>.png``.
+class HeatMaps:
+    """How much each place of an image speaks for a class.
 
-    Shown is the image as the network saw it (on its square), and over it, from yellow to red, how much each place
-    spoke for the predicted class. Where nothing did, there is no colour.
+    Works on a copy of the network: MONAI leaves its hooks behind, and gradients.
 
     Args:
         network: a ClassifierNet.
+        layer: name of the module whose outputs are weighed; deeper ones know more, and have fewer places.
+
+    Raises:
+        BundleInputError: the network has no such layer.
+    """
+
+    def __init__(self, network: nn.Module, layer: str) -> None:
+        if layer not in dict(network.named_modules()):
+            raise BundleInputError(f"heat_map_layer is '{layer}', which the network does not have; use encoder.layer4")
+        model = copy.deepcopy(network).eval()
+        self.device = next(model.parameters()).device
+        self.cam = GradCAM(model, target_layers=layer, postprocessing=lambda heat: heat)
+
+    def __call__(self, image: Tensor, channel: int) -> Tensor:
+        """Return (H, W) in [0, 1] on the CPU for an image (1, H, W) and the class of a channel.
+
+        The strongest place is 1; all are 0 where none speaks for the class.
+        """
+        with torch.enable_grad():
+            heat = _plain(self.cam(image[None].to(self.device), class_idx=channel))
+        heat = heat[0, 0].detach().cpu().clamp(min=0)
+        return heat / heat.max() if heat.max() > 0 else heat
+
+
+class HeatMapWriter:
+    """Write an overlay for each image that was classified: ``heat_maps/<path below the folder>.png``.
+
+    Shown is the image as the network saw it, on its square, and over it, from yellow to red, how much each place spoke
+    for the predicted class. Where nothing did, there is no colour.
+
+    Args:
+        network: a ClassifierNet; its weights are those it has when inference starts.
         output_dir: folder of the results.
-        layer: module whose outputs are weighed; deeper ones know more, and have fewer places.
+        layer: see :class:`HeatMaps`.
         enabled: False = write nothing.
     """
 
     def __init__(self, network: nn.Module, output_dir: str | Path, layer: str, enabled: bool = True) -> None:
         self.network, self.folder, self.layer, self.enabled = network, Path(output_dir) / HEAT_MAPS, layer, enabled
+        self.heat_maps: HeatMaps | None = None
 
     def attach(self, engine: Engine) -> None:
+        """Add to an evaluator of an :class:`XrayDataset`."""
         if self.enabled:
-            engine.add_event_handler(Events.ITERATION_COMPLETED, self)
+            engine.add_event_handler(Events.STARTED, self.start)
+            engine.add_event_handler(Events.ITERATION_COMPLETED, self.write)
 
-    def __call__(self, engine: Engine) -> None:
-        for case in engine.state.output:
+    def start(self, engine: Engine) -> None:
+        """Copy the network, which has its weights by now."""
+        self.heat_maps = HeatMaps(self.network, self.layer)
+
+    def write(self, engine: Engine) -> None:
+        """Write the overlays of a batch."""
+        for case, output in zip(engine.state.batch, engine.state.output, strict=True):
             if case["error"]:
                 continue
             image = _plain(case["image"])
-            heat = heat_map(self.network, image, int(case["pred"].argmax()), self.layer)
+            heat = self.heat_maps(image, int(output["pred"].argmax()))
             path = self.folder / f"{case['name']}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
-            overlay(image[0].cpu().numpy(), heat.cpu().numpy()).save(path)
-
-
-def heat_map(network: nn.Module, image: Tensor, channel: int, layer: str) -> Tensor:
-    """How much each place of an image (1, H, W) speaks for a class.
-
-    Returns:
-        (H, W) in [0, 1]; the strongest place is 1, all zeros where no place speaks for the class.
-    """
-    device = next(network.parameters()).device
-    with torch.enable_grad():
-        cam = GradCAM(network, target_layers=layer, postprocessing=lambda x: x)
-        heat = _plain(cam(image[None].to(device), class_idx=channel))[0, 0].detach().clamp(min=0)
-    network.zero_grad()
-    return heat / heat.max() if heat.max() > 0 else heat
+            overlay(image[0].cpu().numpy(), heat.numpy()).save(path)
 
 
 def overlay(image: np.ndarray, heat: np.ndarray) -> Image.Image:
-    """Paint heat (H, W) over an image (H, W), both in [0, 1], with a long side of at least 512 pixels."""
+    """Paint heat (H, W) over an image (H, W), both in [0, 1]; the longer side becomes at least 512 pixels."""
     times = max(1, -(-LONG_SIDE // max(image.shape)))
     size = (image.shape[1] * times, image.shape[0] * times)
-    grey, warm = (
-        np.asarray(Image.fromarray(a.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)) for a in (image, heat)
-    )
+    grey, warm = _enlarged(image, size), _enlarged(heat, size)
     colour = np.stack([np.ones_like(warm), 1 - warm, np.zeros_like(warm)], axis=-1)  # yellow to red
     alpha = OPACITY * warm[..., None]
     mixed = (1 - alpha) * grey[..., None] + alpha * colour
     return Image.fromarray((mixed.clip(0, 1) * 255).round().astype(np.uint8))
+
+
+def _enlarged(values: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    return np.asarray(Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR))
 
 
 def _plain(tensor: Any) -> Tensor:

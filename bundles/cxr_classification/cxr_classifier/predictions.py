@@ -68,9 +68,9 @@ class PredictionWriter:
 
     def note(self, engine: Engine) -> None:
         """Keep a batch's results."""
-        for case in engine.state.output:
+        for case, output in zip(engine.state.batch, engine.state.output, strict=True):
             row: dict[str, Any] = {"image": case["name"], "predicted": None}
-            values = [float(value) for value in case["pred"]]
+            values = [float(value) for value in output["pred"]]
             if case["error"]:
                 log.warning("%s", case["error"])
                 values = [None] * len(self.classes)
@@ -88,19 +88,15 @@ class PredictionWriter:
         self.folder.mkdir(parents=True, exist_ok=True)
         columns = ["image", "predicted", *(f"p_{name}" for name in self.classes), "error"]
         with (self.folder / "predictions.csv").open("w", newline="", encoding="utf-8") as stream:
-            table = csv.writer(stream)
-            table.writerow(columns)
+            writer = csv.writer(stream)
+            writer.writerow(columns)
             for row in self.rows:
                 values = ["" if p is None else f"{p:.6f}" for p in row["probabilities"].values()]
-                table.writerow([row["image"], row["predicted"] or "", *values, row["error"]])
+                writer.writerow([row["image"], row["predicted"] or "", *values, row["error"]])
         content = json.dumps(self.rows, indent=1, ensure_ascii=False)
         (self.folder / "predictions.json").write_text(content, encoding="utf-8")
         failed = sum(bool(row["error"]) for row in self.rows)
         if failed == len(self.rows):
             raise BundleInputError(f"none of {failed} images could be read; the first: {self.rows[0]['error']}")
-        log.info(
-            "%d images classified, %d not readable: %s",
-            len(self.rows) - failed,
-            failed,
-            self.folder / "predictions.csv",
-        )
+        done, table = len(self.rows) - failed, self.folder / "predictions.csv"
+        log.info("%d images classified, %d not readable: %s", done, failed, table)

@@ -28,9 +28,7 @@ def read_xray(path: str | Path) -> np.ndarray:
     path = Path(path)
     kind = file_kind(path)
     if kind is None:
-        raise BundleInputError(
-            f"{path} is no DICOM, PNG or JPEG file; convert it, or remove it from the folder or list"
-        )
+        raise BundleInputError(f"{path} is no DICOM, PNG or JPEG file; convert it, or leave it out")
     image = read_dicom(path) if kind == "DICOM" else read_picture(path)
     if min(image.shape) < MIN_SIDE:
         raise BundleInputError(f"{path} has {image.shape[0]} x {image.shape[1]} pixels; export the image in full size")
