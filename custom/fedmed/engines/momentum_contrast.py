@@ -1,0 +1,286 @@
+"""Contrastive pre-training on images without labels: MoCo, and what FedMoCo adds at a site."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from ignite.engine import Events
+from monai.engines.utils import IterationEvents
+from torch import Tensor, nn
+
+from fedmed.engines.contrast_options import ContrastOptions
+from fedmed.engines.feature_metadata import SyntheticNegatives
+from fedmed.engines.representation import dissimilarity, features, similarity_of
+from fedmed.engines.schedules import milestone_rate, scaled_learning_rate
+from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
+from fedmed.errors import DataError, FedMedError, StateError
+from fedmed.losses.info_nce import info_nce
+from fedmed.networks.momentum import key_encoder, momentum_update
+from fedmed.networks.queue import KeyQueue
+from fedmed.seeds import derive_seed
+
+
+class MomentumContrastEngine(StatefulTrainer):
+    """MoCo (arXiv 1911.05722) at one site, with the two additions of FedMoCo (arXiv 2109.07504).
+
+    One iteration:
+
+    1. two views of the batch, ``augment`` called once for each;
+    2. ``θ_key ← m θ_key + (1 - m) θ_query`` (Eq. 2), then keys of the second view, without gradient;
+    3. queries of the first view; InfoNCE (Eq. 1) of each query with its key, against the queue;
+    4. one optimizer step, then the keys enter the queue.
+
+    *Metadata transfer*: after :meth:`receive` got other sites' feature statistics, each iteration adds fresh draws
+    from them to the negatives, shared by the batch (Eq. 5). They never enter the queue. *Self-adaptive aggregation*:
+    :meth:`extras` gives ``rsa``, how alike the received and the trained model see the probe images (Eq. 6).
+
+    The first run fills the queue with keys of un-trained batches. The key encoder starts each run as a copy of the
+    received model; its BatchNorm statistics are its own. Queue and key encoder are private.
+
+    Args:
+        device: where to compute.
+        max_epochs: passes of ``epoch_length`` iterations; they also count for ``milestones``.
+        unlabeled_loader: batches with ``image`` (B, 2, C, H, W), two views to start from, or (B, C, H, W), from
+            which both start.
+        network: gives features (B, d) of norm 1 (or 0), at least 0.
+        optimizer: of its parameters.
+        augment: makes a view (B, C, H, W) of a batch on the device.
+        probe_loader: the same images in the same order each time, ``image`` (B, C, H, W), not augmented, for
+            ``rsa``; None = no ``rsa``.
+        queue_size: N, at least one batch.
+        momentum: m in [0, 1).
+        temperature: τ_e > 0.
+        synthetic_fraction: η >= 0; ``floor(η N / others)`` draws of each other site.
+        box_cox: λ > 0 of the statistics.
+        key_policy: ``copy``: each run's key encoder starts as the received model; ``keep``: as it was left.
+        seed: of the synthetic draws.
+        milestones: epochs, counted over all of the site's rounds, from which on the learning rate is multiplied by
+            another ``milestone_factor``; FedMoCo: 120 and 160.
+        milestone_factor: above 0.
+        max_grad_norm: gradients are clipped to this norm; None = not.
+        epoch_length: iterations; default: batches in the loader.
+        amp: float16 mixed precision of the encoders; has an effect on CUDA devices only.
+        train_handlers: Ignite handlers.
+
+    ``engine.state.output`` has detached scalars: ``loss``; ``contrastive_accuracy``, the share of queries that are
+    nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, queries of the batch whose
+    features are all 0; with other sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
+
+    Raises:
+        DataError: there is no loader.
+        FedMedError: a number outside its range.
+    """
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        max_epochs: int,
+        unlabeled_loader: Iterable,
+        network: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        augment: Callable[[Tensor], Tensor],
+        probe_loader: Iterable | None = None,
+        queue_size: int = 1024,
+        momentum: float = 0.999,
+        temperature: float = 0.2,
+        synthetic_fraction: float = 0.05,
+        box_cox: float = 0.5,
+        key_policy: str = "copy",
+        seed: int = 0,
+        milestones: Sequence[int] = (),
+        milestone_factor: float = 0.1,
+        max_grad_norm: float | None = None,
+        epoch_length: int | None = None,
+        amp: bool = False,
+        train_handlers: Sequence | None = None,
+    ) -> None:
+        if unlabeled_loader is None:
+            raise DataError("contrastive training has no images; list some under 'unlabeled' or 'training'")
+        self.options = ContrastOptions(
+            queue_size,
+            momentum,
+            temperature,
+            synthetic_fraction,
+            box_cox,
+            key_policy,
+            tuple(milestones),
+            milestone_factor,
+            max_grad_norm,
+        )
+        super().__init__(
+            device=device,
+            max_epochs=max_epochs,
+            data_loader=unlabeled_loader,
+            epoch_length=epoch_length,
+            non_blocking=True,
+            prepare_batch=plain_batch,
+            handlers=train_handlers,
+            amp=amp and on_gpu(device),
+            decollate=False,
+        )
+        self.network, self.optimizer, self.augment = network, optimizer, augment
+        self.probe_loader, self.unlabeled_loader = probe_loader, unlabeled_loader
+        self.draws = torch.Generator().manual_seed(derive_seed(seed, "synthetic negatives"))
+        self.queue: KeyQueue | None = None
+        self.synthetic: SyntheticNegatives | None = None
+        self.key_network: nn.Module | None = None
+        self.epochs_done, self.similarity = 0, 1.0
+        self._kept: Mapping[str, Any] = {}
+        self.add_event_handler(Events.STARTED, self._fill_queue)
+
+    def run(self) -> None:  # type: ignore[override]
+        """Train ``max_epochs`` epochs and measure how much the network's view of the probe images changed."""
+        probe = [] if self.probe_loader is None else list(self.probe_loader)  # the same images for both models
+        before = self._dissimilarity(probe)
+        self._start_keys()
+        super().run()
+        self.epochs_done += self.state.max_epochs
+        self.similarity = similarity_of(before, self._dissimilarity(probe)) if probe else 1.0
+
+    def receive(self, extras: Mapping[str, Any]) -> None:
+        """Take ``others``, the feature statistics of the other sites, for this run's negatives (Eq. 5).
+
+        Raises:
+            JobError: there is anything else.
+            FedMedError: statistics that make no sense.
+        """
+        super().receive({name: value for name, value in extras.items() if name != "others"})
+        others = list(extras.get("others", ()))
+        # 1e-9: 0.29 · 100 is 28.999999999999996 in floating point.
+        count = math.floor(self.options.synthetic_fraction * self.options.queue_size / max(1, len(others)) + 1e-9)
+        self.synthetic = (
+            SyntheticNegatives(others, count, self.options.box_cox, self.draws) if others and count else None
+        )
+
+    def extras(self) -> dict[str, float | Tensor]:
+        """``rsa``: Spearman's correlation r_k in [-1, 1] (Eq. 6), 1 without a step; ``{}`` without probe images."""
+        return {} if self.probe_loader is None else {"rsa": self.similarity}
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+        """What must outlive a round: also the queue, the epochs done and, if it is kept, the key encoder."""
+        state = super().state_dict() | {"epochs_done": self.epochs_done}
+        if self.queue is not None:
+            state["queue"] = self.queue.state_dict()
+        if self.options.key_policy == "keep" and self.key_network is not None:
+            state["key_network"] = dict(self.key_network.state_dict())
+        return {**self._kept, **state}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Accept what :meth:`state_dict` returned, also ``{}``."""
+        super().load_state_dict(state_dict)
+        self.epochs_done = int(state_dict.get("epochs_done", 0))
+        self._kept = {name: state_dict[name] for name in ("queue", "key_network") if name in state_dict}
+
+    def _dissimilarity(self, probe: list) -> Tensor | None:
+        return dissimilarity(features(self.network, probe, self.state.device)) if probe else None
+
+    def _start_keys(self) -> None:
+        self.key_network = key_encoder(self.network)
+        if self.options.key_policy == "keep" and "key_network" in self._kept:
+            try:
+                self.key_network.load_state_dict(self._kept["key_network"])
+            except RuntimeError as error:
+                raise StateError(
+                    f"the site's kept key encoder does not fit the network: {error}. Continue with the network it was "
+                    "made with, or start a new job"
+                ) from error
+
+    def _fill_queue(self) -> None:
+        """Keys of as many batches as the queue needs, without training; none if an earlier run left a full one."""
+        if self.queue is None and "queue" in self._kept:
+            kept = self._kept["queue"]
+            self.queue = KeyQueue(self.options.queue_size, kept["keys"].shape[1], self.state.device)
+            self.queue.load_state_dict(kept)
+        batches = self._endless()
+        while self.queue is None or not self.queue.full:
+            self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
+            self._enqueue(self._keys(self.augment(self._pair(next(batches))[1])))
+
+    def _iteration(self, engine: "MomentumContrastEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
+        query_view, key_view = (self.augment(images) for images in self._pair(batchdata))
+        momentum_update(self.key_network, self.network, self.options.momentum)
+        keys = self._keys(key_view)
+        self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        queries = self._encode(self.network, query_view)
+        self.fire_event(IterationEvents.FORWARD_COMPLETED)
+        positive, negatives = (queries * keys).sum(dim=1), queries @ self._negatives().T
+        loss = info_nce(positive, negatives, self.options.temperature)
+        self.fire_event(IterationEvents.LOSS_COMPLETED)
+        self.backward(loss)
+        self.fire_event(IterationEvents.BACKWARD_COMPLETED)
+        self._optimize()
+        self._enqueue(keys)
+        self.state.output = {"loss": loss.detach(), **self._scalars(queries.detach(), positive, negatives)}
+        self.fire_event(IterationEvents.MODEL_COMPLETED)
+        return self.state.output
+
+    def _pair(self, batchdata: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        """What the two views start from: (B, C, H, W) each."""
+        images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
+        if images.ndim == 4:
+            return images, images
+        if images.ndim == 5 and images.shape[1] == 2:
+            return images[:, 0], images[:, 1]
+        raise FedMedError(
+            f"MomentumContrastEngine: a batch of images has shape {tuple(images.shape)}; the loader must give "
+            "(B, 2, C, H, W) or (B, C, H, W)"
+        )
+
+    def _encode(self, network: nn.Module, images: Tensor) -> Tensor:
+        """Features (B, d), float32: half precision would lose what similarities differ by."""
+        with torch.autocast("cuda", enabled=self.amp):
+            return network(images).float()
+
+    @torch.no_grad()
+    def _keys(self, images: Tensor) -> Tensor:
+        return self._encode(self.key_network, images)
+
+    def _enqueue(self, keys: Tensor) -> None:
+        if self.queue is None:
+            self.queue = KeyQueue(self.options.queue_size, keys.shape[1], self.state.device)
+        self.queue.enqueue(keys)
+
+    def _negatives(self) -> Tensor:
+        """The queue, and fresh synthetic draws: (N + draws, d)."""
+        if self.synthetic is None:
+            return self.queue.keys
+        draws = self.synthetic.draw().to(self.state.device, non_blocking=True)
+        if draws.shape[1] != self.queue.keys.shape[1]:
+            raise FedMedError(
+                f"other sites' statistics are of {draws.shape[1]} features, this network has "
+                f"{self.queue.keys.shape[1]}; all sites must use the same bundle and settings"
+            )
+        return torch.cat([self.queue.keys, draws])
+
+    def _optimize(self) -> None:
+        options = self.options
+        if options.max_grad_norm is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(self.optimizer)
+            nn.utils.clip_grad_norm_(self.network.parameters(), options.max_grad_norm)
+        epoch = self.epochs_done + self.state.epoch - 1
+        with scaled_learning_rate(
+            self.optimizer, milestone_rate(1.0, epoch, options.milestones, options.milestone_factor)
+        ):
+            self.step(self.optimizer)
+
+    def _scalars(self, queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
+        found = {
+            "contrastive_accuracy": (positive > negatives.amax(dim=1)).float().mean(),
+            "positive_similarity": positive.detach().mean(),
+            "zero_rows": (queries.abs().amax(dim=1) == 0).sum().float(),
+        }
+        if self.synthetic is not None:
+            found["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
+        return found
+
+    def _endless(self) -> Iterator[dict[str, Any]]:
+        """Batches of the loader, begun again when exhausted."""
+        while True:
+            batch = None
+            for batch in self.unlabeled_loader:
+                yield batch
+            if batch is None:
+                raise DataError("the loader of images is empty; list some under 'unlabeled' or 'training'")
