@@ -11,9 +11,9 @@ import sys
 from rich.console import Console
 
 from fedmed.errors import FedMedError
+from fedmed.reports.kinds import kind_of
 from fedmed.reports.page import write_report
 from fedmed.reports.run import read_run
-from fedmed.reports.tables import selection_note, summary, terminal_table
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -28,8 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console = Console()
-    console.print(terminal_table(run))
-    for sentence in (summary(run), selection_note(run)):
+    kind = kind_of(run)
+    console.print(kind.table(run))
+    for sentence in (kind.summary(run), kind.note(run)):
         console.print(sentence, markup=False, highlight=False)
     print(f"report: {report.html}")
     return 0

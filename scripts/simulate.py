@@ -33,10 +33,10 @@ from fedmed.federation.earlier import ROOT
 from fedmed.federation.resume import Interrupted, write_resumed
 from fedmed.federation.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
+from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render
 from fedmed.reports.page import write_report
 from fedmed.reports.run import JOB_FOLDER, read_run
-from fedmed.reports.tables import terminal_table
 from fedmed.reports.tail import identity
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
@@ -264,7 +264,8 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
         print(f"the whole output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
     try:
-        console.print(terminal_table(read_run(workspace)))
+        run = read_run(workspace)
+        console.print(kind_of(run).table(run))
         print(f"report: {write_report(workspace).html}")
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)

@@ -148,7 +148,7 @@ def site_lines(role: str, rounds: int, done: int, closing: float) -> list[dict]:
         base = {"task": "train", "round": index, "total_rounds": rounds}
         lines.append({"time": time, "event": "start", **base, "steps": 20})
         if role == "supervised":
-            lines.append({"time": time + 1, "event": "validated", **base, "dice": 0.05 * index})
+            lines.append({"time": time + 1, "event": "validated", **base, "score": 0.05 * index})
         lines += [
             {"time": time + 2, "event": "step", **base, "step": step, "steps": 20, "loss": 0.9 - 0.01 * step}
             for step in (10, 20)
@@ -157,7 +157,7 @@ def site_lines(role: str, rounds: int, done: int, closing: float) -> list[dict]:
         time += 6
     if role == "supervised" and done == rounds:
         base = {"task": "validate", "round": rounds - 1, "total_rounds": rounds}
-        lines.append({"time": time, "event": "validated", **base, "dice": closing})
+        lines.append({"time": time, "event": "validated", **base, "score": closing})
     return lines
 
 

@@ -64,15 +64,15 @@ def test_a_file_of_an_earlier_run_is_not_read_until_it_is_replaced(folder):
 
 def test_events_become_plain_lines_but_steps_do_not(folder):
     follower = Follower(folder, "job", ["a", "b"])
-    add(site_file(folder, "a"), event("start", steps=20), event("validated", dice=0.25))
+    add(site_file(folder, "a"), event("start", steps=20), event("validated", score=0.25))
     add(site_file(folder, "a"), event("step", step=10, steps=20, loss=0.5), event("end", train_loss=0.4, seconds=2.0))
     line = {"round": 0, "seconds": 6.2, "accepted": ["a"], "refused": [{"site": "b", "reason": "nan"}], "score": 0.25}
     add(rounds_file(folder), line)
     assert [" ".join(text.split()) for text in follower.poll()] == [
         "round 1/4 a train starts",
-        "round 1/4 a received model Dice 0.2500",
+        "round 1/4 a received model score 0.2500",
         "round 1/4 a train done loss 0.4000",
-        "round 1/4 finished, in 6 s, accepted 1, refused b (nan), validation Dice of the model it began with 0.2500",
+        "round 1/4 finished, in 6 s, accepted 1, refused b (nan), validation score of the model it began with 0.2500",
     ]
     assert follower.poll() == []
 
@@ -122,7 +122,7 @@ def test_an_error_is_shown_until_the_site_starts_again(folder):
 
 
 def test_lines_survive_missing_values():
-    assert site_line("a", {"event": "end"}).endswith("done")
+    assert site_line("a", {"event": "end"}, "Dice").endswith("done")
     assert "accepted 0" in round_line({"round": 0}, LiveState("job", {}))
 
 

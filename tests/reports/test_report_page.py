@@ -64,7 +64,7 @@ def test_the_page_is_well_formed_and_needs_nothing_else(written):
 
 def test_pngs_lie_beside_the_page(written):
     names = {path.name for path in written.pngs}
-    assert {"curves.png", "test_dice.png", "participation.png", "traffic.png", "slices_ct_east.png"} <= names
+    assert {"curves.png", "test_scores.png", "aggregation.png", "traffic.png", "slices_ct_east.png"} <= names
     assert all(path.read_bytes().startswith(b"\x89PNG") and path.parent == written.html.parent for path in written.pngs)
 
 
@@ -133,8 +133,8 @@ def test_no_place_to_write(fake_run, tmp_path):
 def test_curves_count_rounds_from_one_and_end_with_the_last_aggregate(fake_run):
     run = read_run(fake_run(rounds=3, refuse=()))
     assert [x for x, _ in curves.loss_points(run)["ct_east"]] == [1, 2, 3]
-    assert [x for x, _ in curves.dice_points(run)["ct_north"]] == [0, 1, 2, 3]
-    assert curves.dice_points(run)["ct_east"] == []
+    assert [x for x, _ in curves.site_score_points(run)["ct_north"]] == [0, 1, 2, 3]
+    assert curves.site_score_points(run)["ct_east"] == []
     assert [x for x, _ in curves.score_points(run)] == [0, 1, 2, 3]
 
 

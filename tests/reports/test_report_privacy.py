@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from fedmed.reports.tables import privacy_notes
+from fedmed.reports.notes import privacy_notes
 from fedmed.reports.words import plain_delta, plain_epsilon
 
 

@@ -3,6 +3,7 @@ import json
 import pytest
 
 from fedmed.errors import DataError, FedMedError, JobError
+from fedmed.reports.files import read_picture
 from fedmed.reports.run import read_run
 
 SERVER = "server/simulate_job/fedmed"
@@ -15,11 +16,11 @@ def test_reads_a_finished_run(fake_run):
     assert run.rounds[2].refused == (("ct_east", "conv_init.weight: 3 values are not finite"),)
     assert run.rounds[2].coefficients == {"ct_north": 0.5, "ct_south": 0.5}
     assert len(run.sites[0].cases) == 5
-    assert run.sites[0].closing_dice == pytest.approx(0.79)
+    assert run.sites[0].closing_score == pytest.approx(0.79)
 
 
 def test_reads_pictures_best_first(fake_run):
-    pictures = list(read_run(fake_run(rounds=1)).sites[2].pictures())
+    pictures = list(read_run(fake_run(rounds=1)).sites[2].pictures(read_picture))
     assert [picture.kind for picture in pictures] == ["best", "median", "worst"]
     assert pictures[0].image.shape == pictures[0].truth.shape == (160, 200)
     assert pictures[0].truth.dtype == bool
@@ -28,7 +29,7 @@ def test_reads_pictures_best_first(fake_run):
 
 @pytest.mark.parametrize(("n_cases", "kinds"), [(1, ["best, median and worst"]), (2, ["best", "median and worst"])])
 def test_few_cases_are_not_shown_twice(fake_run, n_cases, kinds):
-    pictures = read_run(fake_run(rounds=1, n_cases=n_cases)).sites[0].pictures()
+    pictures = read_run(fake_run(rounds=1, n_cases=n_cases)).sites[0].pictures(read_picture)
     assert [picture.kind for picture in pictures] == kinds
 
 
@@ -65,7 +66,7 @@ def test_the_servers_own_folder_is_a_run_without_site_folders(fake_run):
     for place in (folder, folder / SERVER):
         run = read_run(place)
         assert not run.has_site_folders
-        assert list(run.sites[0].pictures()) == []
+        assert list(run.sites[0].pictures(read_picture)) == []
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_a_damaged_picture_is_named(fake_run):
     folder = fake_run(rounds=1)
     (folder / "ct_east" / "simulate_job/fedmed/evaluation/median.npz").write_bytes(b"no picture")
     with pytest.raises(DataError, match=r"median\.npz"):
-        list(read_run(folder).sites[2].pictures())
+        list(read_run(folder).sites[2].pictures(read_picture))
 
 
 def test_errors_of_a_site_are_kept(fake_run):

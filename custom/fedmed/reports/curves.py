@@ -1,4 +1,4 @@
-"""Loss and validation Dice of each site over the rounds."""
+"""Loss, validation score and contrastive accuracy of each site over the rounds."""
 
 from typing import Any
 
@@ -15,24 +15,46 @@ DASHES = {"supervised": "-", "unsupervised": (0, (4, 1.6)), "evaluate": (0, (1, 
 
 
 def curves(run: Run) -> Figure:
-    """Training loss and validation Dice of each site over the rounds."""
+    """Training loss of each site over the rounds; beside it validation score and contrastive accuracy, if any."""
+    drawn = [_losses]
+    drawn += [_scores] if run.validated else []
+    drawn += [_contrastive] if any(contrastive_points(run).values()) else []
     figure = Figure(figsize=(WIDTH, 3.5), layout="constrained")
-    loss, dice = figure.subplots(1, 2)
+    panels = figure.subplots(1, len(drawn), squeeze=False)[0]
     figure.get_layout_engine().set(wspace=0.06)
-    loss.set_title("Training loss")
-    dice.set_title("Validation Dice")
+    for axes, draw in zip(panels, drawn, strict=True):
+        draw(axes, run)
+    return figure
+
+
+def _losses(axes: Axes, run: Run) -> None:
+    axes.set_title("Training loss")
     losses = loss_points(run)
     values = [value for points in losses.values() for _, value in points] or [1.0]
     low = min(0.0, *values)
-    loss.set_ylim(low, low + 1.06 * (max(values) - low or 1.0))
-    dice.set_ylim(0, 1)
-    _lines(loss, run, losses)
-    _lines(dice, run, dice_points(run))
-    _mean_and_choice(dice, run)
-    for axes, label in ((loss, "round"), (dice, "rounds behind the model (0: initial)")):
-        axes.set_xlabel(label)
-        round_axis(axes, run, start=0 if axes is dice else 1)
-    return figure
+    axes.set_ylim(low, low + 1.06 * (max(values) - low or 1.0))
+    rounds(axes, run, losses, start=1)
+
+
+def _scores(axes: Axes, run: Run) -> None:
+    axes.set_title(f"Validation {run.score.label}")
+    axes.set_ylim(0, 1)
+    rounds(axes, run, site_score_points(run), start=0)
+    axes.set_xlabel("rounds behind the model (0: initial)")
+    _mean_and_choice(axes, run)
+
+
+def _contrastive(axes: Axes, run: Run) -> None:
+    axes.set_title("Contrastive accuracy")
+    axes.set_ylim(0, 1)
+    rounds(axes, run, contrastive_points(run), start=1)
+
+
+def rounds(axes: Axes, run: Run, points: dict[str, list[tuple[float, float]]], start: int) -> None:
+    """A line for each site, over the rounds from ``start`` on; the limits of y are set before."""
+    _lines(axes, run, points)
+    axes.set_xlabel("round")
+    round_axis(axes, run, start)
 
 
 def loss_points(run: Run) -> dict[str, list[tuple[float, float]]]:
@@ -40,17 +62,22 @@ def loss_points(run: Run) -> dict[str, list[tuple[float, float]]]:
     return _points(run, "train_loss", offset=1)
 
 
-def dice_points(run: Run) -> dict[str, list[tuple[float, float]]]:
-    """Site -> (rounds behind the model, its Dice on the site's validation list), the last aggregate included."""
-    points = _points(run, "val_dice", offset=0)
+def contrastive_points(run: Run) -> dict[str, list[tuple[float, float]]]:
+    """Site -> (round counted from 1, share of views whose nearest key was the right one)."""
+    return _points(run, "train_contrastive_accuracy", offset=1)
+
+
+def site_score_points(run: Run) -> dict[str, list[tuple[float, float]]]:
+    """Site -> (rounds behind the model, its score on the site's validation list), the last aggregate included."""
+    points = _points(run, run.score.validation, offset=0)
     for site in run.sites:
-        if site.closing_dice is not None:
-            points[site.name].append((run.total_rounds, site.closing_dice))
+        if site.closing_score is not None:
+            points[site.name].append((run.total_rounds, site.closing_score))
     return points
 
 
 def score_points(run: Run) -> list[tuple[float, float]]:
-    """(rounds behind the model, mean validation Dice of the labelled sites)."""
+    """(rounds behind the model, mean validation score of the labelled sites)."""
     points = [(float(r.index), r.score) for r in run.rounds if r.score is not None]
     last = number((run.result or {}).get("last_score"))
     return points if last is None else [*points, (float(run.total_rounds), last)]
@@ -74,7 +101,7 @@ def _lines(axes: Axes, run: Run, points: dict[str, list[tuple[float, float]]]) -
             _line(axes, x, y, colours[site.name], DASHES.get(site.role, "-"))
             ends.append((y[-1], site.name, colours[site.name]))
     if ends:
-        _end_labels(axes, ends)
+        end_labels(axes, ends)
     else:
         axes.text(0.5, 0.5, "nothing was reported", transform=axes.transAxes, ha="center", color=MUTED)
 
@@ -85,7 +112,7 @@ def _line(axes: Axes, x: np.ndarray, y: np.ndarray, colour: str, dashes: Any) ->
     axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.8, markeredgewidth=0, clip_on=False, **ends)
 
 
-def _end_labels(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
+def end_labels(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
     """Name each line at its right end; labels that would touch are moved apart, and keep the lines' order."""
     low, high = axes.get_ylim()
     places = spread([(value - low) / (high - low) for value, *_ in ends], gap=0.066)

@@ -74,18 +74,30 @@ def read_picture(path: Path, kind: str) -> Picture:
     return Picture(kind, str(case), number(float(dice)), image, truth > 0, prediction > 0, millimetres)
 
 
-def read_cases(path: Path) -> list[tuple[str, float | None]]:
-    """Read ``cases.csv``: (case, Dice or None) in the file's order."""
+def read_table(path: Path) -> list[dict[str, str]]:
+    """Read a CSV file with a head: one mapping a row, as text; a missing file is empty."""
     if not path.is_file():
         return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    if rows and not {"case", "dice"} <= set(rows[0]):
-        raise FedMedError(f"{path}: the columns case and dice are missing; evaluate the site again")
-    return [(row["case"], _float(row["dice"])) for row in rows]
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [{key: value or "" for key, value in row.items() if key} for row in csv.DictReader(file)]
+    except (OSError, ValueError, csv.Error) as error:
+        raise FedMedError(f"cannot read {path}: {error}; evaluate the site again") from error
 
 
-def _float(text: str) -> float | None:
+def column(rows: list[dict[str, str]], name: str) -> list[float | None]:
+    """One column as numbers; None where a cell is empty or no number.
+
+    Raises:
+        FedMedError: there is no such column.
+    """
+    if rows and name not in rows[0]:
+        raise FedMedError(f"the column {name} is missing in cases.csv; evaluate the site again")
+    return [parsed(row[name]) for row in rows]
+
+
+def parsed(text: str) -> float | None:
+    """Return the finite number that a text is, or None."""
     try:
         return number(float(text))
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on: follows the files of a run folder, knows nothing of processes."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,18 @@ from rich.text import Text
 
 from fedmed.reports.files import number
 from fedmed.reports.palette import DARK
-from fedmed.reports.progress import LiveState, SiteState
+from fedmed.reports.progress import ACCURACIES, LOSSES, LiveState, SiteState, either
 from fedmed.reports.run import JOB_FOLDER, error_text
-from fedmed.reports.tail import Tail
+from fedmed.reports.tail import Arrival, Tail
 from fedmed.reports.words import NOTHING, duration, fixed
 
-WORDS = {"train": "training", "validate": "validating", "evaluate": "evaluating", "release": "releasing"}
+WORDS = {
+    "train": "training",
+    "validate": "validating",
+    "evaluate": "evaluating",
+    "release": "releasing",
+    "metadata": "summarising",
+}
 
 
 class Follower:
@@ -31,11 +37,14 @@ class Follower:
 
     def __init__(self, folder: Path, job: str, sites: Iterable[str]) -> None:
         self.state = LiveState(job, {name: SiteState() for name in sites})
+        self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
         self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
 
     def poll(self, now: float | None = None) -> list[str]:
         """Read what is new; return one plain line for each finished round and each site event but steps."""
+        if facts := self._run.poll():
+            self.state.run_event(facts)
         news = [(name, line) for name, tail in self._sites.items() for line in tail.poll()]
         news.sort(key=lambda pair: number(pair[1].get("time")) or 0.0)
         finished = [(line, int(line.get("round") or 0)) for line in self._rounds.poll()]
@@ -45,7 +54,7 @@ class Follower:
             while finished and int(line.get("round") or 0) > finished[0][1]:
                 told.append(self._finish(finished.pop(0)[0], now))
             self.state.site_event(name, line)
-            told.append(site_line(name, line))
+            told.append(site_line(name, line, self.state.label))
         told += [self._finish(line, now) for line, _ in finished]
         return [text for text in told if text]
 
@@ -54,15 +63,12 @@ class Follower:
         return round_line(line, self.state)
 
 
-def site_line(site: str, line: dict[str, Any]) -> str:
+def site_line(site: str, line: dict[str, Any], label: str) -> str:
     """One event as a plain line; empty for a step."""
     event, task = line.get("event"), str(line.get("task") or "")
     where = f"round {int(line.get('round') or 0) + 1}/{line.get('total_rounds', '?')} {site:<12}"
-    numbers = [
-        f"{word} {value:.4f}"
-        for key, word in (("train_loss", "loss"), ("loss", "loss"), ("dice", "Dice"))
-        if (value := number(line.get(key))) is not None
-    ]
+    named = (("loss", LOSSES), ("contrastive accuracy", ACCURACIES), (label, ("score",)))
+    numbers = [f"{word} {value:.4f}" for word, keys in named if (value := either(line, keys, None)) is not None]
     if event == "step":
         return ""
     if event == "error":
@@ -78,14 +84,14 @@ def round_line(line: dict[str, Any], state: LiveState) -> str:
     parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
     parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
     parts += [f"cut {site} to {100 * (number(left) or 0):.3g} %" for site, left in (line.get("clipped") or {}).items()]
-    parts += [] if score is None else [f"validation Dice of the model it began with {score:.4f}"]
+    parts += [] if score is None else [f"validation {state.label} of the model it began with {score:.4f}"]
     warnings = [f"\nWARNING {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
     return ", ".join(parts) + "".join(warnings)
 
 
 def render(state: LiveState, now: float) -> RenderableType:
     """The live display."""
-    best = [] if state.best_score is None else [Text(f"best validation Dice so far {state.best_score:.3f}")]
+    best = [] if state.best_score is None else [Text(f"best validation {state.label} so far {state.best_score:.3f}")]
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
     notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
@@ -107,11 +113,21 @@ def _head(state: LiveState, now: float) -> Table:
     return head
 
 
+def _numbers(state: LiveState) -> list[tuple[str, Callable[[SiteState], float | None]]]:
+    """Heads and values of the columns of numbers: no column that this run can never fill."""
+    found: list[tuple[str, Callable[[SiteState], float | None]]] = [("loss", lambda site: site.loss)]
+    if any(site.accuracy is not None for site in state.sites.values()):
+        found.append(("contrastive accuracy", lambda site: site.accuracy))
+    if state.validated:
+        found.append((state.label, lambda site: site.score))
+    return found
+
+
 def _site_table(state: LiveState) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table, numbers = Table(box=None, padding=(0, 2, 0, 0), header_style="dim"), _numbers(state)
     for name in ("site", "now", "round", "steps", ""):
         table.add_column(name)
-    for name in ("loss", "Dice"):
+    for name, _ in numbers:
         table.add_column(name, justify="right")
     for index, (name, site) in enumerate(state.sites.items()):
         colour = DARK[index % len(DARK)]
@@ -122,7 +138,6 @@ def _site_table(state: LiveState) -> Table:
             NOTHING if site.round is None else str(site.round + 1),
             ProgressBar(total=site.steps or 1, completed=site.step, width=20, complete_style=colour),
             f"{site.step}/{site.steps}" if site.steps else "",
-            fixed(site.loss),
-            fixed(site.dice),
+            *(fixed(value(site)) for _, value in numbers),
         )
     return table

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fedmed.reports.files import Picture
+from fedmed.reports.files import Picture, read_picture
 from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK
 from fedmed.reports.run import Site
 
@@ -70,7 +70,7 @@ def _encoded(image: np.ndarray) -> str:
 
 def figure(site: Site) -> Figure | None:
     """The pictures of a site side by side, for a PNG; None where there are none."""
-    pictures = list(site.pictures())
+    pictures = list(site.pictures(read_picture))
     if not pictures:
         return None
     tallest = max(height / width for width, height in map(extent, pictures))

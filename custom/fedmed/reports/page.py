@@ -1,27 +1,23 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from matplotlib.figure import Figure
 
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, overlays, palette, plots, tables
+from fedmed.reports import curves, notes, palette, plots, representation
 from fedmed.reports.clipping import clip_note, clip_rows
-from fedmed.reports.run import Run, Site, read_run
+from fedmed.reports.kinds import kind_of
+from fedmed.reports.run import Run, read_run
 from fedmed.reports.words import NOTHING, fixed, flat
 
 TEMPLATE = "report.html.j2"
-CHARTS = {
-    "test_dice": plots.test_dice,
-    "curves": curves.curves,
-    "participation": plots.participation,
-    "traffic": plots.traffic,
-}
+BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
 
 
 @dataclass(frozen=True)
@@ -60,50 +56,51 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
     """Write every chart and every site's pictures as PNG; pictures of an earlier report of the folder are removed."""
     for old in out.glob("slices_*.png"):
         old.unlink()
-    figures = {name: draw(run) for name, draw in CHARTS.items()}
-    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := overlays.figure(site))}
+    figures, kind = {name: draw(run) for name, draw in charts(run).items()}, kind_of(run)
+    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := kind.figure(site))}
     for name, drawing in figures.items():
         plots.png(drawing, out / f"{name}.png")
     return [out / f"{name}.png" for name in figures]
 
 
+def charts(run: Run) -> dict[str, Callable[[Run], Figure]]:
+    """Name -> how to draw it: every run's charts, and those of its kind."""
+    drawn = representation.weights if representation.changes(run) else plots.participation
+    return {"curves": curves.curves, "aggregation": drawn, "traffic": plots.traffic, **kind_of(run).charts(run)}
+
+
 def page(run: Run) -> str:
     """Return the HTML of a run's report."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.reports").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    colours = [site.name for site in run.sites]
-    return environment.from_string(source).render(
+    style = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("fedmed.reports"), **style)
+    colours, kind = [site.name for site in run.sites], kind_of(run)
+    return environment.get_template(TEMPLATE).render(
         run=run,
         light=palette.css(dark=False),
         dark=palette.css(dark=True),
         truth=palette.TRUTH,
+        truth_ink=palette.TRUTH_INK,
         prediction=palette.PREDICTION,
         when=started(run.started),
-        summary=tables.summary(run),
-        facts=tables.facts(run),
-        rows=tables.site_rows(run),
+        kind=kind,
         index={name: place % len(palette.LIGHT) for place, name in enumerate(colours)},
-        selection=tables.selection_note(run),
-        refusals=tables.refusals(run),
-        warnings=tables.warnings(run),
-        releases=tables.release_notes(run),
-        privacy=tables.privacy_notes(run),
+        refusals=notes.refusals(run),
+        warnings=notes.warnings(run),
+        releases=notes.release_notes(run),
+        privacy=notes.privacy_notes(run),
         clipped=clip_note(run),
         norms=clip_rows(run),
-        resumed=tables.resumed_note(run),
+        resumed=notes.resumed_note(run),
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         errors=[(site.name, message) for site in run.sites for message in site.errors],
-        pictures=[(site, slices(site)) for site in run.sites],
-        charts={name: Markup(plots.svg(draw(run), name)) for name, draw in CHARTS.items() if name != "test_dice"},
+        charts={name: Markup(plots.svg(draw(run), name)) for name, draw in charts(run).items() if name != BESIDE},
+        changes=representation.changes(run),
+        self_adaptive=(run.config.get("aggregator") or {}).get("weighting") == "self_adaptive",
         settings=settings(run),
         fixed=fixed,
         NOTHING=NOTHING,
+        **kind.values(run),
     )
-
-
-def slices(site: Site) -> list[dict[str, Any]]:
-    """The pictures of one site, ready for the page."""
-    return [{"kind": p.kind, "case": p.case, "dice": p.dice, "svg": Markup(overlays.svg(p))} for p in site.pictures()]
 
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
@@ -115,7 +112,7 @@ def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         "seed": run.seed,
         "rounds": run.total_rounds,
         "started": started(run.started),
-        "time": dict(tables.facts(run))["time"],
+        "time": dict(kind_of(run).facts(run))["time"],
     }
     weights = {site.name: f"{site.role}, weight {site.weight:g}" for site in run.sites}
     groups = {"Run": run_facts, "Sites": weights, "Settings": run.config, "Versions": run.versions}

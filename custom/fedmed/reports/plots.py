@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedmed.reports.palette import GRID, INK, MUTED, PAPER, VARIABLES, site_colours
 from fedmed.reports.run import Run
-from fedmed.reports.tables import site_rows
+from fedmed.reports.tables import SiteRow, site_rows
 from fedmed.reports.words import size
 
 WIDTH = 10.6  # inches; the page shows them at 100 px an inch
@@ -132,15 +132,15 @@ def traffic(run: Run) -> Figure:
     return figure
 
 
-def test_dice(run: Run) -> Figure:
-    """Final Dice of each site: mean, one standard deviation, and every case where cases are here."""
+def test_scores(run: Run) -> Figure:
+    """Final score of each site with its spread or interval, and every case where cases with a score are here."""
     rows = site_rows(run)
     colours = site_colours([row.name for row in rows])
     figure = Figure(figsize=(WIDTH, 0.9 + 0.42 * len(rows)), layout="constrained")
     axes = figure.subplots()
-    axes.set_title("Dice on the test lists")
+    axes.set_title(f"{run.score.label} on the test lists")
     for place, row in enumerate(rows):
-        _test_row(axes, place, row.mean, row.std, row.cases, colours[row.name])
+        _test_row(axes, place, row, colours[row.name])
     axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.set_xlim(0, 1)
@@ -149,17 +149,18 @@ def test_dice(run: Run) -> Figure:
     return figure
 
 
-def _test_row(axes: Axes, place: int, mean: float | None, std: float | None, cases: Any, colour: str) -> None:
-    if mean is None:
+def _test_row(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
+    if row.mean is None:
         axes.text(0.01, place, "not tested", color=MUTED, va="center")
         return
-    axes.scatter(cases, [place] * len(cases), s=26, color=colour, alpha=0.35, linewidths=0)
-    axes.plot([mean - (std or 0), mean + (std or 0)], [place, place], color=colour, linewidth=1.6)
-    axes.plot([mean, mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
-    axes.annotate(f"{mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
+    axes.scatter(row.cases, [place] * len(row.cases), s=26, color=colour, alpha=0.35, linewidths=0)
+    if row.low is not None and row.high is not None:
+        axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
+    axes.plot([row.mean, row.mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
+    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
 
 
-test_dice.__test__ = False  # a chart, whatever its name tells pytest
+test_scores.__test__ = False  # a chart, whatever its name tells pytest
 
 
 def svg(figure: Figure, name: str) -> str:

@@ -7,6 +7,10 @@ from typing import Any
 
 from fedmed.reports.files import number
 from fedmed.reports.run import error_text
+from fedmed.reports.score import NEUTRAL, score_of
+
+LOSSES = ("loss", "train_loss")  # of a step, and of a round
+ACCURACIES = ("contrastive_accuracy", "train_contrastive_accuracy")
 
 
 @dataclass
@@ -18,14 +22,20 @@ class SiteState:
     step: int = 0
     steps: int = 0
     loss: float | None = None
-    dice: float | None = None
+    accuracy: float | None = None  # contrastive
+    score: float | None = None
     busy: bool = False
     error: str = ""
 
 
 @dataclass
 class LiveState:
-    """A run as far as its files tell. Times are seconds since the epoch."""
+    """A run as far as its files tell. Times are seconds since the epoch.
+
+    Attributes:
+        label: of the score; a neutral word until the run has told.
+        validated: whether labelled sites score the models of the rounds.
+    """
 
     job: str
     sites: dict[str, SiteState]
@@ -35,8 +45,16 @@ class LiveState:
     round_seconds: list[float] = field(default_factory=list)
     last_round_end: float | None = None
     best_score: float | None = None
+    label: str = NEUTRAL
+    validated: bool = True
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    def run_event(self, facts: dict[str, Any]) -> None:
+        """Take the ``run.json`` of the run."""
+        self.label = score_of(facts).label
+        self.validated = ((facts.get("config") or {}).get("controller") or {}).get("select") != "last"
+        self.total_rounds = int(facts.get("rounds") or self.total_rounds)
 
     def site_event(self, name: str, line: dict[str, Any]) -> None:
         """Take one line of a site's ``progress.jsonl``."""
@@ -44,8 +62,9 @@ class LiveState:
         self.total_rounds = int(line.get("total_rounds") or self.total_rounds)
         site.round, site.task = line.get("round", site.round), str(line.get("task") or site.task)
         site.steps = int(line.get("steps") or site.steps)
-        site.loss = _either(line, ("loss", "train_loss"), site.loss)
-        site.dice = _either(line, ("dice", "val_dice"), site.dice)
+        site.loss = either(line, LOSSES, site.loss)
+        site.accuracy = either(line, ACCURACIES, site.accuracy)
+        site.score = either(line, ("score",), site.score)
         if event == "start":
             site.step, site.busy, site.error, site.steps = 0, True, "", int(line.get("steps") or 0)
         elif event == "step":
@@ -84,5 +103,6 @@ class LiveState:
         return (now - self.started) * (self.total_rounds / share - 1) if share > 0.1 and self.total_rounds else None
 
 
-def _either(line: dict[str, Any], keys: Iterable[str], otherwise: float | None) -> float | None:
+def either(line: dict[str, Any], keys: Iterable[str], otherwise: float | None) -> float | None:
+    """The first of the keys that holds a number, else ``otherwise``."""
     return next((value for key in keys if (value := number(line.get(key))) is not None), otherwise)

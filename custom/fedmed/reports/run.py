@@ -4,13 +4,16 @@ A run is a simulator workspace, the equal tree of the in-process loop, or the se
 federation, where the sites' folders (pictures, cases) never arrive. Rounds are counted from 0 in the files.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fedmed.bundles.score import DICE, Score
 from fedmed.errors import JobError
-from fedmed.reports.files import Picture, number, read_cases, read_json, read_lines, read_picture
+from fedmed.reports.files import number, read_json, read_lines, read_table
+from fedmed.reports.rounds import Round, read_rounds
+from fedmed.reports.score import score_of
 from fedmed.reports.words import join
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
@@ -33,40 +36,24 @@ class Site:
     role: str
     weight: float = 1.0
     folder: Path | None = None
-    cases: list[tuple[str, float | None]] = field(default_factory=list)
-    closing_dice: float | None = None
+    cases: list[dict[str, str]] = field(default_factory=list)
+    closing_score: float | None = None
     errors: list[str] = field(default_factory=list)
 
-    def pictures(self) -> Iterator[Picture]:
-        """Read the slices that are on disk, best first; with one or two cases, one slice stands for several kinds.
+    def pictures(self, read: Callable[[Path, str], Any]) -> Iterator[Any]:
+        """Read the pictures that are on disk, best first; with one or two cases, one stands for several kinds.
+
+        Args:
+            read: takes the path and the kind of a picture; what it returns has a ``case`` and a ``kind``.
 
         Raises:
             DataError: a picture's file is damaged or incomplete.
         """
         paths = {kind: self.folder / "evaluation" / f"{kind}.npz" for kind in KINDS} if self.folder else {}
-        found = [read_picture(path, kind) for kind, path in paths.items() if path.is_file()]
+        found = [read(path, kind) for kind, path in paths.items() if path.is_file()]
         for case in dict.fromkeys(picture.case for picture in found):
             same = [picture for picture in found if picture.case == case]
             yield replace(same[0], kind=join([picture.kind for picture in same]))
-
-
-@dataclass(frozen=True)
-class Round:
-    """One line of ``rounds.jsonl``; unknown numbers are None."""
-
-    index: int
-    seconds: float | None
-    accepted: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-    coefficients: dict[str, float]
-    sites: dict[str, dict[str, float | None]]
-    score: float | None
-    bytes_down: float | None
-    bytes_up: float | None
-    aggregated: bool = True  # False: too few updates, the model stayed as it was
-    warnings: tuple[tuple[str, str], ...] = ()  # (site, message)
-    norms: dict[str, float | None] = field(default_factory=dict)  # with clip_norm; None: beyond the largest number
-    clipped: dict[str, float] = field(default_factory=dict)  # site -> what was left of its update, [0, 1)
 
 
 @dataclass
@@ -87,10 +74,26 @@ class Run:
     versions: dict[str, Any]
     hardware: dict[str, Any]
     resumed: dict[str, int] = field(default_factory=dict)  # jobs that it continued -> rounds done when each ended
+    score: Score = DICE
 
     @property
     def has_site_folders(self) -> bool:
         return any(site.folder for site in self.sites)
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Plain arguments of the job's controller."""
+        return self.config.get("controller") or {}
+
+    @property
+    def validated(self) -> bool:
+        """Whether labelled sites score the models of the rounds."""
+        return self.plan.get("select", "best") != "last"
+
+    @property
+    def tested(self) -> bool:
+        """Whether the sites test the model at the end."""
+        return self.plan.get("evaluate", True) is not False
 
     def by_role(self, role: str) -> list[Site]:
         return [site for site in self.sites if site.role == role]
@@ -129,8 +132,8 @@ def read_run(folder: str | Path) -> Run:
     server = server_folder(folder)
     facts = read_json(server / "run.json")
     result = read_json(server / "result.json") if (server / "result.json").is_file() else None
-    rounds = {line.index: line for line in map(_round, read_lines(server / "rounds.jsonl"))}
-    sites = facts.get("sites") or {}
+    rounds = read_rounds(server / "rounds.jsonl")
+    sites, score = facts.get("sites") or {}, score_of(facts)
     return Run(
         folder=folder,
         job=str(facts.get("job") or folder.name),
@@ -138,10 +141,11 @@ def read_run(folder: str | Path) -> Run:
         overlays=[str(overlay) for overlay in facts.get("overlays") or []],
         seed=facts.get("seed"),
         total_rounds=int(facts.get("rounds") or len(rounds)),
-        sites=sorted((_site(folder, name, entry) for name, entry in sites.items()), key=_role_order),
-        rounds=[rounds[index] for index in sorted(rounds)],
+        sites=sorted((_site(folder, name, entry, score) for name, entry in sites.items()), key=_role_order),
+        rounds=rounds,
         result=result,
         started=str(facts.get("started") or ""),
+        score=score,
         **{key: facts.get(key) or {} for key in ("config", "versions", "hardware", "resumed")},
     )
 
@@ -150,15 +154,15 @@ def _role_order(site: Site) -> int:
     return ROLES.index(site.role) if site.role in ROLES else len(ROLES)
 
 
-def _site(root: Path, name: str, facts: dict[str, Any]) -> Site:
+def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
     site = Site(name, str(facts.get("role") or "unknown"), number(facts.get("weight")) or 0.0)
     if not (root / name / JOB_FOLDER).is_dir():
         return site
     site.folder = root / name / JOB_FOLDER
-    site.cases = read_cases(site.folder / "evaluation" / "cases.csv")
+    site.cases = read_table(site.folder / "evaluation" / "cases.csv")
     for line in read_lines(site.folder / "progress.jsonl"):
         if line.get("event") == "validated" and line.get("task") == "validate":
-            site.closing_dice = number(line.get("dice"))
+            site.closing_score = number(line.get("score", line.get(score.name)))  # the name: runs of an earlier FedMed
         if line.get("event") == "error":
             site.errors.append(error_text(line))
     return site
@@ -167,20 +171,3 @@ def _site(root: Path, name: str, facts: dict[str, Any]) -> Site:
 def error_text(line: dict[str, Any]) -> str:
     """The message of an ``error`` event."""
     return str(line.get("message") or line.get("error") or line.get("reason") or "no message was written")
-
-
-def _round(line: dict[str, Any]) -> Round:
-    sites = {site: {k: number(v) for k, v in values.items()} for site, values in (line.get("sites") or {}).items()}
-    coefficients = {site: number(c) or 0.0 for site, c in (line.get("coefficients") or {}).items()}
-    return Round(
-        index=int(line.get("round", 0)),
-        accepted=tuple(line.get("accepted") or ()),
-        refused=tuple((str(r.get("site")), str(r.get("reason"))) for r in line.get("refused") or ()),
-        coefficients=coefficients,
-        sites=sites,
-        aggregated=line.get("aggregated") is not False,
-        warnings=tuple((str(w.get("site")), str(w.get("message"))) for w in line.get("warnings") or ()),
-        norms={site: number(norm) for site, norm in (line.get("norms") or {}).items()},
-        clipped={site: number(factor) or 0.0 for site, factor in (line.get("clipped") or {}).items()},
-        **{key: number(line.get(key)) for key in ("seconds", "score", "bytes_down", "bytes_up")},
-    )

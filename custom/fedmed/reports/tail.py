@@ -40,6 +40,24 @@ class Tail:
         return [line for text in complete.splitlines() if isinstance(line := _parsed(text), dict)]
 
 
+class Arrival:
+    """A JSON file that another process writes once, whole; one that was there before belongs to an earlier run."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._before, self._read = path, identity(path), False
+
+    def poll(self) -> dict[str, Any] | None:
+        """The file's object, the first time that it is there; otherwise None."""
+        if self._read or identity(self.path) in (None, self._before):
+            return None
+        try:
+            content = _parsed(self.path.read_bytes())
+        except OSError:
+            return None
+        self._read = isinstance(content, dict)
+        return content if self._read else None
+
+
 def _parsed(text: bytes) -> Any:
     try:
         return json.loads(text)

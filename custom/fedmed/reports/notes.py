@@ -1,0 +1,64 @@
+"""What happened in a run besides its scores: one sentence each, and nothing that the files do not say."""
+
+from fedmed.reports.clipping import clip_note
+from fedmed.reports.files import number
+from fedmed.reports.run import Run
+from fedmed.reports.words import count, join, plain_delta, plain_epsilon, size
+
+
+def remarks(run: Run) -> list[str]:
+    """What must stand below a table in a terminal."""
+    found = [note for note in (resumed_note(run), *release_notes(run), clip_note(run)) if note]
+    return found + [f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run)]
+
+
+def refusals(run: Run) -> list[tuple[int, str, str]]:
+    """(round counted from 1, site, reason) of every refused update."""
+    return [(r.index + 1, site, reason) for r in run.rounds for site, reason in r.refused]
+
+
+def release_notes(run: Run) -> list[str]:
+    """One sentence on each request for a site's private layers: what came of it."""
+    notes = []
+    for entry in (run.result or {}).get("releases") or []:
+        owner, needy = entry.get("from"), join(list(entry.get("for") or []))
+        last = ", last aggregate" if entry.get("model") == "last" else ""
+        where = f"because none was trained there: {needy}{last}."
+        if entry.get("released"):
+            sent = f"{count(int(entry.get('n_tensors') or 0), 'tensor')}, {size(number(entry.get('bytes_up')))}"
+            notes.append(f"Tested with {owner}'s decoder, {where} {owner} allowed its release ({sent}).")
+        else:
+            reason = entry.get("reason") or "no reason is known"
+            notes.append(f"Not tested without a decoder, {where} {owner} released none: {reason}.")
+    return notes
+
+
+def resumed_note(run: Run) -> str:
+    """Where the run was interrupted; empty if it was not."""
+    if not run.resumed:
+        return ""
+    jobs = join([f"continued after round {done} of job {id}" for id, done in run.resumed.items()])
+    return f"This run was interrupted: {jobs}. Earlier rounds are that job's."
+
+
+def privacy_notes(run: Run) -> list[str]:
+    """One sentence on each site that let the server know how it protected its updates."""
+    notes = []
+    for site in run.sites:
+        told = [line.sites[site.name] for line in run.rounds if line.sites.get(site.name, {}).get("clip_norm")]
+        if not told:
+            continue
+        last = told[-1]
+        note = f"{site.name} clipped its updates to a norm of {last['clip_norm']:g}"
+        if noise := last.get("noise_multiplier"):
+            note += f" and added Gaussian noise of {noise * last['clip_norm']:.3g} to every value"
+        if last.get("epsilon") is not None and last.get("delta"):
+            spent = f"ε = {plain_epsilon(last['epsilon'])} at δ = {plain_delta(last['delta'])}"
+            note += f": {spent} over all its jobs, for its data as a whole, not for single patients"
+        notes.append(f"{note}.")
+    return notes
+
+
+def warnings(run: Run) -> list[tuple[int, str, str]]:
+    """(round counted from 1, site, message) of everything the server warned of."""
+    return [(r.index + 1, site, message) for r in run.rounds for site, message in r.warnings]

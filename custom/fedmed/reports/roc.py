@@ -1,0 +1,135 @@
+"""How the probabilities of a classification behave at each site: ROC curves, reliability and confusion."""
+
+from collections.abc import Iterable
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from fedmed.reports.classified import Probabilities, probabilities
+from fedmed.reports.palette import INK, MUTED, site_colours
+from fedmed.reports.plots import WIDTH
+from fedmed.reports.run import Run
+
+ACROSS = 4  # panels in a row
+BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins
+MAX_BINS = 8
+
+
+def tested(run: Run) -> dict[str, Probabilities]:
+    """Site -> the probabilities of its cases, of the sites whose cases are here."""
+    known = {site.name: probabilities(site.cases) for site in run.sites}
+    return {name: found for name, found in known.items() if found is not None and len(found.labels)}
+
+
+def roc(run: Run) -> Figure:
+    """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
+    sites, colours = tested(run), site_colours([site.name for site in run.sites])
+    classes = _classes(sites.values())
+    figure, panels = _panels(len(classes) + 1, height=2.9)
+    for axes, name in zip(panels, classes, strict=False):
+        axes.set_title(f"ROC, {name}")
+        for site, found in sites.items():
+            _step(axes, found, name, colours[site])
+        axes.set_xlabel("false positive rate")
+    panels[0].set_ylabel("true positive rate")
+    last = panels[len(classes)]
+    last.set_title("Reliability")
+    for site, found in sites.items():
+        confidence, share, cases = reliability(found)
+        last.plot(confidence, share, color=colours[site], linewidth=1.6)
+        last.scatter(confidence, share, s=10 + 1.6 * cases, color=colours[site], linewidths=0, clip_on=False)
+    last.set_xlabel("probability of the called class")
+    last.set_ylabel("share that was right")
+    return figure
+
+
+def roc_points(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """False and true positive rates at every threshold, ties taken together; None with one sort of case only.
+
+    Args:
+        labels: (n,) bool.
+        values: (n,) float, higher for a more certain positive.
+    """
+    if labels.all() or not labels.any():
+        return None
+    order = np.argsort(-values, kind="stable")
+    last = np.r_[np.flatnonzero(np.diff(values[order])), len(values) - 1]
+    true = np.cumsum(labels[order])[last]
+    false = np.cumsum(~labels[order])[last]
+    return np.r_[0.0, false / false[-1]], np.r_[0.0, true / true[-1]]
+
+
+def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean probability of the called class, share of right calls, and cases, in bins of as many cases each."""
+    confidence = found.values.max(axis=1)
+    right = found.predicted == found.labels
+    order = np.argsort(confidence, kind="stable")
+    bins = np.array_split(order, min(MAX_BINS, max(1, len(order) // BIN)))
+    means = [(confidence[b].mean(), right[b].mean(), len(b)) for b in bins]
+    return tuple(np.array(means, dtype=float).T)
+
+
+def confusion(run: Run) -> Figure:
+    """One panel a site: cases of each true class (rows) and what the model called them (columns)."""
+    sites, colours = tested(run), site_colours([site.name for site in run.sites])
+    n_classes = max(len(found.classes) for found in sites.values())
+    figure, panels = _panels(len(sites), height=0.9 + 0.42 * n_classes, square=False)
+    for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=False)):
+        axes.set_title(site)
+        counts = confusion_counts(found)
+        _cells(axes, counts, colours[site])
+        axes.set_xticks(range(len(found.classes)), found.classes)
+        axes.set_yticks(range(len(found.classes)), found.classes if place % ACROSS == 0 else [])
+        axes.set_xlabel("called")
+        axes.set_ylabel("true class" if place % ACROSS == 0 else "")
+    return figure
+
+
+def confusion_counts(found: Probabilities) -> np.ndarray:
+    """(C, C) int: cases of true class i that were called j."""
+    counts = np.zeros((len(found.classes),) * 2, dtype=int)
+    np.add.at(counts, (found.labels, found.predicted), 1)
+    return counts
+
+
+def _cells(axes: Axes, counts: np.ndarray, colour: str) -> None:
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    for (row, column), n in np.ndenumerate(counts):
+        box = {"facecolor": colour, "alpha": 0.04 + 0.5 * shares[row, column], "linewidth": 0}
+        axes.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **box))
+        axes.text(
+            column, row, str(n), ha="center", va="center", color=INK, fontweight="bold" if row == column else None
+        )
+    axes.set_xlim(-0.5, len(counts) - 0.5)
+    axes.set_ylim(len(counts) - 0.5, -0.5)
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
+
+
+def _classes(found: Iterable[Probabilities]) -> list[str]:
+    return list(dict.fromkeys(name for one in found for name in one.classes))
+
+
+def _step(axes: Axes, found: Probabilities, name: str, colour: str) -> None:
+    place = found.classes.index(name) if name in found.classes else None
+    points = None if place is None else roc_points(found.labels == place, found.values[:, place])
+    if points is not None:
+        axes.plot(*points, color=colour, linewidth=1.8, clip_on=False)
+
+
+def _panels(n: int, height: float, square: bool = True) -> tuple[Figure, list[Axes]]:
+    rows = -(-n // ACROSS)
+    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
+    figure.get_layout_engine().set(wspace=0.05, hspace=0.08)
+    panels = list(figure.subplots(rows, min(n, ACROSS) if rows == 1 else ACROSS, squeeze=False).flat)
+    for axes in panels[n:]:
+        axes.set_axis_off()
+    for axes in panels[:n] if square else ():
+        axes.set_xlim(0, 1)
+        axes.set_ylim(0, 1)
+        axes.set_xticks([0, 0.5, 1])
+        axes.set_yticks([0, 0.5, 1])
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
+    return figure, panels
