@@ -1,0 +1,130 @@
+"""How much training changed a network's view of images: representational similarity (Kriegeskorte et al. 2008)."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import rankdata
+from torch import Tensor, nn
+
+from fedmed.engines.trainer import plain_batch
+from fedmed.errors import DataError, FedMedError
+
+DECIMALS = 10  # of a dissimilarity: equal ones must be equal on every machine, or chance breaks their ties
+
+
+@contextmanager
+def evaluating(network: nn.Module) -> Iterator[None]:
+    """Eval mode without gradient for as long as the context lasts; each module gets back the mode it had."""
+    modes = {module: module.training for module in network.modules()}
+    network.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+
+
+def features(
+    network: nn.Module,
+    batches: Iterable[Mapping[str, Any]],
+    device: torch.device | str = "cpu",
+    limit: int | None = None,
+    before_batch: Callable[[], None] | None = None,
+) -> Tensor:
+    """Return the network's features of images, in eval mode, without gradient; no buffer changes.
+
+    Args:
+        network: gives (B, d).
+        batches: dictionaries with ``image`` (B, C, H, W), not augmented.
+        device: where to compute.
+        limit: most images; None = all.
+        before_batch: called before each batch is loaded; may raise to stop.
+
+    Returns:
+        (n, d) float64, on the CPU.
+
+    Raises:
+        DataError: there is no image.
+        FedMedError: the network does not give one row an image.
+    """
+    rows: list[Tensor] = []
+    todo, batches = limit, iter(batches)
+    with evaluating(network):
+        while todo is None or todo > 0:
+            if before_batch is not None:
+                before_batch()
+            batch = next(batches, None)
+            if batch is None:
+                break
+            images, _ = plain_batch(batch, device, non_blocking=True)
+            rows.append(_rows(network(images[:todo]), images[:todo]).cpu())
+            todo = None if todo is None else todo - len(rows[-1])
+    if not rows:
+        raise DataError("there is no image to compute features of; list images under 'unlabeled' or 'training'")
+    return torch.cat(rows).double()
+
+
+def dissimilarity(rows: Tensor) -> Tensor:
+    """Return ``1 - Pearson(f(x_i), f(x_j))`` of all pairs i > j: FedMoCo's RDM without its diagonal.
+
+    Args:
+        rows: features (s, d), one row an image. A constant row has correlation 0 with every other.
+
+    Returns:
+        s (s - 1) / 2 values in [0, 2], float64, rounded to 1e-10; pairs (1,0), (2,0), (2,1), (3,0), ...
+
+    Raises:
+        FedMedError: other than two axes, or a feature that is not finite.
+    """
+    if rows.ndim != 2 or not bool(torch.isfinite(rows).all()):
+        raise FedMedError(
+            f"features of shape {tuple(rows.shape)} cannot be compared; they must be finite and of shape (s, d): the "
+            "model has diverged, or its output is not one row an image"
+        )
+    rows = rows.detach().cpu().double()
+    centred = rows - rows.mean(dim=1, keepdim=True)
+    spread, size = rows.amax(dim=1) - rows.amin(dim=1), rows.abs().amax(dim=1)
+    centred[spread <= 1e-12 * size] = 0  # constant but for rounding
+    norm = centred.norm(dim=1, keepdim=True)
+    unit = centred / norm.masked_fill(norm == 0, 1)
+    lower = torch.tril_indices(len(rows), len(rows), offset=-1)
+    return torch.round(1 - (unit @ unit.T)[lower[0], lower[1]].clamp(-1, 1), decimals=DECIMALS)
+
+
+def similarity_of(before: Tensor, after: Tensor) -> float:
+    """Return Spearman's correlation of two vectors of dissimilarities, FedMoCo's r_k, correct with ties.
+
+    Ties get their average rank; r is Pearson's correlation of the ranks. Without ties it is the paper's Eq. 6,
+    ``1 - 6 Σ d² / (n (n² - 1))``. Where all ranks of a vector are equal no change can be measured: 1.
+
+    Args:
+        before, after: of the same images in the same order, from :func:`dissimilarity`.
+
+    Returns:
+        A number in [-1, 1], exactly 1 for equal vectors.
+
+    Raises:
+        FedMedError: the vectors have different lengths.
+    """
+    if before.shape != after.shape or before.ndim != 1:
+        raise FedMedError(
+            f"dissimilarities of shapes {tuple(before.shape)} and {tuple(after.shape)} cannot be compared; compute "
+            "both of the same images"
+        )
+    first, second = (rankdata(values.numpy(), method="average") for values in (before, after))
+    if len(first) < 2 or np.array_equal(first, second) or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 1.0
+    return float(np.clip(np.corrcoef(first, second)[0, 1], -1.0, 1.0))
+
+
+def _rows(output: Any, images: Tensor) -> Tensor:
+    if not isinstance(output, Tensor) or output.ndim != 2 or len(output) != len(images):
+        found = tuple(output.shape) if isinstance(output, Tensor) else type(output).__name__
+        raise FedMedError(
+            f"the network gives {found} for {len(images)} images; contrastive training needs one row (B, d) an image"
+        )
+    return output
