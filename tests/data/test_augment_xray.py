@@ -1,0 +1,133 @@
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fedmed.data.augment import XrayViews
+from fedmed.errors import FedMedError
+
+STILL = {"scale": (1, 1), "ratio": (1, 1), "flip": 0, "degrees": 0, "brightness": 0, "contrast": 0}
+
+
+def blobs(count=1, size=33, at=(0.25, 0.4), width=0.05):
+    """A bright blob at (x, y), as fractions of the image."""
+    line = torch.linspace(0, 1, size)
+    x, y = line[None, :] - at[0], line[:, None] - at[1]
+    return torch.exp(-(x**2 + y**2) / (2 * width**2)).expand(count, 1, size, size).clone()
+
+
+def centre(image):
+    """Centre of mass (x, y) in pixels."""
+    line = torch.arange(image.shape[-1], dtype=torch.float32)
+    return torch.stack([(image * line).sum(), (image * line[:, None]).sum()]) / image.sum()
+
+
+def test_without_any_change_it_is_the_identity():
+    batch = torch.rand(3, 1, 20, 24)
+    assert torch.allclose(XrayViews((20, 24), **STILL)(batch), batch, atol=1e-5)
+
+
+def test_resizes():
+    batch = blobs(2, 32)
+    found = XrayViews(64, **STILL)(batch)
+    assert found.shape == (2, 1, 64, 64)
+    assert torch.allclose((centre(found[0, 0]) + 0.5) / 64, (centre(batch[0, 0]) + 0.5) / 32, atol=0.01)
+
+
+def test_flip_mirrors_columns():
+    batch = torch.rand(4, 1, 16, 16)
+    assert torch.allclose(XrayViews(16, **STILL | {"flip": 1.0})(batch), batch.flip(-1), atol=1e-5)
+    found = XrayViews(16, seed=3, **STILL | {"flip": 0.5})(batch.repeat(25, 1, 1, 1))
+    flipped = torch.isclose(found, batch.repeat(25, 1, 1, 1).flip(-1), atol=1e-4).flatten(1).all(dim=1)
+    assert 0.3 < flipped.float().mean() < 0.7
+
+
+def test_rotation_turns_about_the_middle_within_its_range():
+    found = XrayViews(65, **STILL | {"degrees": 10.0})(blobs(64, 65, at=(0.8, 0.5)))
+    angles = []
+    for view in found:
+        x, y = (centre(view[0]) - 32).tolist()
+        assert math.hypot(x, y) == pytest.approx(0.3 * 64, abs=0.3)
+        angles.append(math.degrees(math.atan2(y, x)))
+    assert -10.3 < min(angles) < -6 and 6 < max(angles) < 10.3
+
+
+def test_crops_lie_inside_the_image_and_cover_the_asked_share():
+    size = 64
+    ramp = torch.stack(torch.meshgrid(torch.arange(size), torch.arange(size), indexing="ij"))[None].float() / size
+    found = XrayViews(size, **STILL | {"scale": (0.25, 0.25)})(ramp.expand(40, -1, -1, -1))
+    height = (found[:, 0].amax((1, 2)) - found[:, 0].amin((1, 2))) * size + 1
+    assert torch.allclose(height, torch.full((40,), 32.0), atol=1.5)
+    starts = found[:, 0].amin((1, 2)) * size
+    assert starts.min() >= 0 and starts.max() <= 33 and starts.std() > 4  # anywhere
+
+
+def test_ratio_stretches():
+    ramp = torch.stack(torch.meshgrid(torch.arange(64), torch.arange(64), indexing="ij"))[None].float() / 64
+    found = XrayViews(64, **STILL | {"scale": (0.25, 0.25), "ratio": (1.5, 1.5)})(ramp)
+    height, width = ((found[0, axis].max() - found[0, axis].min()).item() for axis in (0, 1))
+    assert width / height == pytest.approx(1.5, abs=0.1) and width * height == pytest.approx(0.25, abs=0.02)
+
+
+def test_brightness_adds_and_contrast_scales_about_the_mean():
+    batch = 0.4 + 0.2 * torch.rand(50, 1, 8, 8)
+    mean, spread = batch.mean((1, 2, 3)), batch.std((1, 2, 3))
+    found = XrayViews(8, **STILL | {"brightness": 0.2})(batch)
+    added = found.mean((1, 2, 3)) - mean
+    assert torch.allclose(found - batch, added.view(-1, 1, 1, 1).expand_as(batch), atol=1e-5)
+    assert -0.2 <= added.min() < -0.1 and 0.1 < added.max() <= 0.2
+    found = XrayViews(8, **STILL | {"contrast": 0.3})(batch)
+    assert torch.allclose(found.mean((1, 2, 3)), mean, atol=1e-5)
+    factor = found.std((1, 2, 3)) / spread
+    assert 0.7 <= factor.min() < 0.8 and 1.2 < factor.max() <= 1.301
+
+
+def test_a_constant_image_stays_constant():
+    found = XrayViews(32)(torch.full((16, 1, 48, 40), 0.5))
+    assert (found.amax((1, 2, 3)) - found.amin((1, 2, 3))).max() < 1e-5
+
+
+def test_views_are_in_range_and_the_batch_is_left_alone():
+    batch = torch.rand(32, 1, 24, 24).round()
+    before = batch.clone()
+    found = XrayViews(24)(batch)
+    assert found.min() >= 0 and found.max() <= 1 and torch.equal(batch, before)
+
+
+def test_a_seed_repeats_and_views_differ():
+    batch, first, second = torch.rand(4, 1, 16, 16), XrayViews(16, seed=5), XrayViews(16, seed=5)
+    one, two = first(batch), first(batch)
+    assert not torch.equal(one, two)
+    assert torch.equal(one, second(batch)) and torch.equal(two, second(batch))
+    assert not torch.equal(one, XrayViews(16, seed=6)(batch))
+
+
+def test_each_image_is_changed_by_itself():
+    found = XrayViews(16)(torch.rand(1, 1, 16, 16).expand(4, 1, 16, 16))
+    assert all(not torch.equal(found[0], other) for other in found[1:])
+
+
+def test_global_random_numbers_are_left_alone():
+    before = torch.get_rng_state()
+    XrayViews(8)(torch.rand(2, 1, 8, 8, generator=torch.Generator().manual_seed(0)))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_errors():
+    with pytest.raises(FedMedError, match="image_size is 0"):
+        XrayViews(0)
+    with pytest.raises(FedMedError, match=r"scale is \[0, 1\]"):
+        XrayViews(8, scale=(0, 1))
+    with pytest.raises(FedMedError, match="flip is 2"):
+        XrayViews(8, flip=2)
+    with pytest.raises(FedMedError, match="contrast 1.5"):
+        XrayViews(8, contrast=1.5)
+    with pytest.raises(FedMedError, match=r"\(1, 8, 8\)"):
+        XrayViews(8)(torch.rand(1, 8, 8))
+
+
+def test_other_augmentations_do_not_load_kornia():
+    code = "import sys, fedmed.data.augment; sys.exit('kornia' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
