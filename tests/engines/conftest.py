@@ -68,3 +68,38 @@ def equal(first, second):
 @pytest.fixture
 def same():
     return equal
+
+
+class TinyClassifier(nn.Module):
+    """Logits (B, 3) of images (B, 1, 8, 8), with the parts and names of a classifier of this project."""
+
+    def __init__(self):
+        super().__init__()
+        layers = [nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU()]
+        self.encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        self.classifier = nn.Linear(4, 3)
+        self.register_buffer("temperature", torch.ones(1))
+
+    def features(self, x):
+        return self.encoder(x)
+
+    def forward(self, x):
+        return self.classifier(self.features(x))
+
+    def probabilities(self, logits):
+        return torch.softmax(logits / self.temperature, dim=1)
+
+
+@pytest.fixture
+def classifier():
+    torch.manual_seed(3)
+    return TinyClassifier()
+
+
+@pytest.fixture
+def pictures():
+    """Batches of sixteen pictures of three classes, the brighter the higher."""
+    generator = torch.Generator().manual_seed(4)
+    labels = torch.tensor([0, 1, 2, 1] * 4)
+    images = torch.rand(16, 1, 8, 8, generator=generator) * 0.5 + labels[:, None, None, None] * 0.2
+    return [{"image": images[n : n + 5], "label": labels[n : n + 5]} for n in range(0, 16, 5)]

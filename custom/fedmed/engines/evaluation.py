@@ -3,7 +3,7 @@
 import csv
 import io
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,11 @@ class CaseRecorder:
         Raises:
             DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
         """
-        if not self.results or len(self.results) != len(self.names):
-            raise DataError(
-                f"evaluation saw {len(self.results)} of {len(self.names)} cases; list at least one image with its "
-                "mask under 'testing' in the site's datalist"
-            )
+        require_all(len(self.results), len(self.names), "mask")
         try:
             self._write()
         except OSError as error:
-            raise DataError(
-                f"{self.folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
-            ) from error
+            raise unwritable(self.folder, error) from error
         dices = [result.dice for result in self.results]
         spread = statistics.stdev(dices) if len(dices) > 1 else 0.0
         return {"dice_mean": statistics.fmean(dices), "dice_std": spread, "n_cases": len(dices)}
@@ -116,14 +110,46 @@ class CaseRecorder:
 
     def _write(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        table = io.StringIO(newline="")
-        rows = csv.writer(table, lineterminator="\n")
-        rows.writerow(["case", "dice"])
-        rows.writerows((result.case, f"{result.dice:.6f}") for result in self.results)
-        _save(self.folder / "cases.csv", table.getvalue().encode())
-        ranked = sorted(self.results, key=lambda result: -result.dice)
-        for name, place in (("best", 0), ("median", len(ranked) // 2), ("worst", -1)):
-            _save(self.folder / f"{name}.npz", _packed(ranked[place]))
+        rows = ((result.case, f"{result.dice:.6f}") for result in self.results)
+        save_table(self.folder / "cases.csv", ["case", "dice"], rows)
+        for name, place in pictured([result.dice for result in self.results]).items():
+            save_picture(self.folder / f"{name}.npz", **_content(self.results[place]))
+
+
+def require_all(seen: int, named: int, truth: str) -> None:
+    """Raise DataError unless every case that has a name was seen, and there is one; ``truth``: what a case needs."""
+    if not seen or seen != named:
+        raise DataError(
+            f"evaluation saw {seen} of {named} cases; list at least one image with its {truth} under 'testing' in the "
+            "site's datalist"
+        )
+
+
+def unwritable(folder: Path, error: OSError) -> DataError:
+    """The error of an evaluation that cannot be written."""
+    return DataError(f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions")
+
+
+def pictured(scores: Sequence[float]) -> dict[str, int]:
+    """Places of the three cases that pictures are kept of: ``best``, ``median`` and ``worst`` score."""
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
+
+
+def save_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV file, whole or not at all; OSError where that fails."""
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    write_atomically(path, lambda stream: stream.write(table.getvalue().encode()))
+
+
+def save_picture(path: Path, **content: Any) -> None:
+    """Write a compressed NPZ file, whole or not at all; OSError where that fails."""
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **content)
+    write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
 
 
 def foreground(mask: Tensor) -> Tensor:
@@ -153,19 +179,12 @@ def plain(tensor: Tensor) -> Tensor:
     return tensor.as_tensor() if isinstance(tensor, MetaTensor) else torch.as_tensor(tensor)
 
 
-def _packed(result: CaseResult) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        image=result.image.astype(np.float32),
-        truth=result.truth.astype(np.uint8),
-        prediction=result.prediction.astype(np.uint8),
-        spacing=np.array(result.spacing),
-        dice=result.dice,
-        case=result.case,
-    )
-    return buffer.getvalue()
-
-
-def _save(path: Path, content: bytes) -> None:
-    write_atomically(path, lambda stream: stream.write(content))
+def _content(result: CaseResult) -> dict[str, Any]:
+    return {
+        "image": result.image.astype(np.float32),
+        "truth": result.truth.astype(np.uint8),
+        "prediction": result.prediction.astype(np.uint8),
+        "spacing": np.array(result.spacing),
+        "dice": result.dice,
+        "case": result.case,
+    }

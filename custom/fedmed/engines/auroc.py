@@ -1,0 +1,94 @@
+"""Area under the ROC curve of several classes, one against the rest, and intervals of it and of an accuracy."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import binomtest
+
+from fedmed.errors import FedMedError
+
+RESAMPLES = 1000
+CHUNK = 4_000_000  # resampled cases at a time; bounds the memory
+
+
+def class_aurocs(probabilities: ArrayLike, labels: ArrayLike, weights: np.ndarray | None = None) -> np.ndarray:
+    """AUROC of each class against the rest: the share of (case of it, other case) pairs in order, ties by half.
+
+    Args:
+        probabilities: (n, C), higher for a more certain class.
+        labels: (n,) int in [0, C).
+        weights: (R, n) int, how often each case counts in each of R resamples; None = each once.
+
+    Returns:
+        float64 (C,), or (R, C) with ``weights``; NaN for a class without a case or without another's.
+
+    Raises:
+        FedMedError: shapes that do not fit.
+    """
+    values, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
+    if values.ndim != 2 or truth.shape != values.shape[:1]:
+        raise FedMedError(f"AUROC: probabilities {values.shape} and labels {truth.shape}; use (n, C) and (n,)")
+    counted = np.ones((1, len(truth))) if weights is None else weights
+    found = np.stack([_auroc(values[:, c], truth == c, counted) for c in range(values.shape[1])], axis=-1)
+    return found[0] if weights is None else found
+
+
+def macro_auroc(probabilities: ArrayLike, labels: ArrayLike) -> float:
+    """Mean of :func:`class_aurocs` over the classes that have cases; NaN with fewer than two such classes."""
+    return float(_mean(class_aurocs(probabilities, labels)))
+
+
+def macro_auroc_interval(
+    probabilities: ArrayLike, labels: ArrayLike, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float]:
+    """95 % percentile interval of :func:`macro_auroc` by the bootstrap over cases.
+
+    A class that a resample misses is left out of that resample's mean; a resample of one class only is left out.
+
+    Args:
+        probabilities, labels: as in :func:`class_aurocs`.
+        resamples: draws of n cases with replacement.
+        seed: of the draws.
+
+    Returns:
+        (low, high); NaN where the AUROC is not defined.
+    """
+    values, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
+    rng, n = np.random.default_rng(seed), len(truth)
+    means: list[np.ndarray] = []
+    for size in _chunks(resamples, max(1, CHUNK // max(n, 1))):
+        weights = np.stack([np.bincount(draw, minlength=n) for draw in rng.integers(n, size=(size, n))])
+        means.append(_mean(class_aurocs(values, truth, weights)))
+    known = np.concatenate(means)
+    known = known[np.isfinite(known)]
+    low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan, np.nan)
+    return float(low), float(high)
+
+
+def accuracy_interval(right: int, cases: int) -> tuple[float, float]:
+    """95 % interval of a share, by Wilson's score; ``cases`` at least 1."""
+    interval = binomtest(right, cases).proportion_ci(0.95, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def _auroc(values: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """(R,) from values (n,), bool (n,) and weights (R, n)."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(values[order]) != 0])  # of each run of equal values
+    sorted_ = weights[:, order].astype(np.float64)
+    positives = np.add.reduceat(sorted_ * positive[order], starts, axis=1)
+    negatives = np.add.reduceat(sorted_ * ~positive[order], starts, axis=1)
+    below = np.cumsum(negatives, axis=1) - negatives
+    pairs = positives.sum(axis=1) * negatives.sum(axis=1)
+    in_order = (positives * (below + negatives / 2)).sum(axis=1)
+    return np.divide(in_order, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
+
+
+def _mean(aurocs: np.ndarray) -> np.ndarray:
+    """Mean over the last axis without its NaN."""
+    known = np.isfinite(aurocs)
+    total, count = np.where(known, aurocs, 0.0).sum(axis=-1), known.sum(axis=-1)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
+
+
+def _chunks(total: int, size: int) -> list[int]:
+    return [min(size, total - done) for done in range(0, total, size)]
