@@ -315,6 +315,15 @@ def test_chk_m9_in_rounds(network, batches):
     assert len(rates) == 4 * len(batches)
 
 
+def test_the_federations_count_of_epochs_goes_before_the_sites(network, batches):
+    engine, rates = build(network, batches, lr=0.03, milestones=[120], epochs_before=120), []
+    engine.load_state_dict({"epochs_done": 7})
+    engine.optimizer.step = lambda: rates.append(engine.optimizer.param_groups[0]["lr"])
+    engine.run()
+    assert rates == pytest.approx([0.003] * len(batches))
+    assert engine.state_dict()["epochs_done"] == 8
+
+
 def test_gradients_are_clipped(network, batches):
     engine, norms = build(network, batches, max_grad_norm=1e-3), []
     step = engine.optimizer.step

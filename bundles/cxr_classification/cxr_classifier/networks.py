@@ -56,7 +56,12 @@ def build_encoder(
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """ReLU, then rows of length 1: (B, d) -> (B, d) in [0, 1]. A row without a positive entry gives zeros, no NaN."""
+    """ReLU, then rows of length 1: (B, d) -> (B, d) in [0, 1], float32 or finer.
+
+    A row without a positive entry gives zeros, no NaN; in float16, as mixed precision has it, the smallest norm would
+    itself be 0.
+    """
+    x = x if x.dtype == torch.float64 else x.float()
     return functional.normalize(functional.relu(x), dim=1, eps=ZERO_NORM)
 
 

@@ -58,6 +58,8 @@ class MomentumContrastEngine(StatefulTrainer):
         milestones: epochs, counted over all of the site's rounds, from which on the learning rate is multiplied by
             another ``milestone_factor``; FedMoCo: 120 and 160.
         milestone_factor: above 0.
+        epochs_before: epochs that the federation had done before this run, for ``milestones``; None = those that this
+            site has done, which are fewer if it missed a round.
         max_grad_norm: gradients are clipped to this norm; None = not.
         epoch_length: iterations; default: batches in the loader.
         amp: float16 mixed precision of the encoders; has an effect on CUDA devices only.
@@ -90,6 +92,7 @@ class MomentumContrastEngine(StatefulTrainer):
         seed: int = 0,
         milestones: Sequence[int] = (),
         milestone_factor: float = 0.1,
+        epochs_before: float | None = None,
         max_grad_norm: float | None = None,
         epoch_length: int | None = None,
         amp: bool = False,
@@ -125,7 +128,7 @@ class MomentumContrastEngine(StatefulTrainer):
         self.queue: KeyQueue | None = None
         self.synthetic: SyntheticNegatives | None = None
         self.key_network: nn.Module | None = None
-        self.epochs_done, self.similarity = 0, 1.0
+        self.epochs_before, self.epochs_done, self.similarity = epochs_before, 0, 1.0
         self._kept: Mapping[str, Any] = {}
         self.add_event_handler(Events.STARTED, self._fill_queue)
 
@@ -260,7 +263,8 @@ class MomentumContrastEngine(StatefulTrainer):
             if self.scaler is not None:
                 self.scaler.unscale_(self.optimizer)
             nn.utils.clip_grad_norm_(self.network.parameters(), options.max_grad_norm)
-        epoch = self.epochs_done + self.state.epoch - 1
+        before = self.epochs_done if self.epochs_before is None else self.epochs_before
+        epoch = before + self.state.epoch - 1
         with scaled_learning_rate(
             self.optimizer, milestone_rate(1.0, epoch, options.milestones, options.milestone_factor)
         ):

@@ -48,7 +48,7 @@ def scaled_learning_rate(optimizer: Optimizer, factor: float) -> Iterator[None]:
             group["lr"] = rate
 
 
-def milestone_rate(base: float, epoch: int, milestones: Sequence[int], factor: float = 0.1) -> float:
+def milestone_rate(base: float, epoch: float, milestones: Sequence[int], factor: float = 0.1) -> float:
     """Learning rate that is multiplied by ``factor`` at each milestone; FedMoCo: 0.03, from 120 0.003, from 160 0.0003.
 
     A federated site builds its optimizer anew in each round, so the epoch must be counted over all rounds.
