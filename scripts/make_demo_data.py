@@ -25,8 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="sites at a time")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
-    # The largest sites first, so that no process is left with one at the end.
-    sites = options.sites or sorted(KINDS[options.kind], key=lambda s: -sum(KINDS[options.kind][s].counts.values()))
+    sites = options.sites or whole_sites(options.kind)
     with ProcessPoolExecutor(max(1, min(options.processes, len(sites)))) as pool:
         made = [(site, pool.submit(demo_site, options.kind, site, options.root, options.seed)) for site in sites]
         try:
@@ -37,6 +36,12 @@ def main(arguments: list[str] | None = None) -> int:
             return 1
     print(f"{len(sites)} sites ready in {time.perf_counter() - began:.1f} s")
     return 0
+
+
+def whole_sites(kind: str) -> list[str]:
+    """The sites of a kind that have a folder of their own; the largest first, so that none is left at the end."""
+    profiles = {name: profile for name, profile in KINDS[kind].items() if profile.name == name}
+    return sorted(profiles, key=lambda name: -sum(profiles[name].counts.values()))
 
 
 def describe(site: str, folder: Path) -> str:

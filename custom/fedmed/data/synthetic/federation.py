@@ -12,15 +12,25 @@ from filelock import FileLock
 
 from fedmed.data.synthetic import chest_ct, coarse
 from fedmed.data.synthetic.chest_ct import SiteProfile
+from fedmed.data.synthetic.xray import chest_xray
+from fedmed.data.synthetic.xray import site as xray_site
+from fedmed.data.synthetic.xray.chest_xray import Institution
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
 
-KINDS: Mapping[str, Mapping[str, SiteProfile]] = {
+Profile = SiteProfile | Institution
+KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_ct": chest_ct.SITES,
     "chest_ct_tiny": {name: chest_ct.tiny(profile) for name, profile in chest_ct.SITES.items()},
     "chest_ct_coarse": coarse.SITES,
+    "chest_xray": xray_site.with_halves(chest_xray.SITES),
+    "chest_xray_tiny": xray_site.with_halves({name: chest_xray.tiny(s) for name, s in chest_xray.SITES.items()}),
 }
-VERSIONS = {"chest_ct_coarse": coarse.VERSION}  # of kinds that can change alone
+VERSIONS = {  # of kinds that can change alone
+    "chest_ct_coarse": coarse.VERSION,
+    "chest_xray": chest_xray.VERSION,
+    "chest_xray_tiny": chest_xray.VERSION,
+}
 THREADS = 2
 
 
@@ -28,26 +38,28 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
     """Return the data root of one demo site, made by the first call (seconds) and reused by later ones.
 
     Args:
-        kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), or "chest_ct_coarse"
-            (the sites of the paper's tables, about 64 x 50 x 32 voxels).
+        kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), "chest_ct_coarse"
+            (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels) or
+            "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site).
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.
 
     Returns:
-        ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and ``labels``.
+        ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and, of CT,
+        ``labels``. Sites that are halves of an institution get its folder; their datalists lie beside the whole one.
 
     Raises:
         DataError: for an unknown kind or site, or when the folder cannot be written.
     """
     profile = _profile(kind, site)
     folder = demo_home(root) / f"{kind}-v{VERSIONS.get(kind, chest_ct.VERSION)}-seed{seed}"
-    final = folder / site
+    final = folder / profile.name
     if (final / "datalist.json").is_file():
         return final
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{site}.lock"):
+        with FileLock(folder / f".{profile.name}.lock"):
             if not (final / "datalist.json").is_file():
                 _make(profile, final, seed)
     except OSError as error:
@@ -64,7 +76,7 @@ def demo_home(root: Path | str | None = None) -> Path:
     return Path(home).expanduser() / "demo"
 
 
-def _profile(kind: str, site: str) -> SiteProfile:
+def _profile(kind: str, site: str) -> Profile:
     if kind not in KINDS:
         raise DataError(f"demo kind '{kind}' is unknown; use one of {', '.join(KINDS)}")
     if site not in KINDS[kind]:
@@ -72,7 +84,7 @@ def _profile(kind: str, site: str) -> SiteProfile:
     return KINDS[kind][site]
 
 
-def _make(profile: SiteProfile, final: Path, seed: int) -> None:
+def _make(profile: Profile, final: Path, seed: int) -> None:
     """Fill a temporary neighbour of ``final`` and rename it; the caller holds the site's lock."""
     # A killed process cannot clean up after itself; nobody else is at work here now.
     for remains in final.parent.glob(f".{profile.name}.making-*"):
@@ -81,7 +93,10 @@ def _make(profile: SiteProfile, final: Path, seed: int) -> None:
         shutil.rmtree(final)
     making = Path(tempfile.mkdtemp(prefix=f".{profile.name}.making-", dir=final.parent))
     try:
-        _fill(profile, making, seed)
+        if isinstance(profile, Institution):
+            xray_site.fill(profile, making, seed, min(THREADS, os.cpu_count() or 1))
+        else:
+            _fill(profile, making, seed)
         making.chmod(0o755)
         making.rename(final)
     finally:

@@ -1,0 +1,170 @@
+"""The soft parts of a frontal radiograph: the CT phantom on a coarse grid, summed along the beam."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import ndimage
+
+from fedmed.data.synthetic import vessels
+from fedmed.data.synthetic.anatomy import Chest, Patient, build_chest, draw_patient
+from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, smooth_max, smooth_min
+from fedmed.data.synthetic.xray.view import View
+
+VOXEL = 4.2  # mm
+ALONG_BEAM = 1.2  # silhouettes are tangents of the beam: along it surfaces are smooth and voxels may be longer
+FAT_SHARE, ABDOMEN_SHARE, BLOOD_SHARE = -0.10, 0.03, 0.04  # attenuation beyond that of water
+
+
+@dataclass(frozen=True)
+class Sitter:
+    """One person before the X-ray tube.
+
+    Args:
+        patient: measures in the phantom's mm, which are those of an adult.
+        size: mm of this person in one mm of the phantom; below 1 for a child.
+        bone: relative density of the bones.
+        lung: attenuation of aerated lung, share of water's.
+        gas: mm of gas in stomach and bowel.
+        thymus: width in mm added to the upper mediastinum.
+        slope: fall of the ribs, 1 for an adult's.
+    """
+
+    patient: Patient
+    size: float
+    bone: float
+    lung: float
+    gas: float
+    thymus: float
+    slope: float
+
+
+def draw_sitter(rng: np.random.Generator, child: bool, shallow: float) -> Sitter:
+    """Draw an adult or a child; ``shallow`` (0 … 1) is how often and how much a breath falls short."""
+    patient = draw_patient(rng)
+    missing = shallow * float(rng.beta(1.3, 2.2))  # of a deep breath
+    if child:
+        size = float(rng.uniform(0.42, 0.72))
+        patient = replace(
+            patient,
+            height=float(rng.uniform(188, 214)),
+            cage=(patient.cage[0] * float(rng.uniform(0.90, 1.0)), patient.cage[1] * float(rng.uniform(1.0, 1.14))),
+            fat=float(rng.uniform(5, 13)),
+            breast=0.0,
+            heart=float(rng.uniform(0.92, 1.12)),
+            spine_sway=float(rng.normal(0, 2)),
+        )
+    else:
+        size = 1.0
+        patient = replace(
+            patient, heart=float(np.clip(rng.normal(1.02, 0.12), 0.8, 1.4)), fat=float(rng.uniform(6, 30))
+        )
+    patient = replace(patient, height=patient.height * (1 - 0.15 * missing), dome=patient.dome * (1 + 0.35 * missing))
+    return Sitter(
+        patient=patient,
+        size=size,
+        bone=float(rng.uniform(0.55, 0.85) if child else rng.uniform(0.6, 1.15)),
+        lung=float(rng.uniform(0.12, 0.17)) + 0.09 * missing,
+        gas=float(rng.uniform(10, 60)),
+        thymus=float(rng.uniform(0, 12)) if child and size < 0.55 else 0.0,
+        slope=float(rng.uniform(0.55, 0.8) if child else rng.uniform(0.85, 1.15)),
+    )
+
+
+@dataclass(frozen=True)
+class Thorax:
+    """A person's depth fields on the coarse grid, and the share of each voxel that is lung (0 … 1)."""
+
+    sitter: Sitter
+    grid: Grid
+    chest: Chest
+    lungs: np.ndarray
+
+
+def build_thorax(rng: np.random.Generator, sitter: Sitter, voxel: float = VOXEL) -> Thorax:
+    """Compute the large surfaces of one person on voxels of ``voxel`` mm."""
+    patient = sitter.patient
+    low, high = (-205.0, -140.0, -70.0), (205.0, 130.0, patient.height + 75)
+    spacing = (voxel, ALONG_BEAM * voxel, voxel)
+    shape = tuple(int((b - a) / step) + 1 for a, b, step in zip(low, high, spacing, strict=True))
+    grid = Grid(shape, spacing, (high[0], low[1], high[2]), (-1, 1, -1))
+    chest = build_chest(rng, grid, patient, vessels.great_vessels(patient))
+    s, size, top = patient.scale, patient.heart, patient.dome
+    # Upright, the heart's apex rests on the left dome.
+    apex = ellipsoid(grid, (-46 * s * size, 30, top + 2), (44 * s * size, 36, 34), patient.heart_turn)
+    chest.lungs = smooth_min(chest.lungs, -apex, 6.0)
+    if sitter.thymus:
+        z = grid.axes[2] / patient.height
+        sail = sitter.thymus * np.exp(-(((z - 0.68) / 0.16) ** 2)) * np.clip(grid.axes[1] / 30, 0, 1)
+        chest.lungs = np.minimum(chest.lungs, -(chest.mediastinum + sail.astype(np.float32)))
+    return Thorax(sitter, grid, chest, occupancy(chest.lungs, voxel))
+
+
+def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Sum the phantom along the beam.
+
+    Args:
+        thorax: whom.
+        view: the image plane.
+        extra: attenuation to add in each voxel, share of water's; the grid's shape.
+
+    Returns:
+        Soft tissue as mm of water, and thickness of the lungs in mm; each of the image's shape, float32.
+    """
+    mu = _attenuation(thorax)
+    if extra is not None:
+        mu += extra
+    coarse = _turned(thorax, mu, view.turn)
+    x, z = view.axes
+    at = [(thorax.grid.first[0] - x) / thorax.grid.spacing[0], (thorax.grid.first[2] - z) / thorax.grid.spacing[2]]
+    soft = ndimage.map_coordinates(coarse[0], at, order=3, mode="nearest")
+    return np.maximum(soft, 0), np.maximum(ndimage.map_coordinates(coarse[1], at, order=1, mode="nearest"), 0)
+
+
+def _turned(thorax: Thorax, mu: np.ndarray, turn: float, layers: int = 6) -> np.ndarray:
+    """Sums of attenuation and lung along the beam, the chest turned about its long axis by a few degrees.
+
+    Layers from back to front move sideways; a few of them are enough.
+    """
+    total = np.zeros((2, mu.shape[0], mu.shape[2]), dtype=np.float32)
+    y = thorax.grid.axes[1].reshape(-1)
+    for part in np.array_split(np.arange(len(y)), layers):
+        away = -np.sin(turn) * (float(y[part].mean()) + 20) / thorax.grid.spacing[0]
+        cut = slice(part[0], part[-1] + 1)
+        for i, field in enumerate((mu, thorax.lungs)):
+            total[i] += ndimage.shift(field[:, cut].sum(axis=1), (away, 0), order=1, mode="nearest")
+    return total * np.float32(thorax.grid.spacing[1])
+
+
+def _attenuation(thorax: Thorax) -> np.ndarray:
+    """Share of water's attenuation in each voxel, without bones, airways and vessels of the lungs."""
+    grid, chest, patient = thorax.grid, thorax.chest, thorax.sitter.patient
+    outline, voxel = _outline(thorax), grid.spacing[0]
+    body = occupancy(outline, voxel)
+    mu = body * np.float32(1 + FAT_SHARE)
+    inside = np.clip((outline - patient.fat) / 6, 0, 1)
+    mu += np.float32(-FAT_SHARE + 0.04) * inside  # muscle
+    below = occupancy(np.minimum(-chest.over_diaphragm, chest.cage), voxel)
+    mu += np.float32(ABDOMEN_SHARE - 0.02) * below
+    mu += np.float32(BLOOD_SHARE) * occupancy(chest.heart, voxel)
+    mu += (np.float32(thorax.sitter.lung) - mu) * thorax.lungs
+    d, s = patient.dome, patient.scale
+    bubble = ellipsoid(grid, (-66 * s, 28, d - 38), (24, 18, 0.3 * thorax.sitter.gas + 3), turn=0.35)
+    bubble = np.minimum(bubble, -chest.over_diaphragm - 6)
+    mu *= 1 - 0.9 * occupancy(bubble, voxel)
+    return mu
+
+
+def _outline(thorax: Thorax) -> np.ndarray:
+    """Skin: the phantom's trunk, which a CT cuts off, with shoulders, neck and upper arms."""
+    grid, patient = thorax.grid, thorax.sitter.patient
+    x, y, z = grid.axes
+    s, h = patient.scale, patient.height
+    side = np.abs(x) / s
+    fall = 1.02 * h + 44 - 0.42 * np.maximum(side - 40, 0) - 0.0010 * np.maximum(side - 40, 0) ** 2
+    trunk = smooth_min(thorax.chest.body, (fall - z) * np.float32(0.9), 40.0)
+    neck = (1 - np.sqrt((x / 60) ** 2 + ((y + 6) / 78) ** 2)) * np.float32(60 * s)
+    neck = np.minimum(np.broadcast_to(neck, grid.shape), z - 0.7 * h)
+    lean = 160 * s + patient.fat * 0.6 + 0.20 * np.maximum(0.93 * h - z, 0)
+    arm = np.float32(40 * s + 0.4 * patient.fat) - np.sqrt((side * s - lean) ** 2 + (y + 20) ** 2)
+    arm = smooth_min(np.broadcast_to(arm, grid.shape), (1.04 * h - z) * np.float32(1.0), 30.0)
+    return smooth_max(smooth_max(trunk, neck, 30.0), arm, 14.0)

@@ -1,0 +1,121 @@
+"""Ribs, clavicles, shoulder blades, upper arms and spine of a frontal radiograph, as mm of water beyond soft tissue."""
+
+import numpy as np
+
+from fedmed.data.synthetic.anatomy import profile, spine_line
+from fedmed.data.synthetic.grid import polyline
+from fedmed.data.synthetic.xray.body import Sitter
+from fedmed.data.synthetic.xray.view import View
+
+RIBS = 12
+STEP = 1.5  # mm between two specks of a bone
+
+
+def bones(rng: np.random.Generator, sitter: Sitter, view: View, raised: float) -> np.ndarray:
+    """Every bone of the view.
+
+    Args:
+        rng: makes no two ribs alike.
+        sitter: whose.
+        view: the image plane.
+        raised: how far the shoulders are up and turned outwards (0 … 1), as a technologist asks for.
+
+    Returns:
+        mm of water beyond soft tissue, the image's shape, float32.
+    """
+    total = _hollow(view, *_ribs(rng, sitter), radius=5.2, full=3.0)
+    total += _hollow(view, *_clavicles(sitter, raised), radius=5.6, full=4.4)
+    total += _hollow(view, *_arms(sitter, raised), radius=13.0, full=1.8)
+    total += _blades(sitter, view, raised)
+    return (total + _spine(sitter, view)) * np.float32(sitter.bone)
+
+
+def _hollow(view: View, points: np.ndarray, weight: np.ndarray, radius: float, full: float) -> np.ndarray:
+    """A tube of bone with a bright cortex: a wide profile from which a share of a narrower one is taken."""
+    thin = view.splat(points, weight * STEP * np.pi * radius**2 * 0.5)
+    wide = view.blur(thin, 0.44 * radius)
+    return full * (1.35 * wide - 0.55 * view.blur(thin, 0.25 * radius) + 0.12 * view.blur(thin, 0.9 * radius))
+
+
+def _ribs(rng: np.random.Generator, sitter: Sitter) -> tuple[np.ndarray, np.ndarray]:
+    """Each rib leaves the spine behind, runs round the cage and ends, lower, in front: points and relative density."""
+    patient = sitter.patient
+    number = np.repeat(np.arange(RIBS), 2)[:, None]
+    side = np.tile([-1.0, 1.0], RIBS)[:, None]
+    last = np.where(number > 9, 1.75, 2.25 + 0.06 * np.minimum(number, 6))
+    theta = np.linspace(0.18, 1, 170) * last
+    fall = patient.height * sitter.slope * (0.17 + 0.04 * np.minimum(number, 5))
+    drop = 0.5 * (1 - np.cos(theta)) * fall - 5 * np.sin(2 * theta)
+    own = rng.normal(0, 1.2, side.shape) + 1.2 * np.sin(3 * theta + rng.uniform(0, 6, side.shape))
+    z = patient.height * (1.045 - 0.104 * number) - drop + own
+    width = profile(z, patient.height, [0.95, 0.99, 1.0, 0.98, 0.92, 0.80, 0.60]) * patient.cage[0] + 5
+    depth = profile(z, patient.height, [0.96, 1.0, 1.0, 0.96, 0.87, 0.73, 0.54]) * patient.cage[1] + 5
+    line = np.stack([side * width * np.sin(theta) ** 0.85, -depth * np.cos(theta) - 4, z], axis=2)
+    length = np.linalg.norm(np.diff(line, axis=1, append=line[:, -1:]), axis=2) / STEP
+    # Cartilage takes over in front; the end is fainter than the back.
+    weight = length * (1 - 0.35 * theta / last) * np.clip((last - theta) / 0.12, 0, 1)
+    return line.reshape(-1, 3), weight.reshape(-1)
+
+
+def _clavicles(sitter: Sitter, raised: float) -> tuple[np.ndarray, np.ndarray]:
+    s, h = sitter.patient.scale, sitter.patient.height
+    rise = h * (0.05 + 0.13 * raised)
+    lines = []
+    for side in (-1, 1):
+        lines.append(polyline([(side * 15 * s, 52 * s, 0.88 * h), (side * 48 * s, 58 * s, 0.885 * h + 0.45 * rise),
+                               (side * 92 * s, 40 * s, 0.90 * h + 0.9 * rise),
+                               (side * 138 * s, 16 * s, 0.90 * h + rise)], [8, 6, 5.5, 7], STEP))  # fmt: skip
+    points, radii = (np.concatenate(part) for part in zip(*lines, strict=True))
+    return points, (radii / 6.5) ** 2
+
+
+def _arms(sitter: Sitter, raised: float) -> tuple[np.ndarray, np.ndarray]:
+    """Heads of the upper arms and the shafts below them."""
+    s, h = sitter.patient.scale, sitter.patient.height
+    lines = []
+    for side in (-1, 1):
+        head = (side * 158 * s, -12 * s, 0.88 * h + 14 * raised)
+        out = 30 + 50 * raised
+        lines.append(polyline([(side * 150 * s, -12 * s, 0.90 * h + 14 * raised), head,
+                               (side * (165 + 0.4 * out) * s, -14 * s, 0.66 * h),
+                               (side * (175 + out) * s, -18 * s, 0.05 * h)], [20, 22, 12, 11], STEP))  # fmt: skip
+    points, radii = (np.concatenate(part) for part in zip(*lines, strict=True))
+    return points, (radii / 20) ** 2
+
+
+def _blades(sitter: Sitter, view: View, raised: float) -> np.ndarray:
+    """Shoulder blades: a thin plate with a denser rim, turned out of the lung fields by raised arms."""
+    s, h = sitter.patient.scale, sitter.patient.height
+    x, z = view.axes
+    side = np.abs(x + np.sin(view.turn) * 50) / s - 34 * raised * np.clip((0.95 * h - z) / (0.45 * h), 0, 1)
+    inner = (side - 78 - 0.10 * (z - 0.7 * h)) * 0.9
+    outer = (142 - side + 0.42 * (z - 0.80 * h)) * 0.8
+    top, bottom = (0.985 * h - 0.05 * (side - 100) - z) * 0.9, z - 0.50 * h
+    depth = np.minimum(np.minimum(inner, outer), np.minimum(top, bottom))
+    plate = np.clip(depth / 3, 0, 1)
+    rim = np.exp(-((np.maximum(depth, 0) / 4.0) ** 2)) * plate
+    spine = np.exp(-(((z - 0.90 * h - 0.12 * (side - 120)) / 6) ** 2)) * plate
+    return view.blur((3 * plate + 8 * rim + 7 * spine).astype(np.float32), 1.2)
+
+
+def _spine(sitter: Sitter, view: View) -> np.ndarray:
+    """Vertebral bodies parted by discs, pedicles and spinous processes."""
+    patient = sitter.patient
+    s, pitch = patient.scale, 0.104 * patient.height
+    x, z = view.axes
+    middle, _ = spine_line(patient, z)
+    u = (x - middle - np.sin(view.turn) * 30) / s
+    level = (z - 1.045 * patient.height) / pitch
+    away = np.abs(level - np.round(level))  # 0 in the middle of a body, 0.5 in a disc
+    narrow = np.clip((z / patient.height - 0.2) / 1.0, 0, 1)
+    half = 19 - 4.5 * narrow - 2.0 * np.cos(2 * np.pi * away)
+    body = np.clip((half - np.abs(u)) / 3, 0, 1)
+    disc = np.clip((away - 0.36) / 0.06, 0, 1)
+    plate = np.exp(-(((away - 0.36) / 0.05) ** 2))
+    cortex = np.exp(-(((half - np.abs(u) - 1.5) / 2.0) ** 2))
+    height = away * pitch
+    pedicle = np.exp(-((np.hypot(np.abs(u) - 10.5, 0.8 * (height - 2)) - 3.5) ** 2) / 2.5)
+    process = np.exp(-((u / 2.4) ** 2 + ((np.abs(level - np.round(level) + 0.22)) / 0.2) ** 2))
+    wing = np.exp(-((height / 5.0) ** 2)) * np.clip((30 - np.abs(u)) / 5, 0, 1) * np.clip((np.abs(u) - 12) / 5, 0, 1)
+    total = body * (17 - 9 * disc + 7 * plate) + 8 * cortex * (1 - disc) + 9 * pedicle + 11 * process + 7 * wing
+    return view.blur(total.astype(np.float32), 1.2)

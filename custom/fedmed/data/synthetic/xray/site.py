@@ -1,0 +1,100 @@
+"""Write one institution's images and datalists: who has what, who comes twice, and the halves for two nodes."""
+
+import json
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from fedmed.data.prepare.split import apportion
+from fedmed.data.synthetic.xray import files
+from fedmed.data.synthetic.xray.chest_xray import Institution, draw_person, radiograph
+from fedmed.data.synthetic.xray.findings import CLASSES
+from fedmed.seeds import derive_seed
+
+TWICE = 0.12  # share of the patients with two images
+HALVES = (1, 2)
+HALVED = ("training", "unlabeled")
+
+Entry = dict[str, str]
+
+
+def with_halves(sites: Mapping[str, Institution]) -> dict[str, Institution]:
+    """The institutions and, under the names of their halves (``cxr_metro_1``), the same again."""
+    halves = {f"{name}_{half}": site for name, site in sites.items() for half in HALVES}
+    return {**sites, **halves}
+
+
+def fill(site: Institution, folder: Path, seed: int, threads: int = 1) -> None:
+    """Write all images of an institution, the datalist of each half and, last, the whole datalist.
+
+    Args:
+        site: whose.
+        folder: an empty folder, the data root.
+        seed: of the federation.
+        threads: patients at a time; the files do not depend on it.
+    """
+    people = roster(site, seed)
+    with ThreadPoolExecutor(threads) as pool:
+        jobs = [pool.submit(write_patient, site, patient, finding, folder, seed) for _, patient, finding in people]
+        try:
+            written = [job.result() for job in jobs]
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    datalist: dict[str, list[list[Entry]]] = {name: [] for name in site.counts}
+    for (name, _, finding), entries in zip(people, written, strict=True):
+        label = {} if name == "unlabeled" else {"label": finding}
+        datalist[name].append([{**entry, **label} for entry in entries])
+    for half in HALVES:
+        _write(folder / f"datalist_{half}.json", _half(datalist, half))
+    _write(folder / "datalist.json", datalist)
+
+
+def roster(site: Institution, seed: int) -> list[tuple[str, str, str]]:
+    """(list, patient, finding) of every patient; each list has the institution's prevalences, as near as it can."""
+    people = []
+    for name, count in site.counts.items():
+        found = [c for c, n in zip(CLASSES, apportion(count, site.prevalence), strict=True) for _ in range(n)]
+        rng = np.random.default_rng(derive_seed(seed, "chest_xray", site.name, name, "findings"))
+        people += [(name, found[i]) for i in rng.permutation(count)]
+    return [(name, f"{site.prefix}-{number:04d}", finding) for number, (name, finding) in enumerate(people, 1)]
+
+
+def write_patient(site: Institution, patient: str, finding: str, folder: Path, seed: int) -> list[Entry]:
+    """Expose one patient once or twice, write the images and return their datalist entries, labels left out."""
+    rng = np.random.default_rng(derive_seed(seed, "chest_xray", site.name, patient, "visits"))
+    kind = site.files[int(rng.integers(len(site.files)))]
+    person = draw_person(site, patient, finding, seed)
+    entries = []
+    for number in range(2 if rng.random() < TWICE else 1):
+        made = radiograph(person, number, seed)
+        facts = {
+            "patient": patient,
+            "number": number,
+            "uid": derive_seed(seed, "chest_xray", patient, number),
+            "pixel": made.pixel * person.thorax.sitter.size,
+            "position": made.position,
+        }
+        entries.append(
+            {"image": files.save(made.image, folder, f"{patient}_{number}", kind, facts), "patient": patient}
+        )
+    return entries
+
+
+def _half(datalist: dict[str, list[list[Entry]]], half: int) -> dict[str, list[list[Entry]]]:
+    """Every second patient of the lists that are trained on, of each finding apart; the others whole."""
+    halved = {}
+    for name, patients in datalist.items():
+        if name in HALVED:
+            ordered = sorted(patients, key=lambda entries: entries[0].get("label", ""))
+            kept = {entries[0]["patient"] for entries in ordered[half - 1 :: len(HALVES)]}
+            patients = [entries for entries in patients if entries[0]["patient"] in kept]
+        halved[name] = patients
+    return halved
+
+
+def _write(path: Path, datalist: dict[str, Sequence[Sequence[Entry]]]) -> None:
+    flat = {name: [entry for entries in patients for entry in entries] for name, patients in datalist.items()}
+    path.write_text(json.dumps(flat, indent=1) + "\n")
