@@ -94,11 +94,12 @@ def _points(run: Run, key: str, offset: int) -> dict[str, list[tuple[float, floa
 
 def _lines(axes: Axes, run: Run, points: dict[str, list[tuple[float, float]]]) -> None:
     colours = site_colours([site.name for site in run.sites])
+    mixed = len({site.role for site in run.sites if points[site.name]}) > 1  # dashes only tell roles apart
     ends = []
     for site in run.sites:
         if points[site.name]:
             x, y = np.array(points[site.name]).T
-            _line(axes, x, y, colours[site.name], DASHES.get(site.role, "-"))
+            _line(axes, x, y, colours[site.name], DASHES.get(site.role, "-") if mixed else "-")
             ends.append((y[-1], site.name, colours[site.name]))
     if ends:
         end_labels(axes, ends)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedmed.reports.classified import Classified, read_classified
-from fedmed.reports.palette import HEAT, INK, MUTED, TRUTH_INK
+from fedmed.reports.palette import HEAT, INK, MUTED
 from fedmed.reports.run import Site
 
 OPAQUE = 0.72  # of the strongest heat; the image must stay visible below it
@@ -67,7 +67,7 @@ def figure(site: Site) -> Figure | None:
         left, right = (drawing.add_subplot(grid[0, 2 * place + side]) for side in (0, 1))
         left.imshow(picture.image, cmap="gray", vmin=0, vmax=1)
         right.imshow(overlay(picture))
-        left.set_title(f"{picture.kind}: {'right' if picture.right else 'wrong'}", fontsize=9.5)
+        left.set_title(f"{picture.kind}: {'right' if picture.right else f'called {picture.predicted}'}", fontsize=9.5)
         for axes in (left, right):
             axes.set_axis_off()
         _bars(drawing.add_subplot(grid[1, 2 * place : 2 * place + 2]), picture)
@@ -77,7 +77,7 @@ def figure(site: Site) -> Figure | None:
 def _bars(axes: Axes, picture: Classified) -> None:
     ranked = sorted(picture.probabilities.items(), key=lambda pair: -pair[1])
     for place, (name, value) in enumerate(ranked):
-        axes.barh(place, value, height=0.62, color=TRUTH_INK if name == picture.label else MUTED, linewidth=0)
+        axes.barh(place, value, height=0.62, color=INK if name == picture.label else MUTED, linewidth=0)
         axes.annotate(f"{value:.2f}", (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
     names = [f"{name} (truth)" if name == picture.label else name for name, _ in ranked]
     axes.set_yticks(range(len(ranked)), names, color=INK, fontsize=8.5)

@@ -79,7 +79,6 @@ def page(run: Run) -> str:
         light=palette.css(dark=False),
         dark=palette.css(dark=True),
         truth=palette.TRUTH,
-        truth_ink=palette.TRUTH_INK,
         prediction=palette.PREDICTION,
         when=started(run.started),
         kind=kind,

@@ -15,10 +15,6 @@ from fedmed.reports.tables import Column, facts, screen_table
 from fedmed.reports.words import NOTHING, count, fixed, join, size
 
 LAST = "FL_global_model.pt"  # the server's file of the last aggregate
-NEXT = (
-    ("cxr_linear", "trains one layer on the frozen encoder and tests it: how much the encoder has learnt"),
-    ("cxr_finetune", "trains the whole network, encoder included, with few labels: the model to use"),
-)
 Points = dict[str, list[tuple[float, float]]]
 
 
@@ -113,8 +109,7 @@ class Pretraining:
             "clamped": any(row.clamped is not None for row in rows),
             "exchange": exchange_note(run),
             "file": LAST,
-            "command": "",
-            "next": NEXT,
+            "model": model_path(run),
         }
 
     def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
@@ -177,4 +172,13 @@ def exchange_note(run: Run) -> str:
         return f"{note}; the run has not come so far."
     sent = mean([line.extras_bytes for line in begun])
     note += ", from which the others draw synthetic negatives"
-    return f"{note}: {size(sent)} a round from all sites together." if sent else f"{note}."
+    note += f": {size(sent)} a round, both ways together." if sent else "."
+    told = {name for line in begun for name, extras in line.extras.items() if extras.get("n") is not None}
+    silent = [site.name for site in run.sites if site.name not in told]
+    return f"{note} No summary came from {join(silent)}." if told and silent else note
+
+
+def model_path(run: Run) -> str:
+    """Where the server keeps the model, from the folder that holds the run's; empty if the model is not here."""
+    found = sorted((run.folder / "server").rglob(LAST))
+    return str(found[0].relative_to(run.folder.parent)) if found else ""

@@ -27,7 +27,7 @@ def roc(run: Run) -> Figure:
     """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
     classes = _classes(sites.values())
-    figure, panels = _panels(len(classes) + 1, height=2.9)
+    figure, panels = _panels(len(classes) + 1, height=2.75)
     for axes, name in zip(panels, classes, strict=False):
         axes.set_title(f"ROC, {name}")
         for site, found in sites.items():
@@ -129,7 +129,8 @@ def _panels(n: int, height: float, square: bool = True) -> tuple[Figure, list[Ax
     for axes in panels[:n] if square else ():
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1)
-        axes.set_xticks([0, 0.5, 1])
-        axes.set_yticks([0, 0.5, 1])
+        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+        axes.set_box_aspect(1)
         axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
     return figure, panels

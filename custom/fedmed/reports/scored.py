@@ -61,7 +61,7 @@ class Scored:
             )
             text += " (thin line: their mean)" if len(run.by_role("supervised")) > 1 else ""
         text += "."
-        if run.by_role("unsupervised"):
+        if run.by_role("unsupervised") and run.by_role("supervised"):
             text += " Dashed: sites that train without labels; their loss is another quantity than the labelled sites'."
         return text
 
@@ -83,7 +83,8 @@ def summary(run: Run) -> str:
             parts.append(" ".join([f"{mean:.2f} at the {group(tested, word)}", *sorted(borrowed)]))
     start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
     if not parts:
-        return f"{start} was chosen; no site tested it."
+        tested = any(row.n_cases for row in rows.values())
+        return f"{start} was chosen; {f'its test gave no {run.score.label}' if tested else 'no site tested it'}."
     return f"{start} reaches a mean test {run.score.label} of {join(parts)}."
 
 

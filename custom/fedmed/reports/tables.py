@@ -50,7 +50,16 @@ class SiteRow:
     @property
     def interval(self) -> str:
         """``0.81–0.93``."""
-        return NOTHING if self.low is None or self.high is None else f"{self.low:.3f}–{self.high:.3f}"
+        return span(self.low, self.high)
+
+    def span(self, low: str, high: str) -> str:
+        """The same of another number of the test, by the keys of its ends."""
+        return span(self.test.get(low), self.test.get(high))
+
+
+def span(low: float | None, high: float | None) -> str:
+    """``0.81–0.93``."""
+    return NOTHING if low is None or high is None else f"{low:.3f}–{high:.3f}"
 
 
 def site_rows(run: Run) -> list[SiteRow]:
