@@ -49,7 +49,8 @@ def test_equals_the_definition(network, label, frozen):
 def test_it_lies_where_the_class_is_seen(network):
     with torch.no_grad():
         for tensor in network.parameters():
-            tensor.fill_(0.1)
+            tensor.fill_(0.1 if tensor.ndim > 1 else 0.0)
+        network.stage[1].weight.fill_(1.0)
     image = torch.zeros(1, 12, 12)
     image[0, 8:, :4] = 1
     heat = heat_map(network, image, 1, "stage")

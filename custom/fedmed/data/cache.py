@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from fedmed.data.describe import describe
-from fedmed.data.store import CaseStore
+from fedmed.data.store import MEMORY, CaseStore, case_key
 from fedmed.data.transforms.foreground import FOREGROUND
 from fedmed.errors import DataError
 
@@ -41,6 +41,8 @@ class CaseCacheDataset(Dataset):
         transform: deterministic transforms, then random ones. Only tensors survive the deterministic part. A label
             that is a class, an int, passes it by: what is stored of an image serves whatever class it is given.
         cache_dir: folder for the prepared cases; None = prepare them each time.
+        in_memory_bytes: most bytes of prepared cases that this process keeps in memory too, of all datasets together;
+            0 = none. Opening a file takes longer than all else that is done with a small image.
 
     Items are dictionaries of plain tensors (a list of them where a crop yields several); a class is an int64 scalar.
 
@@ -53,20 +55,32 @@ class CaseCacheDataset(Dataset):
         data: Sequence[Mapping[str, Any]],
         transform: Sequence[Callable] | Callable,
         cache_dir: Path | str | None = None,
+        in_memory_bytes: int = 0,
     ) -> None:
         steps = (transform if isinstance(transform, Compose) else Compose(transform)).flatten().transforms
         super().__init__(data, Compose(steps))
         self._split = next((i for i, step in enumerate(steps) if _is_random(step)), len(steps))
         self._settings = settings_text(steps[: self._split])
         self.store = CaseStore(cache_dir) if cache_dir is not None else None
+        self.in_memory_bytes = in_memory_bytes
 
     def prepared(self, index: int) -> dict[str, Tensor]:
-        """Case ``index`` after the deterministic transforms, from the disk where possible."""
+        """Case ``index`` after the deterministic transforms, from memory or disk where possible."""
         case = self.data[index]
         image = {name: value for name, value in case.items() if name != "label" or not isinstance(value, int)}
         return self._image(image) | ({} if len(image) == len(case) else {"label": torch.tensor(case["label"])})
 
     def _image(self, case: Mapping[str, Any]) -> dict[str, Tensor]:
+        if self.in_memory_bytes <= 0:
+            return self._stored(case)
+        key = case_key(case, self._settings)
+        item = MEMORY.read(key)
+        if item is None:
+            item = self._stored(case)
+            MEMORY.write(key, item, self.in_memory_bytes)
+        return item
+
+    def _stored(self, case: Mapping[str, Any]) -> dict[str, Tensor]:
         if self.store is None:
             return self._prepare(case)
         path = self.store.path(case, self._settings)

@@ -49,19 +49,8 @@ class CaseStore:
             ) from error
 
     def path(self, case: Mapping[str, Any], settings: str) -> Path:
-        """Where a case is stored; it depends on path, size and modification time of its files and on ``settings``.
-
-        A label that is a class is no file, and nothing of it is stored.
-
-        Raises:
-            DataError: a file of the case is gone.
-        """
-        digest = hashlib.sha256(settings.encode())
-        for name in FILE_KEYS:
-            if name in case and not isinstance(case[name], int):
-                size, modified = _facts(case[name])
-                digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
-        return self.folder / f"{digest.hexdigest()}.pt"
+        """Where a case is stored: see :func:`case_key`."""
+        return self.folder / f"{case_key(case, settings)}.pt"
 
     @staticmethod
     def read(path: Path) -> dict[str, Tensor] | None:
@@ -85,6 +74,48 @@ class CaseStore:
             OSError: the disk is full or the folder cannot be written; nothing is left behind.
         """
         write_atomically(path, lambda stream: torch.save(dict(item), stream))
+
+
+class CaseMemory:
+    """Prepared cases in memory.
+
+    Nothing is dropped for a newer case: where cases are drawn in random order, that would only change which are missed.
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._items: dict[str, dict[str, Tensor]] = {}
+
+    def read(self, key: str) -> dict[str, Tensor] | None:
+        """Return a copy, which may be written to, or None."""
+        item = self._items.get(key)
+        return None if item is None else {name: tensor.clone() for name, tensor in item.items()}
+
+    def write(self, key: str, item: Mapping[str, Tensor], limit: int) -> None:
+        """Keep a copy, if all that is kept then has at most ``limit`` bytes."""
+        size = sum(tensor.nbytes for tensor in item.values())
+        if self.bytes + size <= limit and key not in self._items:
+            self._items[key] = {name: tensor.clone() for name, tensor in item.items()}
+            self.bytes += size
+
+
+MEMORY = CaseMemory()  # of this process: a federation builds its datasets anew in every round
+
+
+def case_key(case: Mapping[str, Any], settings: str) -> str:
+    """64 hexadecimal digits that depend on path, size and modification time of a case's files and on ``settings``.
+
+    A label that is a class is no file, and nothing of it is stored.
+
+    Raises:
+        DataError: a file of the case is gone.
+    """
+    digest = hashlib.sha256(settings.encode())
+    for name in FILE_KEYS:
+        if name in case and not isinstance(case[name], int):
+            size, modified = _facts(case[name])
+            digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
+    return digest.hexdigest()
 
 
 def purge(cache_dir: Path | str) -> int:
