@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from fedmed.reports.classified import Classified, read_classified
-from fedmed.reports.palette import HEAT, INK, MUTED
+from fedmed.reports.palette import HEAT, INK, MUTED, PAPER
 from fedmed.reports.run import Site
 
+WIDE = 3.4  # inches of an image and its overlay
 OPAQUE = 0.72  # of the strongest heat; the image must stay visible below it
 
 
@@ -60,29 +61,31 @@ def figure(site: Site) -> Figure | None:
     pictures = list(site.pictures(read_classified))
     if not pictures:
         return None
-    drawing = Figure(figsize=(3.3 * len(pictures), 5.0), layout="constrained")
+    rows, columns = pictures[0].image.shape
+    tall, bars = WIDE * rows / (2 * columns), 0.1 + 0.22 * len(pictures[0].probabilities)
+    size = {"figsize": (WIDE * len(pictures), tall + bars + 0.75), "layout": "constrained"}
+    drawing = Figure(**size)
+    drawing.get_layout_engine().set(wspace=0.06)
     drawing.suptitle(site.name, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
-    grid = drawing.add_gridspec(2, 2 * len(pictures), height_ratios=(2.6, 1))
-    for place, picture in enumerate(pictures):
-        left, right = (drawing.add_subplot(grid[0, 2 * place + side]) for side in (0, 1))
-        left.imshow(picture.image, cmap="gray", vmin=0, vmax=1)
-        right.imshow(overlay(picture))
-        left.set_title(f"{picture.kind}: {'right' if picture.right else f'called {picture.predicted}'}", fontsize=9.5)
-        for axes in (left, right):
-            axes.set_axis_off()
-        _bars(drawing.add_subplot(grid[1, 2 * place : 2 * place + 2]), picture)
+    grid = drawing.subplots(2, len(pictures), height_ratios=(tall, bars), squeeze=False)
+    for (above, below), picture in zip(grid.T, pictures, strict=True):
+        above.imshow(np.hstack([np.repeat(picture.image[..., None], 3, axis=2), overlay(picture)]))
+        above.axvline(picture.image.shape[1] - 0.5, color=PAPER, linewidth=2)
+        above.set_title(f"{picture.kind}: {'right' if picture.right else f'called {picture.predicted}'}", fontsize=9.5)
+        above.set_axis_off()
+        _bars(below, picture)
     return drawing
 
 
 def _bars(axes: Axes, picture: Classified) -> None:
+    """Names left of bars, all within the width of the pictures."""
     ranked = sorted(picture.probabilities.items(), key=lambda pair: -pair[1])
     for place, (name, value) in enumerate(ranked):
-        axes.barh(place, value, height=0.62, color=INK if name == picture.label else MUTED, linewidth=0)
-        axes.annotate(f"{value:.2f}", (value, place), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
-    names = [f"{name} (truth)" if name == picture.label else name for name, _ in ranked]
-    axes.set_yticks(range(len(ranked)), names, color=INK, fontsize=8.5)
+        true = name == picture.label
+        axes.barh(place, value, height=0.55, color=INK if true else MUTED, alpha=1.0 if true else 0.55, linewidth=0)
+        weight = {"va": "center", "fontsize": 8.5, "fontweight": "bold" if true else "normal"}
+        axes.text(-1.0, place, f"{name}, truth" if true else name, color=INK, **weight)
+        axes.text(1.3, place, f"{value:.2f}", color=INK, ha="right", **weight)
     axes.set_ylim(len(ranked) - 0.4, -0.6)
-    axes.set_xlim(0, 1.16)
-    axes.set_xticks([])
-    axes.grid(visible=False)
-    axes.spines["bottom"].set_visible(False)
+    axes.set_xlim(-1.0, 1.3)
+    axes.set_axis_off()

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
 from fedmed.reports.classified import Probabilities, probabilities
@@ -27,7 +28,7 @@ def roc(run: Run) -> Figure:
     """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
     classes = _classes(sites.values())
-    figure, panels = _panels(len(classes) + 1, height=2.75)
+    figure, panels = _panels(len(classes) + 1, height=3.3)
     for axes, name in zip(panels, classes, strict=False):
         axes.set_title(f"ROC, {name}")
         for site, found in sites.items():
@@ -40,6 +41,9 @@ def roc(run: Run) -> Figure:
         confidence, share, cases = reliability(found)
         last.plot(confidence, share, color=colours[site], linewidth=1.6)
         last.scatter(confidence, share, s=10 + 1.6 * cases, color=colours[site], linewidths=0, clip_on=False)
+    lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
+    figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
+    figure.get_layout_engine().set(h_pad=0.14)  # between the names and the titles
     last.set_xlabel("probability of the called class")
     last.set_ylabel("share that was right")
     return figure

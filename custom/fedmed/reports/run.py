@@ -27,8 +27,8 @@ class Site:
     """One site of the run; ``folder`` is None where the site's files are not here.
 
     Attributes:
-        cases: (case, Dice in 0..1 or None) of the testing list; empty when private to the site.
-        closing_dice: validation Dice of the last aggregate, when the site was asked for it.
+        cases: rows of the testing list's ``cases.csv``, as text; empty when private to the site.
+        closing_score: validation score of the last aggregate, when the site was asked for it.
         errors: messages of the site's ``error`` events.
     """
 
