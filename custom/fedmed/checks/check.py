@@ -11,7 +11,7 @@ from fedmed.bundles.load import Bundle
 from fedmed.checks.cases import inspect_entries, judge
 from fedmed.checks.connection import Connection, preflight, shake_hands
 from fedmed.checks.disk import Space, cache_bytes, check_disk, state_bytes
-from fedmed.checks.entries import LISTS, USED, Entry, needs, read_entries
+from fedmed.checks.entries import LISTS, USED, Entry, are_pictures, needs, read_entries
 from fedmed.checks.findings import AREAS, Finding, problems
 from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
 from fedmed.checks.machine import Machine, look_at_machine
@@ -149,7 +149,10 @@ def _check_data(checked: Checked, options: Options, show: Show) -> None:
         checked.work = find_work(*asked)
     checked.role = checked.work.role if checked.work else options.role
     checked.findings += [*needs(checked.counts, checked.role, site.datalist), *found]
-    if "data" not in options.skip:
+    if "data" not in options.skip and are_pictures(checked.entries):
+        text = f"{len(checked.entries)} radiographs are listed; only those that the measurement uses are opened"
+        checked.findings.append(Finding("data", "not_opened", text))
+    elif "data" not in options.skip:
         checked.cases = inspect_entries(checked.entries, options.workers, show.track())
         checked.findings += judge(checked.cases)
 

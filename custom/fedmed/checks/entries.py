@@ -1,12 +1,12 @@
 """Read every entry of a site's datalist and go on where training would stop: a check names all that is wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedmed.checks.findings import Finding
-from fedmed.data.datalist import UNLABELED, listed_file, needed_files, read_datalist
+from fedmed.data.datalist import UNLABELED, labels_are_classes, listed_file, needed_files, read_datalist
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig
 
@@ -14,6 +14,7 @@ SCORED = ("validation", "testing")
 LISTS = ("training", *SCORED, UNLABELED)
 NEEDED = {"supervised": ("training", "validation"), "unsupervised": (UNLABELED,), "evaluate": ("testing",)}
 MEASURED = {**NEEDED, "unsupervised": (UNLABELED, "training")}  # what a role's rounds read
+PICTURES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
 USED = {role: tuple(dict.fromkeys((*lists, "testing"))) for role, lists in MEASURED.items()}
 
 
@@ -25,6 +26,7 @@ class Entry:
         list, number: where it stands, counted from 0.
         image, mask: files that exist; the mask of an ``unlabeled`` entry is ignored, as in training.
         patient: who it belongs to, or None when the datalist does not say.
+        label: name of its class, where labels are no masks.
     """
 
     list: str
@@ -32,6 +34,7 @@ class Entry:
     image: Path
     mask: Path | None = None
     patient: str | None = None
+    label: str | None = None
 
     @property
     def where(self) -> str:
@@ -49,6 +52,8 @@ def read_entries(site: SiteConfig) -> tuple[dict[str, int], list[Entry], list[Fi
     counts: dict[str, int] = {}
     entries: list[Entry] = []
     findings: list[Finding] = []
+    labelled = (content.get(key) for key in LISTS if key != UNLABELED)
+    classes = labels_are_classes(entry for listed in labelled if isinstance(listed, list) for entry in listed)
     for key in LISTS:
         listed = content.get(key, [])
         if not isinstance(listed, list):
@@ -56,11 +61,12 @@ def read_entries(site: SiteConfig) -> tuple[dict[str, int], list[Entry], list[Fi
             continue
         counts[key] = len(listed)
         for number, value in enumerate(listed):
-            files, faults = _files(site.data_root, key, number, value)
+            files, faults = _files(site.data_root, key, number, value, classes)
             findings += faults
             if not faults:
-                patient = value.get("patient")
-                entries.append(Entry(key, number, *files, patient=None if patient is None else str(patient)))
+                patient = None if value.get("patient") is None else str(value["patient"])
+                label = value["label"] if classes and key != UNLABELED else None
+                entries.append(Entry(key, number, *files, patient=patient, label=label))
     return counts, entries, findings
 
 
@@ -82,10 +88,20 @@ def needs(counts: Mapping[str, int], role: str | None, datalist: Path) -> Iterat
         yield Finding("data", "not_scored", f"{datalist}: {text}", "testing")
 
 
-def _files(root: Path, key: str, number: int, value: Any) -> tuple[list[Path], list[Finding]]:
+def are_pictures(entries: Sequence[Entry]) -> bool:
+    """Whether a site has radiographs and no CT: its labels are classes, or each image is a picture or a DICOM file."""
+    if any(entry.label for entry in entries):
+        return True
+    return bool(entries) and all(entry.image.suffix.lower() in PICTURES and not entry.mask for entry in entries)
+
+
+def _files(root: Path, key: str, number: int, value: Any, classes: bool) -> tuple[list[Path], list[Finding]]:
     """Image and mask of an entry, found as training finds them, and what is wrong with either."""
     files, faults = [], {}
-    for name in needed_files(key):
+    if classes and key != UNLABELED and isinstance(value, Mapping) and not isinstance(value.get("label"), str):
+        text = f"{key}, entry {number} has no class as its 'label'; name it, or list the image under '{UNLABELED}'"
+        faults[text] = Finding("data", "entry", text, key, number)
+    for name in needed_files(key, classes):
         try:
             files.append(listed_file(root, f"{key}, entry {number}", name, value))
         except DataError as error:

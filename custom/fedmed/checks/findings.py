@@ -62,6 +62,7 @@ _NOTES = {
         "twice": "scans that are listed more than once, none of them in a scored list",
         "no_patient": "entries that do not say who the patient is",
         "unused": "images that the site's role does not use",
+        "not_opened": "radiographs, of which only those of the measurement were opened",
         "not_scored": "sites without a testing list",
     },
     "training": {"batch": "the site's max_batch_size cuts the job's batch", "memory": "memory is nearly used up"},

@@ -72,14 +72,18 @@ class Attempt:
 def choose_sample(entries: Sequence[Entry], cases: Mapping[Entry, Case], role: str, most: int = SAMPLE) -> list[Entry]:
     """Return a few usable entries of each list that ``role`` works with in a round.
 
-    They are the largest, which need most memory; one of them has foreground. Empty when the role's first list has none.
+    They are the largest, which need most memory; one of them has foreground, or one of them each class. Empty when the
+    role's first list has none.
     """
     chosen: list[Entry] = []
     for key in MEASURED[role]:
         usable = [entry for entry in entries if entry.list == key and (entry not in cases or cases[entry].usable)]
         usable.sort(key=lambda entry: (-_voxels(entry, cases.get(entry)), entry.number))
-        first = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
-        chosen += list(dict.fromkeys([*first, *usable]))[: 1 if key in SCORED else most]
+        if any(entry.label for entry in usable):
+            first = list({entry.label: entry for entry in reversed(usable)}.values())
+        else:
+            first = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
+        chosen += list(dict.fromkeys([*first, *usable]))[: max(len(first), 1 if key in SCORED else most)]
     return chosen if any(entry.list == MEASURED[role][0] for entry in chosen) else []
 
 
@@ -164,7 +168,7 @@ def _write_datalist(folder: Path, site: SiteConfig, sample: Sequence[Entry]) -> 
     for entry in sample:
         files = {"image": entry.image, **({"label": entry.mask} if entry.mask else {})}
         relative = {name: path.relative_to(site.data_root).as_posix() for name, path in files.items()}
-        lists.setdefault(entry.list, []).append(relative)
+        lists.setdefault(entry.list, []).append(relative | ({"label": entry.label} if entry.label else {}))
     path = folder / "datalist.json"
     path.write_text(json.dumps(lists), encoding="utf-8")
     return path

@@ -1,0 +1,74 @@
+"""A site whose labels are names of classes, and whose images are radiographs."""
+
+import json
+
+import pytest
+
+from fedmed.checks.check import Options, check_site
+from fedmed.checks.entries import are_pictures, read_entries
+from fedmed.checks.training import _write_datalist, choose_sample
+
+CLASSES = ("normal", "normal", "bacteria", "virus")
+
+
+@pytest.fixture
+def xray_site(small_site):
+    """Pictures of three classes; a larger file for each further entry."""
+    small_site.lists.clear()
+    (small_site.root / "bilder").mkdir(parents=True)
+    for key in ("training", "validation", "testing", "unlabeled"):
+        for number, label in enumerate(CLASSES):
+            path = small_site.root / "bilder" / f"{key}{number}.png"
+            path.write_bytes(b"x" * (10 + number))
+            entry = {"image": f"bilder/{path.name}", "patient": f"P{key}{number}"}
+            small_site.lists.setdefault(key, []).append(entry | ({} if key == "unlabeled" else {"label": label}))
+    return small_site
+
+
+def test_classes_are_no_missing_masks(xray_site):
+    counts, entries, findings = read_entries(xray_site.config())
+    assert findings == [] and set(counts.values()) == {4} and len(entries) == 16
+    training = [entry for entry in entries if entry.list == "training"]
+    assert [entry.label for entry in training] == list(CLASSES) and not any(entry.mask for entry in entries)
+    assert all(entry.label is None for entry in entries if entry.list == "unlabeled")
+    assert are_pictures(entries)
+
+
+def test_an_entry_without_a_class_is_a_fault_of_its_own(xray_site):
+    del xray_site.lists["training"][1]["label"]
+    (xray_site.root / "bilder" / "training2.png").unlink()
+    _, entries, findings = read_entries(xray_site.config())
+    assert [(finding.kind, finding.entry) for finding in findings] == [("entry", 1), ("missing", 2)]
+    assert "training, entry 1 has no class as its 'label'" in findings[0].text and len(entries) == 14
+
+
+def test_radiographs_are_not_judged_as_ct(xray_site):
+    xray_site.config()
+    checked = check_site(str(xray_site.yaml), Options(skip=("disk", "device")))
+    assert checked.ready and not checked.cases
+    assert [(finding.kind, finding.level) for finding in checked.findings] == [("not_opened", "note")]
+    assert "16 radiographs are listed" in checked.findings[0].text
+
+
+def test_sites_without_any_label(xray_site, small_site):
+    _, entries, _ = read_entries(xray_site.config())
+    unlabeled = [entry for entry in entries if entry.list == "unlabeled"]
+    assert are_pictures(unlabeled) and not are_pictures([])
+
+
+def test_a_site_of_masks_is_none_of_pictures(small_site):
+    _, entries, _ = read_entries(small_site.config())
+    assert not are_pictures(entries) and not any(entry.label for entry in entries)
+
+
+def test_the_sample_has_a_case_of_each_class_with_its_label(xray_site, tmp_path):
+    site = xray_site.config()
+    _, entries, _ = read_entries(site)
+    sample = choose_sample(entries, {}, "supervised")
+    found = [(entry.list, entry.number) for entry in sample]
+    assert sorted(found) == [(key, number) for key in ("training", "validation") for number in (1, 2, 3)]  # the largest
+    lists = json.loads(_write_datalist(tmp_path, site, sample).read_text())
+    assert sorted(entry["label"] for entry in lists["validation"]) == ["bacteria", "normal", "virus"]
+    assert all((site.data_root / entry["image"]).is_file() for entry in lists["training"])
+    unlabeled = choose_sample(entries, {}, "unsupervised")
+    assert [entry.label for entry in unlabeled if entry.list == "unlabeled"] == [None] * 3
