@@ -1,0 +1,64 @@
+"""Which score a run is reported by, and which kind of page that makes."""
+
+import json
+
+import pytest
+
+from fedmed.reports.kinds import kind_of
+from fedmed.reports.live import Follower
+from fedmed.reports.run import read_run
+from fedmed.reports.score import score_of
+
+AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
+JOB = "simulate_job/fedmed"
+
+
+def with_facts(folder, **facts):
+    path = folder / "server" / JOB / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | facts))
+    return read_run(folder)
+
+
+def test_runs_of_an_earlier_fedmed_are_scored_by_dice_under_its_old_name(fake_run):
+    folder = fake_run(rounds=2)
+    path = folder / "ct_north" / JOB / "progress.jsonl"
+    path.write_text(path.read_text().replace('"score"', '"dice"'))
+    run = read_run(folder)
+    assert (run.score.label, run.score.validation, run.score.test) == ("Dice", "val_dice", "dice_mean")
+    assert run.sites[0].closing_score == pytest.approx(0.79)
+
+
+def test_a_score_needs_no_more_than_a_name_and_may_say_what_is_not_known_here():
+    score = score_of({"score": {"name": "f1", "colour": "red"}})
+    assert (score.label, score.test, score.validation, score.low) == ("f1", "f1", "val_f1", None)
+    assert score_of({"score": AUROC}).high == "auroc_high"
+
+
+@pytest.mark.parametrize(
+    ("facts", "kind"),
+    [
+        ({}, "Segmentation"),
+        ({"score": AUROC}, "Classification"),
+        ({"score": AUROC, "config": {"controller": {"select": "last"}}}, "Classification"),  # it is tested
+        ({"score": AUROC, "config": {"controller": {"select": "last", "evaluate": False}}}, "Pretraining"),
+        ({"config": {"controller": {"select": "last", "evaluate": False}}}, "Pretraining"),
+    ],
+)
+def test_what_a_run_holds_makes_its_kind(fake_run, facts, kind):
+    assert type(kind_of(with_facts(fake_run(rounds=1), **facts))).__name__ == kind
+
+
+def test_lines_and_display_take_the_label_as_soon_as_the_run_tells_it(tmp_path):
+    server, site = tmp_path / "server" / JOB, tmp_path / "a" / JOB
+    server.mkdir(parents=True)
+    site.mkdir(parents=True)
+    (server / "run.json").write_text(json.dumps({"score": {"name": "old", "label": "Old"}}))  # of an earlier run
+    follower = Follower(tmp_path, "job", ["a"])
+    line = json.dumps({"event": "validated", "task": "train", "round": 0, "score": 0.5}) + "\n"
+    (site / "progress.jsonl").write_text(line)
+    assert follower.poll()[0].endswith("received model score 0.5000")
+    (server / "run.json").unlink()
+    (server / "run.json").write_text(json.dumps({"score": AUROC, "rounds": 7}))
+    (site / "progress.jsonl").write_text(line * 2)
+    assert follower.poll()[0].endswith("received model AUROC 0.5000")
+    assert (follower.state.label, follower.state.total_rounds, follower.state.validated) == ("AUROC", 7, True)
