@@ -38,6 +38,8 @@ def ledger_sheet(lines: Sequence[dict[str, Any]]) -> Sheet:
     refused = [line for line in answers if line.get("answer") == "refused"]
     total = sum(line.get("bytes", 0) for line in answers)
     facts = [("updates", str(len(of["update"]))), ("scores", str(len(of["scores"])))]
+    summaries = sum(bool(line.get("extras")) and not line.get("tensors") for line in answers)
+    facts += [("summaries", str(summaries))] if summaries else []
     facts += [("releases", str(len(of["release"]))), ("held back or failed", str(len(refused)))]
     facts += [("sent in all", size(total))] + ([("ε so far", plain_epsilon(last["epsilon"]))] if last else [])
     tables = [Table("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _answers(answers))]
@@ -101,15 +103,17 @@ def _answers(answers: Sequence[dict[str, Any]]) -> list[list[str]]:
 def _what(line: dict[str, Any]) -> str:
     if line.get("answer") == "refused":
         return "an error code"
+    extras = f"extras: {', '.join(line['extras'])}" if line.get("extras") else ""
     if not line.get("tensors"):
-        return "nothing but numbers" if line.get("answer") == "scores" else "no tensors"
+        empty = "nothing but numbers" if line.get("answer") == "scores" else "no tensors"
+        return f"{extras}, {size(line.get('bytes'))}" if extras else empty
     what = f"{count(len(line['tensors']), 'tensor')}, {size(line.get('bytes'))}"
     if "norm" in line:
         what += f"; norm {line['norm']:.3g}"
         what += f" cut to {line['norm_clipped']:.3g}" if line["norm_clipped"] < line["norm"] else ""
     if "noise_std" in line:
         what += f"; noise {line['noise_std']:.3g} in each value, ε = {plain_epsilon(line['epsilon'])}"
-    return what + (f"; extras: {', '.join(line['extras'])}" if line.get("extras") else "")
+    return f"{what}; {extras}" if extras else what
 
 
 def _numbers(lines: Sequence[dict[str, Any]]) -> list[list[str]]:
