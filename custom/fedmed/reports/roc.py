@@ -16,6 +16,7 @@ from fedmed.reports.run import Run
 ACROSS = 4  # panels in a row
 BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins
 MAX_BINS = 8
+LETTER = 0.075  # inches, about
 
 
 def tested(run: Run) -> dict[str, Probabilities]:
@@ -78,13 +79,16 @@ def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarra
 def confusion(run: Run) -> Figure:
     """One panel a site: cases of each true class (rows) and what the model called them (columns)."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
-    n_classes = max(len(found.classes) for found in sites.values())
-    figure, panels = _panels(len(sites), height=0.9 + 0.42 * n_classes, square=False)
+    classes = _classes(sites.values())
+    cell, longest = (WIDTH - 1.2) / min(len(sites), ACROSS) / len(classes), LETTER * max(map(len, classes))
+    slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if longest > cell else {}
+    height = 0.9 + 0.42 * len(classes) + (0.6 * longest if slanted else 0)
+    figure, panels = _panels(len(sites), height, square=False)
     for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=False)):
         axes.set_title(site)
         counts = confusion_counts(found)
         _cells(axes, counts, colours[site])
-        axes.set_xticks(range(len(found.classes)), found.classes)
+        axes.set_xticks(range(len(found.classes)), found.classes, **slanted)
         axes.set_yticks(range(len(found.classes)), found.classes if place % ACROSS == 0 else [])
         axes.set_xlabel("called")
         axes.set_ylabel("true class" if place % ACROSS == 0 else "")
