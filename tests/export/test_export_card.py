@@ -7,8 +7,8 @@ import pytest
 
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
-from fedmed.export.card import limits, story
 from fedmed.export.runs import read_finished
+from fedmed.export.story import limits, story
 
 
 @pytest.fixture

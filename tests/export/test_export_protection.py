@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedmed.export.card import limits, protection
-from fedmed.export.metadata import _protection
+from fedmed.export.provenance import _protection
+from fedmed.export.story import limits, protection
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def test_one_real_case_before_and_after_the_export(finished_run, fedmed_home, tm
 
 
 def test_a_generated_scan_is_about_one_window_and_turned(exported_bundle, tmp_path):
-    image = nib.load(_case(tmp_path / "in", None, exported_bundle / "configs" / "inference.yaml"))
+    image = nib.load(_case(tmp_path / "in", None, exported_bundle / "configs" / "inference.yaml")[0])
     assert nib.aff2axcodes(image.affine) == ("L", "P", "I") and -1024 <= np.min(image.dataobj) < -500
 
 

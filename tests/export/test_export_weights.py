@@ -126,7 +126,7 @@ def test_a_site_whose_updates_were_all_refused_has_nothing_to_merge(partial_run,
 def test_a_resumed_run_is_complete_with_what_was_made_before_the_interruption(
     tmp_path, write_tiny_job, opened, monkeypatch
 ):
-    monkeypatch.setattr(Client, "_score", lambda self, task, parser: 0.9 if task.round == 1 else 0.4)
+    monkeypatch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.9 if task.round == 1 else 0.4})
     monkeypatch.setattr(Client, "evaluate", lambda self, task: {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 3})
     job = write_tiny_job(tmp_path, "study", sites={"ct_north": "supervised"}, rounds=3, steps=1, sharing="block_6")
     train_tasks = Server.train_tasks

@@ -24,7 +24,7 @@ from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
-from fedmed.export.metadata import without_names
+from fedmed.export.provenance import without_names
 from fedmed.export.verify import ALONE, SCHEMA
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job

@@ -3,19 +3,23 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fedmed.bundles.score import Score
 from fedmed.export.runs import SELECTED, FinishedRun
 
 ROLES = ("supervised", "unsupervised", "evaluate")
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
+ALSO = ("accuracy", "accuracy_low", "accuracy_high")  # of a testing list, beside the bundle's score
 
 
 def anonymous_sites(run: FinishedRun, which: str) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, row) of every site: role, weight and scores of the model under a number.
 
-    Numbers follow the scores within each role and nothing else, so that no name can be guessed from them.
+    Scores are called as :func:`score_keys` says. Numbers follow the scores within each role and nothing else, so that
+    no name can be guessed from them.
     """
     rows = [(name, _row(run, which, name, facts)) for name, facts in run.facts["sites"].items()]
-    rows.sort(key=lambda item: _order(item[1]))
+    keys = [key for key in score_keys(run.score).values() if not key.endswith(("_low", "_high"))]
+    rows.sort(key=lambda item: _order(item[1], keys))
     names = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
     found = []
     for name, row in rows:
@@ -25,23 +29,29 @@ def anonymous_sites(run: FinishedRun, which: str) -> list[tuple[str, dict[str, A
     return found
 
 
+def score_keys(score: Score) -> dict[str, str]:
+    """Metric of the run -> its name in a site's row: ``test_dice``, ``validation_dice``, ``test_dice_std``."""
+    rest = [metric for metric in score.tested if metric != score.test]
+    named = {score.test: f"test_{score.name}", score.validation: f"validation_{score.name}"}
+    return named | {metric: f"test_{metric}" for metric in [*rest, *(ALSO if score.low else ())]}
+
+
 def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
     validation, test = (run.result.get(key) or {} for key in SCORES[which])
-    tested = test.get(name) or {}
+    tested, score = test.get(name) or {}, run.score
+    sent = {**tested, score.validation: validation.get(name)}
     return {
         "role": facts["role"],
         "weight": facts.get("weight", 1.0),
-        "validation_dice": validation.get(name),
-        "test_dice": tested.get("dice_mean"),
-        "test_dice_std": tested.get("dice_std"),
+        **{key: sent.get(metric) for metric, key in score_keys(score).items()},
         "test_cases": int(tested.get("n_cases") or 0),
         "decoder_of": tested.get("decoder_of"),
     }
 
 
-def _order(row: Mapping[str, Any]) -> tuple:
+def _order(row: Mapping[str, Any], keys: Collection[str]) -> tuple:
     role = ROLES.index(row["role"]) if row["role"] in ROLES else len(ROLES)
-    scores = [-1.0 if row[key] is None else row[key] for key in ("test_dice", "validation_dice", "test_dice_std")]
+    scores = [-1.0 if row[key] is None else row[key] for key in keys]
     return (role, *(-score for score in scores), -row["test_cases"], -row["weight"], row["decoder_of"] is not None)
 
 

@@ -14,8 +14,10 @@ from fedmed.bundles.load import Bundle
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
-from fedmed.export.formats import TOLERANCE, open_network, write_onnx, write_torchscript
-from fedmed.export.metadata import check_version, metadata, provenance
+from fedmed.export.formats import MODEL, TOLERANCE, Part, open_network, write_onnx, write_torchscript
+from fedmed.export.metadata import check_version, metadata
+from fedmed.export.pretraining import PRETRAINED, pretrained
+from fedmed.export.provenance import provenance
 from fedmed.export.runs import SELECTED, read_finished
 from fedmed.export.source import open_store
 from fedmed.export.verify import check_image
@@ -68,13 +70,16 @@ def export_bundle(
 ) -> Exported:
     """Write a complete bundle from a finished run, whole or not at all.
 
+    A run that pre-trained without labels leaves no model but an encoder: the bundle then has ``models/pretrained.pt``,
+    from which its overlays and a federation's job go on, and the encoder alone as TorchScript.
+
     Args:
         run: simulator workspace, downloaded job result, or server's run folder.
         out: the bundle's own folder; its name says the task (``…_segmentation``).
         model: ``selected`` (best mean validation score) or ``last``.
         site: merge this site's private tensors; needed after partial sharing.
         site_run: that site's run folder, when it is not in the workspace.
-        onnx: also write ``models/model.onnx``.
+        onnx: also write ``models/model.onnx`` (``encoder.onnx`` of a pre-training).
         version: of the bundle; None = the base bundle's and the first letters of the weights' hash.
         replace: replace an exported bundle at ``out``.
         verify: run MONAI's own checks and compare inference before and after, on this image or a generated one.
@@ -102,37 +107,43 @@ def _fill(
     folder: Path, out: Path, bundle: Bundle, weights: Weights, federation: Mapping[str, Any], wishes: Wishes
 ) -> Exported:
     copy_parts(bundle.root, folder)
-    state = weights_file(weights.tensors)
+    state, part = weights_file(weights.tensors), part_of(bundle)
     (folder / MODELS).mkdir()
-    (folder / MODELS / "model.pt").write_bytes(state)
+    (folder / MODELS / part.weights).write_bytes(state)
     overlays = write_configs(bundle, folder)
     config = folder / CONFIGS / bundle.config_file("inference").name
     base = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     version = wishes.version or f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
     meta = metadata(base, folder, config, version, federation)
     _write_json(folder / CONFIGS / METADATA, meta)
-    checks = _formats(folder, config, wishes.onnx)
+    checks = _formats(folder, config, wishes.onnx, part)
     if wishes.verify:
         image = wishes.verify if isinstance(wishes.verify, Path) else None
         checks += verify_bundle(folder, config, bundle, weights.tensors, image)
     _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
-    _write_card(folder, config, meta, weights, checks)
+    _write_card(folder, config, meta, part, checks)
     return Exported(out, version, weights.round, overlays, checks)
 
 
+def part_of(bundle: Bundle) -> Part:
+    """What a run of this bundle leaves: a whole network, or the encoder of one that was pre-trained."""
+    made = pretrained(bundle)
+    return Part(made.encoder, PRETRAINED, made.prefix, made.encoder, "features") if made else MODEL
+
+
 def weights_file(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    """The content of ``model.pt``: a bare state dict."""
+    """The content of a file of weights: a bare state dict."""
     stream = io.BytesIO()
     torch.save(dict(tensors), stream)
     return stream.getvalue()
 
 
-def _formats(folder: Path, config: Path, onnx: bool) -> list[str]:
-    write_torchscript(folder, config)
-    checks = [f"`model.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."]
+def _formats(folder: Path, config: Path, onnx: bool, part: Part) -> list[str]:
+    write_torchscript(folder, config, part)
+    checks = [f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."]
     if onnx:
-        write_onnx(folder, config)
-        checks.append(f"`model.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}.")
+        write_onnx(folder, config, part)
+        checks.append(f"`{part.name}.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}.")
     return checks
 
 
@@ -140,8 +151,8 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], weights: Weights, checks: list[str]) -> None:
-    network, _ = open_network(folder, config)
+def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], part: Part, checks: list[str]) -> None:
+    network, _ = open_network(folder, config, part)
     size = sum(parameter.numel() for parameter in network.parameters())
     readme, kept = folder / DOCS / "README.md", folder / DOCS / "bundle.md"
     if readme.is_file() and not kept.exists():  # an exported bundle that was trained on has both

@@ -13,6 +13,7 @@ from monai.bundle.utils import merge_kv
 
 from fedmed.bundles.load import Bundle
 from fedmed.export.folder import CONFIGS
+from fedmed.export.pretraining import PRETRAINED, pretrained, pretraining, without_pretraining
 
 MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")
@@ -39,6 +40,14 @@ def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, 
                 merge_kv(parser, key, value)
     wanted = known | set(footprint(parser.config, known))
     return {key: value for key, value in parser.config.items() if key in wanted}
+
+
+def speaks_of(base: Path, overlay: Path) -> bool:
+    """Whether an overlay changes anything that a config knows, such as ``inference``."""
+    known = set(ConfigParser.load_config_file(base))
+    return any(
+        ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in ConfigParser.load_config_file(overlay)
+    )
 
 
 def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]:
@@ -72,30 +81,39 @@ def write_configs(bundle: Bundle, folder: Path) -> list[str]:
     Returns:
         Names of the overlays that are left: those that leave the network and the preparation of an image as they are.
     """
-    overlays = bundle.files[1:]
+    names, overrides = without_pretraining(bundle)
+    overlays = [bundle.config_file(name) for name in names]
     for name in MAIN:
         path = bundle.config_file(name)
         header = f"Made by FedMed from configs/{path.name} of {bundle.name} {bundle.version}"
-        baked = _sources(bundle)
+        baked = _sources(names, overrides)
         header += f" with {baked}:\nwhat the weights in models/ were trained with. " if baked else ".\n"
         header += "The comments are in that bundle."
-        _write(folder / CONFIGS / path.name, merged(path, overlays, bundle.overrides), header)
+        content = merged(path, overlays, overrides)
+        _write(folder / CONFIGS / path.name, content | _start(bundle, content), header)
+    kept = {made.overlay} if (made := pretraining(bundle)) else set()  # another network around the same encoder
     left = []
     for path in sorted((folder / CONFIGS).iterdir()):
         if path.suffix not in (".yaml", ".yml", ".json") or path.stem in NO_OVERLAYS:
             continue
-        if path.stem in bundle.overlays or any(
-            _unfit(folder / CONFIGS / bundle.config_file(m).name, path) for m in MAIN
-        ):
+        mains = [folder / CONFIGS / bundle.config_file(main).name for main in MAIN]
+        if path.stem in names or (path.stem not in kept and any(_unfit(main, path) for main in mains)):
             path.unlink()
         else:
             left.append(path.stem)
     return left
 
 
-def _sources(bundle: Bundle) -> str:
-    overlays = [f"the overlay{'s' * (len(bundle.overlays) > 1)} {', '.join(bundle.overlays)}"] * bool(bundle.overlays)
-    values = [f"the job's {', '.join(bundle.overrides)}"] * bool(bundle.overrides)
+def _start(bundle: Bundle, config: Mapping[str, Any]) -> dict[str, Any]:
+    """A stand-alone training that began with a pre-trained file, which is not here, begins with the model instead."""
+    made = pretraining(bundle)
+    value = config.get(made.setting) if made and not pretrained(bundle) else None
+    return {made.setting: value.replace(PRETRAINED, "model.pt")} if isinstance(value, str) else {}
+
+
+def _sources(names: Collection[str], overrides: Mapping[str, Any]) -> str:
+    overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
+    values = [f"the job's {', '.join(overrides)}"] * bool(overrides)
     return " and ".join([*overlays, *values])
 
 

@@ -5,6 +5,8 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -14,35 +16,65 @@ from torch import Tensor, nn
 from fedmed.errors import ExportError
 from fedmed.export.folder import CONFIGS, METADATA, MODELS
 
+PART = ".part.pt"
 TOLERANCE = 1e-4  # largest difference to PyTorch, as a part of the largest output
 BATCHES = (1, 2)  # the number of windows is free
 
 
-def write_torchscript(folder: Path, config: Path) -> float:
-    """Write ``models/model.ts`` from the exported configs and weights; return its largest difference to PyTorch.
+@dataclass(frozen=True)
+class Part:
+    """What of a bundle is written in other formats.
+
+    Attributes:
+        id: of the network in the configs.
+        weights: its file in ``models/``.
+        prefix: of the names of its tensors there; other tensors are left out.
+        name: of the files that are made.
+        output: what it computes, in ONNX.
+    """
+
+    id: str = "network_def"
+    weights: str = "model.pt"
+    prefix: str = ""
+    name: str = "model"
+    output: str = "pred"
+
+    def state(self, folder: Path) -> dict[str, Tensor]:
+        """Its tensors under its own names."""
+        tensors = torch.load(folder / MODELS / self.weights, map_location="cpu", weights_only=True)
+        return {k.removeprefix(self.prefix): tensor for k, tensor in tensors.items() if k.startswith(self.prefix)}
+
+
+MODEL = Part()
+
+
+def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> float:
+    """Write ``models/<name>.ts`` from the exported configs and weights; return its largest difference to PyTorch.
 
     The difference is relative to the network's largest output.
 
     Raises:
         ExportError: MONAI cannot convert the network, or the result computes something else.
     """
-    path = folder / MODELS / "model.ts"
+    path, state = folder / MODELS / f"{part.name}.ts", folder / MODELS / PART
+    torch.save(part.state(folder), state)
     with _explained("TorchScript"), quiet():
         ckpt_export(
-            net_id="network_def",
+            net_id=part.id,
             filepath=str(path),
-            ckpt_file=str(folder / MODELS / "model.pt"),
+            ckpt_file=str(state),
             meta_file=str(folder / CONFIGS / METADATA),
             config_file=str(config),
             bundle_root=str(folder),
         )
         _strip_torchscript(path)
         script = torch.jit.load(str(path), map_location="cpu")
-    return _compare(folder, config, script, "TorchScript")
+    state.unlink()
+    return _compare(folder, config, script, "TorchScript", part)
 
 
-def write_onnx(folder: Path, config: Path) -> float:
-    """Write ``models/model.onnx`` (opset and shapes as exported by PyTorch, any number of windows).
+def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> float:
+    """Write ``models/<name>.onnx`` (opset and shapes as exported by PyTorch, any number of windows or images).
 
     Returns:
         Its largest difference to PyTorch in ONNX Runtime on the CPU, relative to the network's largest output.
@@ -52,27 +84,30 @@ def write_onnx(folder: Path, config: Path) -> float:
     """
     import onnxruntime  # only needed here, and slow to import
 
-    network, example = open_network(folder, config)
+    network, example = open_network(folder, config, part)
     with _explained("ONNX"), quiet():
         shapes = ({0: torch.export.Dim.DYNAMIC},)
-        names = {"input_names": ["image"], "output_names": ["pred"]}
+        names = {"input_names": ["image"], "output_names": [part.output]}
         made = torch.onnx.export(network, (example(2),), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
         content = _strip_onnx(made.model_proto)
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    (folder / MODELS / "model.onnx").write_bytes(content)
-    return _compare(folder, config, lambda x: torch.from_numpy(session.run(None, {"image": x.numpy()})[0]), "ONNX")
+    (folder / MODELS / f"{part.name}.onnx").write_bytes(content)
+    computed = partial(_by_onnx, session)
+    return _compare(folder, config, computed, "ONNX", part)
 
 
-def open_network(folder: Path, config: Path) -> tuple[nn.Module, Callable[[int], Tensor]]:
-    """The exported network with its weights, and a function: number of windows -> input (N, C, …) in 0…1."""
+def _by_onnx(session: "onnxruntime.InferenceSession", x: Tensor) -> Tensor:  # noqa: F821 - as above
+    return torch.from_numpy(session.run(None, {"image": x.numpy()})[0])
+
+
+def open_network(folder: Path, config: Path, part: Part = MODEL) -> tuple[nn.Module, Callable[[int], Tensor]]:
+    """The exported network with its weights, and a function: number of windows or images -> input (N, C, …) in 0…1."""
     parser = ConfigParser()
     parser.read_config(str(config))
     parser.read_meta(str(folder / CONFIGS / METADATA))
     parser["bundle_root"] = str(folder)
-    network = parser.get_parsed_content("network_def")
-    network.load_state_dict(
-        torch.load(folder / MODELS / "model.pt", map_location="cpu", weights_only=True), strict=True
-    )
+    network = parser.get_parsed_content(part.id)
+    network.load_state_dict(part.state(folder), strict=True)
     image = parser["_meta_#network_data_format#inputs#image"]
     if not all(isinstance(size, int) for size in image["spatial_shape"]):
         raise ExportError(f"metadata.json: the input's spatial_shape is {image['spatial_shape']}; give whole numbers")
@@ -80,8 +115,8 @@ def open_network(folder: Path, config: Path) -> tuple[nn.Module, Callable[[int],
     return network.eval(), lambda n: torch.rand(n, *shape, generator=torch.Generator().manual_seed(n))
 
 
-def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str) -> float:
-    network, example = open_network(folder, config)
+def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str, part: Part) -> float:
+    network, example = open_network(folder, config, part)
     largest = 0.0
     with torch.no_grad():
         for n in BATCHES:

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
 from fedmed.federation.plan import Plan
 from fedmed.federation.state import load_tensors
@@ -45,6 +46,12 @@ class FinishedRun:
     def plan(self) -> Plan:
         """Sites, roles and rounds, as the server had them."""
         return Plan(**self.config["controller"])
+
+    @property
+    def score(self) -> Score:
+        """What the run's models were compared by; Dice in runs that do not say it."""
+        told = self.facts.get("score")
+        return DICE if told is None else parse_score(told, self.records / "run.json")
 
     @property
     def aggregator(self) -> Mapping[str, Any]:
@@ -104,6 +111,7 @@ def read_finished(folder: str | Path) -> FinishedRun:
     try:
         facts, result = read_json(records / "run.json"), read_json(records / "result.json")
         run = FinishedRun(folder, records, facts, read_lines(records / "rounds.jsonl"), result)
+        _ = run.score  # read once, so that a damaged one is told here
         if not run.config["model"]["digest"] or run.aggregator is None or not run.plan.sites or not run.rounds:
             raise KeyError("rounds.jsonl")
     except (KeyError, TypeError, JobError) as error:

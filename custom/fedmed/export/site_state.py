@@ -80,12 +80,14 @@ def _folder(run: FinishedRun, site: str, site_run: Path | None) -> Path:
 
 
 def _check_owner(run: FinishedRun, folder: Path, site: str) -> None:
-    """The site noted each validation Dice as the server did; another site's or run's folder tells other numbers."""
-    told = {line["round"]: line.get("sites", {}).get(site, {}).get("val_dice") for line in run.rounds}
+    """The site noted each validation score as the server did; another site's or run's folder tells other numbers."""
+    metric, label = run.score.validation, run.score.label
+    told = {line["round"]: line.get("sites", {}).get(site, {}).get(metric) for line in run.rounds}
     for line in read_lines(folder / "progress.jsonl"):
         ours = told.get(line.get("round")) if line.get("event") == "validated" and line.get("task") == "train" else None
-        if ours is not None and not math.isclose(ours, line.get("dice", math.nan), rel_tol=1e-5):
+        noted = line.get("score", line.get("dice", math.nan))  # runs of FedMed 0.1 noted Dice under its name
+        if ours is not None and not math.isclose(ours, noted, rel_tol=1e-5):
             raise ExportError(
-                f"{folder} is not of site '{site}' in this run: its validation Dice of round {line['round']} is "
-                f"{line.get('dice')}, the server was told {ours}; give the right --site-run"
+                f"{folder} is not of site '{site}' in this run: its validation {label} of round {line['round']} is "
+                f"{noted}, the server was told {ours}; give the right --site-run"
             )

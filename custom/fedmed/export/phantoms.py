@@ -1,0 +1,57 @@
+"""Made-up images that fit a bundle, to infer before and after an export."""
+
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+from monai.bundle import ConfigParser
+
+from fedmed.errors import ExportError
+
+XRAY, CT = "chest X-ray", "chest CT"
+
+
+def kind_of(image: dict[str, Any], config: Path) -> str:
+    """``chest X-ray`` or ``chest CT``, by what the metadata say of the network's input and by the inference's sizes.
+
+    Raises:
+        ExportError: a bundle for other images.
+    """
+    content = ConfigParser.load_config_file(config)
+    flat = len(image["spatial_shape"]) == 2
+    if flat and image.get("modality") == "xray" and image["num_channels"] == 1:
+        return XRAY
+    if not flat and content.get("pixdim") is not None and len(content.get("window_size") or ()) == 3:
+        return CT
+    raise ExportError("--verify: generated images are chest X-rays and chest CTs only; name an image: --verify IMAGE")
+
+
+def phantom(folder: Path, kind: str, config: Path) -> Path:
+    """Write a made-up image of a kind into a folder and return its file."""
+    return _xray(folder) if kind == XRAY else _ct(folder / "phantom.nii.gz", config)
+
+
+def _xray(folder: Path) -> Path:
+    """A small radiograph as 16-bit PNG, not square."""
+    from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
+    from fedmed.data.synthetic.xray.files import save
+
+    person = draw_person(tiny(SITES["cxr_children"]), "phantom", "consolidation")
+    return folder / save(radiograph(person).image, folder, "phantom", "png", {})
+
+
+def _ct(path: Path, config: Path) -> Path:
+    """A chest CT, not much larger than one window of the bundle's inference."""
+    from fedmed.data.synthetic.chest_ct import SITES, make_scan, tiny
+
+    content = ConfigParser.load_config_file(config)
+    scan = make_scan(tiny(SITES["ct_south"]), "phantom")  # of all axes reversed
+    sizes = np.linalg.norm(scan.affine[:3, :3], axis=0)
+    wanted = np.ceil(1.1 * np.multiply(content["window_size"], content["pixdim"]) / sizes).astype(int)
+    start = [max(0, (n - w) // 2) for n, w in zip(scan.image.shape, wanted, strict=True)]
+    part = tuple(slice(s, s + int(w)) for s, w in zip(start, wanted, strict=True))
+    affine = scan.affine.copy()
+    affine[:3, 3] += affine[:3, :3] @ start
+    nib.save(nib.Nifti1Image(scan.image[part], affine), path)
+    return path

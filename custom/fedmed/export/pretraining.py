@@ -1,0 +1,75 @@
+"""Runs that leave an encoder and no finished model, and the bundles that are made of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from monai.bundle import ConfigParser
+from torch import Tensor
+
+from fedmed.bundles.load import Bundle
+from fedmed.errors import BundleError, ExportError
+
+PRETRAINED = "pretrained.pt"
+EXAMPLE = "pretraining: {overlay: pretrain, encoder: encoder, setting: pretrained}"
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """How a bundle pre-trains: ``pretraining`` of its ``federation.yaml``.
+
+    Attributes:
+        overlay: merged last, it makes a training without labels of a training with them.
+        encoder: id of the encoder in the configs, and the first part of its tensors' names in every network.
+        setting: id of the file that a stand-alone training starts from.
+    """
+
+    overlay: str
+    encoder: str
+    setting: str
+
+    @property
+    def prefix(self) -> str:
+        """What the names of the encoder's tensors begin with."""
+        return f"{self.encoder}."
+
+    def encoder_of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The encoder's tensors under its own names.
+
+        Raises:
+            ExportError: there are none.
+        """
+        names = [name for name in tensors if name.startswith(self.prefix)]
+        if not names:
+            raise ExportError(f"the run's model has no tensor '{self.prefix}…'; is the bundle the run's?")
+        return {name.removeprefix(self.prefix): tensors[name] for name in names}
+
+
+def pretraining(bundle: Bundle) -> Pretraining | None:
+    """How a bundle pre-trains; None if it does not.
+
+    Raises:
+        BundleError: its ``federation.yaml`` says it wrongly.
+    """
+    told = bundle.federation.get("pretraining")
+    if told is None:
+        return None
+    names = {field.name for field in fields(Pretraining)}
+    if not isinstance(told, Mapping) or set(told) != names or not all(isinstance(v, str) and v for v in told.values()):
+        raise BundleError(f"{bundle.root}/configs/federation.yaml: 'pretraining' is {told!r}. Example:\n    {EXAMPLE}")
+    return Pretraining(**told)
+
+
+def pretrained(bundle: Bundle) -> Pretraining | None:
+    """The same for a run's bundle, where the run was such a training; None for any other run."""
+    made = pretraining(bundle)
+    return made if made and made.overlay in bundle.overlays else None
+
+
+def without_pretraining(bundle: Bundle) -> tuple[list[str], dict]:
+    """A run's overlays and overrides as far as they hold for a training with labels too: sizes, and not the method."""
+    made = pretrained(bundle)
+    if made is None:
+        return list(bundle.overlays), dict(bundle.overrides)
+    own = ConfigParser.load_config_file(bundle.config_file(made.overlay))
+    overlays = [name for name in bundle.overlays if name != made.overlay]
+    return overlays, {key: value for key, value in bundle.overrides.items() if key not in own}

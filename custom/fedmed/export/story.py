@@ -1,0 +1,155 @@
+"""How an exported model came about, and what its numbers do not say, in sentences."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedmed.bundles.score import Score
+from fedmed.export.kinds import ENCODER, SEGMENTATION, Kind
+from fedmed.reports.words import count, join, plain_delta, plain_epsilon
+
+WEIGHED = {
+    "iterations": "by the steps behind them",
+    "samples": "by the images behind them",
+    "uniform": "with equal weights",
+    "self_adaptive": "by how much training changed each site's similarities between images (FedMoCo)",
+}
+RULES = {
+    "median": "The median of the updates is taken, coordinate by coordinate",
+    "trimmed_mean": "The trimmed mean of the updates is taken, coordinate by coordinate",
+}
+INCIDENTS = {
+    "guard_warnings": "Warnings that pseudo-labels vanished or spread",
+    "refused_updates": "Updates that the server refused",
+    "failed_rounds": "Rounds that failed",
+}
+
+
+def story(fed: Mapping[str, Any], kind: Kind = SEGMENTATION) -> str:
+    """How the model came about, in a few sentences."""
+    sharing, private = fed["aggregation"].get("sharing", "full"), fed["private_tensors_of"]
+    buffers = fed["aggregation"].get("buffers", "average")
+    length = f"{fed['steps']} steps" if "steps" in fed else f"{count(fed['epochs'], 'epoch')}"
+    told = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
+    warm = fed["warm_start_rounds"]
+    told += f", the first {warm} by the sites with {kind.labels} alone" if warm else ""
+    rule = f"{_rule(fed['aggregation'])}; shared: {_plain(sharing)}; BatchNorm statistics: {buffers}"
+    own = f" The layers that are not shared are those of {private}." if private else ""
+    start = fed["model_round"]
+    label = Score(**fed["score"]).label
+    chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
+    kept = f"the model after round {start}" if start else "the starting model, which no round improved"
+    return f"{told}. {rule}.{own} This is {kept}, {chosen}. Images never left a site. Seed {fed['seed']}."
+
+
+def _training(fed: Mapping[str, Any], kind: Kind) -> str:
+    sites, cases = fed["number_of_sites"], fed["training_cases"]
+    if kind is ENCODER:
+        n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
+        return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
+    parts = []
+    if sites["supervised"]:
+        parts.append(
+            f"{count(sites['supervised'], 'site')} with {kind.labels} "
+            f"({count(cases['supervised'], f'training {kind.case}')})"
+        )
+    if sites["unsupervised"]:
+        parts.append(f"{count(sites['unsupervised'], 'site')} without ({count(cases['unsupervised'], kind.case)})")
+    return f"Federated training of {join(parts)}"
+
+
+def _rule(aggregation: Mapping[str, Any]) -> str:
+    rule = aggregation.get("rule", "mean")
+    weighed = WEIGHED.get(aggregation.get("weighting", "iterations"), "with weights of the job's own rule")
+    return RULES.get(rule, f"Updates are averaged {weighed}")
+
+
+def _plain(sharing: Any) -> str:
+    if isinstance(sharing, Mapping):
+        return join([f"{group} ({role})" for role, group in sorted(sharing.items())])
+    return "all layers" if sharing == "full" else f"all but group {sharing}"
+
+
+def results_note(fed: Mapping[str, Any], kind: Kind) -> str:
+    """What the table of results shows, or why there is none."""
+    score = Score(**fed["score"])
+    if kind is ENCODER:
+        share = fed.get("contrastive_accuracy")
+        told = (
+            f" In the last round a view's own image was told from the others in {share:.1%} of all cases."
+            if share
+            else ""
+        )
+        return f"An encoder has no score of its own: train a classifier on it and test that.{told}"
+    reached = fed[f"validation_{score.name}"]
+    chosen = (
+        f"Mean validation {score.label} of the sites with {kind.labels}: {reached:.3f}. " if reached is not None else ""
+    )
+    means = (
+        f"{score.label} is the mean of a site's cases" if score.spread else f"{score.label} is that of all of a site's"
+    )
+    if score.low:
+        means += " images together, with its 95 % interval"
+    return f"{chosen}Test {kind.case}s took no part in training or in choosing the model; {means}."
+
+
+def limits(fed: Mapping[str, Any], kind: Kind = SEGMENTATION) -> list[str]:
+    """What the numbers above do not say."""
+    test = f"test_{fed['score']['name']}"
+    tested = [row for row in fed["sites"] if row[test] is not None]
+    found = [*(_scores(fed, kind, test, tested) if kind is not ENCODER else ())]
+    if fed["number_of_sites"]["unsupervised"] and kind is not ENCODER:
+        found.append(
+            f"Sites without {kind.labels} trained on the model's own predictions, which can strengthen its mistakes."
+        )
+    found.append(protection(fed.get("protection") or {}))
+    found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
+    if fed["private_tensors_of"]:
+        own = fed["private_tensors_of"]
+        found.append(f"Layers of {own} alone are in it: it fits the images and the readers of that site best.")
+        if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
+            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+    return found
+
+
+def _scores(fed: Mapping[str, Any], kind: Kind, test: str, tested: list[Mapping[str, Any]]) -> list[str]:
+    found = []
+    if not tested:
+        found.append("No site has tested this model.")
+    else:
+        worst, few = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
+        what = count(few, f"test {kind.case}")
+        found.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
+    if unseen := [row["site"] for row in tested if row["role"] == "evaluate"]:
+        found.append(
+            f"Only {join(unseen)} took no part in the training; expect such a score, or a lower one, elsewhere."
+        )
+    else:
+        found.append("No score comes from a site outside the training; expect lower ones elsewhere.")
+    if untested := [row["site"] for row in fed["sites"] if row[test] is None]:
+        found.append(f"Not tested at {join(untested)}.")
+    if "temperature" in fed:
+        found.append(_calibration(fed["temperature"], kind))
+    return found
+
+
+def _calibration(temperature: float, kind: Kind) -> str:
+    if temperature == 1:
+        return "Probabilities are not calibrated (temperature 1): they rank images, and may be too certain."
+    return (
+        f"Probabilities are calibrated by one temperature, {temperature:.3f}, the mean of those that sites with "
+        f"{kind.labels} fitted on their validation lists; elsewhere, with other shares of the classes, they may be off."
+    )
+
+
+def protection(told: Mapping[str, Any]) -> str:
+    """What may be promised about the training images, in one sentence."""
+    clip, noise = told.get("sites_that_clip", 0), told.get("sites_with_noise", 0)
+    nothing = "nothing is promised about what the model reveals of its training images"
+    if not noise:
+        did = f"{count(clip, 'site')} clipped the updates, none added noise" if clip else "No site reported any noise"
+        return f"{did}: {nothing}."
+    said = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
+    if told.get("largest_epsilon") is not None and told.get("delta"):
+        spent = f"ε = {plain_epsilon(told['largest_epsilon'])} at δ = {plain_delta(told['delta'])}"
+        said += f", at most {spent}"
+    return f"{said}. That protects a site's data as a whole, not single patients; of other sites {nothing}."
