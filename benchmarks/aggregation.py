@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from fedmed.aggregation.acceptance import check_update
-from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.weighted_mean import WeightedMean
 
 BLOCK = 131_072
 Tensors = dict[str, torch.Tensor]
@@ -95,7 +95,7 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
     base = model(megabytes, seed=0)
     parts = [Part(f"site{k:02d}", model(megabytes, seed=k + 1)) for k in range(sites)]
     flat, flat_parts = flatten(base), [flatten(part.tensors) for part in parts]
-    rule, warm = IterationWeighted(), flat.clone()
+    rule, warm = WeightedMean(), flat.clone()
     runs = {
         "fedmed aggregate": lambda: rule.aggregate(base, parts),
         "float64 blocks": lambda: float64_blocks_each(base, parts),

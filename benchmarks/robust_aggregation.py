@@ -21,7 +21,7 @@ import torch
 from aggregation import Part, flatten, model, peak_extra_bytes
 from scipy.stats import trim_mean
 
-from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.weighted_mean import WeightedMean
 
 TRIM = 0.2
 
@@ -37,7 +37,7 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
         "fedmed median": {"rule": "median"},
         "fedmed trimmed_mean": {"rule": "trimmed_mean", "trim": TRIM},
     }
-    runs = {name: (lambda o=options: IterationWeighted(**o).aggregate(base, parts)) for name, options in rules.items()}
+    runs = {name: (lambda o=options: WeightedMean(**o).aggregate(base, parts)) for name, options in rules.items()}
     runs |= {
         "numpy median": lambda: np.median(stack.numpy(), axis=0),
         "torch median": lambda: stack.median(dim=0).values,

@@ -8,13 +8,19 @@ from pathlib import Path
 import yaml
 
 from fedmed.aggregation.robust import RULES
+from fedmed.aggregation.weighting import AMOUNTS, FORMS
 from fedmed.errors import FedMedError, JobError
+from fedmed.federation.job_files import METHODS
 from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.plan import SELECTIONS
 
 EXAMPLE = """\
-example:
+examples:
   scripts/package_job.py jobs/my_study --sites hospital_a:supervised hospital_b:unsupervised hospital_c:evaluate \\
       --rounds 50 --steps 400 --warm-start-rounds 25
+  scripts/package_job.py jobs/my_pretraining --sites hospital_a:unsupervised hospital_b:unsupervised \\
+      --bundle cxr_classification --overlay pretrain --method contrastive --rounds 200 --epochs 1 \\
+      --weighting self_adaptive --exchange-from 50 --select last --no-evaluate
 """
 
 
@@ -30,12 +36,27 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "--overlay", action="append", default=[], help="overlay of the bundle (repeatable); none = the paper's settings"
     )
     add("--rounds", type=int, default=50, help="federated rounds (paper: 50)")
-    add("--steps", type=int, default=400, help="optimizer steps a site and round (paper: 400)")
+    add("--steps", type=int, help="optimizer steps a site and round (default: 400, as in the paper)")
+    add("--epochs", type=float, help="passes of a site over its own images a round, instead of --steps")
+    add("--method", default="consistency", choices=METHODS, help="what sites without labels do")
     add("--warm-start-rounds", type=int, default=0, help="first rounds that unsupervised sites sit out (paper: 25)")
     add("--warm-start-sharing", help="sharing group in those rounds, e.g. full before a partial one")
     add("--sharing", default="full", help="full, or a partial sharing group of the bundle: final, block_10, block_6")
     add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
+    add("--weighting", default="iterations", choices=AMOUNTS, help="what a site counts by in the mean")
+    add("--form", choices=FORMS, help="of --weighting self_adaptive (default: gap)")
+    add("--floor", type=float, help="of --weighting self_adaptive: the least that a site counts (default: 0)")
+    add(
+        "--exchange-from",
+        type=int,
+        metavar="ROUND",
+        help="from this round on (counted from 0) sites learn with statistics of the others' features; what of them "
+        "may leave is for each site to allow ('privacy.allowed_extras' in its YAML)",
+    )
+    add("--exchange", nargs="+", default=["mu", "sigma", "n"], metavar="NAME", help="what they send of them")
+    add("--select", default="best", choices=SELECTIONS, help="the result: what labelled sites score best, or the last")
+    add("--no-evaluate", action="store_true", help="do not score the result on the sites' test lists")
     add("--rule", default="mean", choices=RULES, help="how updates become one; the last two distrust single sites")
     add("--trim", type=float, help="fraction of sites that trimmed_mean drops at each end (default: 0.2)")
     add("--clip-norm", type=float, help="scale an update with a larger L2 norm down to this (default: no bound)")
@@ -49,7 +70,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         "('allow_release: true' in its YAML)",
     )
     add("--optimizer-state", default="persist", choices=["persist", "reset"], help="of a site, across its rounds")
-    add("--checkpoint", help="file in the bundle's models/ to start from, at the server")
+    add("--checkpoint", help="file in $FEDMED_MODELS or the bundle's models/ to start from, at the server")
+    add(
+        "--checkpoint-tensor",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="regular expression of what is taken from it, such as '^encoder\\.' (repeatable; none = everything)",
+    )
     add("--seed", type=int, default=0)
     add(
         "--set",
@@ -110,11 +138,15 @@ def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     try:
         sites, weights = parse_sites(arguments.sites)
+        asked = {"from_round": arguments.exchange_from, "names": arguments.exchange}
+        exchange = asked if arguments.exchange_from is not None else None
         spec = JobSpec(
             name=arguments.folder.name,
             sites=sites,
             rounds=arguments.rounds,
-            steps=arguments.steps,
+            steps=arguments.steps or (400 if arguments.epochs is None else None),
+            epochs=arguments.epochs,
+            method=arguments.method,
             bundle=arguments.bundle,
             overlays=arguments.overlay,
             overrides=parse_overrides(arguments.set),
@@ -131,7 +163,14 @@ def main(argv: list[str] | None = None) -> int:
             validate_every=arguments.validate_every,
             release_from=arguments.release_from,
             optimizer_state=arguments.optimizer_state,
+            select=arguments.select,
+            evaluate=not arguments.no_evaluate,
+            exchange=exchange,
+            weighting=arguments.weighting,
+            form=arguments.form,
+            floor=arguments.floor,
             checkpoint=arguments.checkpoint,
+            checkpoint_tensors=arguments.checkpoint_tensor,
             task_timeout=arguments.task_timeout,
             seed=arguments.seed,
             custom=not arguments.no_custom,

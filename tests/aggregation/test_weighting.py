@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.aggregation.weighting import check_user_weights, iteration_weights
+from fedmed.aggregation.weighting import check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError
 
 SITES = st.dictionaries(
@@ -31,24 +31,24 @@ def split(sites):
     ],
 )
 def test_both_readings_of_equation_3(steps, normalise, expected):
-    weights = iteration_weights(dict(zip("ab", steps, strict=True)), {"b": 0.5}, normalise)
+    weights = site_weights(dict(zip("ab", steps, strict=True)), {"b": 0.5}, normalise)
     assert weights == pytest.approx(dict(zip("ab", expected, strict=True)))
 
 
 def test_a_site_without_a_user_weight_counts_with_one():
-    assert iteration_weights({"a": 3, "b": 1}) == {"a": 0.75, "b": 0.25}
+    assert site_weights({"a": 3, "b": 1}) == {"a": 0.75, "b": 0.25}
 
 
 @given(SITES)
 def test_normalised_coefficients_sum_to_one(sites):
-    assert math.fsum(iteration_weights(*split(sites)).values()) == pytest.approx(1, abs=1e-12)
+    assert math.fsum(site_weights(*split(sites)).values()) == pytest.approx(1, abs=1e-12)
 
 
 @given(SITES, st.booleans(), st.randoms())
 def test_order_of_sites_changes_no_bit(sites, normalise, random):
     shuffled = list(sites.items())
     random.shuffle(shuffled)
-    expected, got = (iteration_weights(*split(s), normalise) for s in (sites, dict(shuffled)))
+    expected, got = (site_weights(*split(s), normalise) for s in (sites, dict(shuffled)))
     assert got == expected
     assert list(got) == sorted(sites)
 
@@ -58,8 +58,8 @@ def test_renaming_sites_permutes_their_coefficients(sites, normalise):
     """00 §9 item 2: equivariance; reversed names sort the other way round."""
     names = sorted(sites)
     renamed = dict(zip(names, reversed(names), strict=True))
-    before = iteration_weights(*split(sites), normalise)
-    after = iteration_weights(*split({renamed[site]: value for site, value in sites.items()}), normalise)
+    before = site_weights(*split(sites), normalise)
+    after = site_weights(*split({renamed[site]: value for site, value in sites.items()}), normalise)
     assert after == {renamed[site]: weight for site, weight in before.items()}
 
 
@@ -67,13 +67,13 @@ def test_renaming_sites_permutes_their_coefficients(sites, normalise):
 @pytest.mark.parametrize("normalise", [True, False])
 def test_nothing_to_weigh_is_an_error(steps, weights, normalise):
     with pytest.raises(FedMedError, match="no site has a weight above 0"):
-        iteration_weights(steps, weights, normalise)
+        site_weights(steps, weights, normalise)
 
 
 @pytest.mark.parametrize("weight", [-0.1, math.nan, math.inf, "1", True, None])
 def test_a_user_weight_that_is_no_weight_is_refused(weight):
     with pytest.raises(JobError, match="site 'b'.*finite number"):
-        iteration_weights({"a": 1, "b": 1}, {"b": weight})
+        site_weights({"a": 1, "b": 1}, {"b": weight})
 
 
 def test_a_user_weight_for_an_unknown_site_is_refused():
@@ -83,4 +83,4 @@ def test_a_user_weight_for_an_unknown_site_is_refused():
 
 def test_negative_steps_are_refused():
     with pytest.raises(FedMedError, match="site 'b' reports -1 steps"):
-        iteration_weights({"a": 1, "b": -1})
+        site_weights({"a": 1, "b": -1})

@@ -12,7 +12,7 @@ from fedmed.federation.job import read_job
 @pytest.fixture
 def unscored(monkeypatch):
     """Scoring takes most of a tiny run; where it is not the question it is left out."""
-    monkeypatch.setattr(Client, "_score", lambda self, task, parser: 0.5)
+    monkeypatch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
     monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
 
 

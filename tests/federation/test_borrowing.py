@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedmed.bundles.score import DICE
 from fedmed.federation.closing import Closing
 from fedmed.federation.messages import Release, Task, Update
 from fedmed.federation.release import hand_out
@@ -24,9 +25,10 @@ def make(tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
     def make(best=1, aggregator=None, model=MODEL, **plan):
-        bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
+        told = {"score": DICE, "calibration": None, "overlays": []}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
         store = SimpleNamespace(
-            bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, folder="no"
+            bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )
         store.initial = {name: tensor.clone() for name, tensor in model.items()}
         store.describe, store.save = dict, lambda *content: None

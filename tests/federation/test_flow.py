@@ -14,7 +14,7 @@ class Server:
     """Counts calls; rounds in ``bad`` fail."""
 
     def __init__(self, rounds, bad):
-        self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, evaluate_last=False)
+        self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, evaluate_last=False, evaluate=True)
         self.bad, self.failed_in_a_row, self.calls, self.first_round = bad, 0, [], 0
 
     def __getattr__(self, name):

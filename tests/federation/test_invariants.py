@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.federation import client as client_module
 from fedmed.federation.client import Client
 from fedmed.federation.job import read_job
@@ -71,10 +71,10 @@ def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to
         )
         for site in PAIR
     ]
-    alone = IterationWeighted().aggregate(initial, updates[:1])
+    alone = WeightedMean().aggregate(initial, updates[:1])
     distances = []
     for weight in (1.0, 0.1, 0.01, 0.001):
-        model = IterationWeighted(user_weights={"ct_east": weight}).aggregate(initial, updates)
+        model = WeightedMean(user_weights={"ct_east": weight}).aggregate(initial, updates)
         distances.append(max(float((model[name] - alone[name]).abs().max()) for name in alone))
     assert distances[0] > 1e-4, "the unlabelled site did not move"
     for weight, distance in zip((0.1, 0.01, 0.001), distances[1:], strict=True):

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedmed.bundles.score import DICE
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.closing import Closing
 from fedmed.federation.messages import Task, Update
@@ -24,10 +25,11 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model: three tensors and one partial group."""
 
     def __init__(self, checkpoint=None):
-        bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
+        told = {"score": DICE, "calibration": None, "overlays": []}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
-        facts = {"seed": 0, "checkpoint": checkpoint, "folder": "nowhere", "saved": []}
+        facts = {"seed": 0, "checkpoint": checkpoint, "taken": list(MODEL), "folder": "nowhere", "saved": []}
         super().__init__(bundle=bundle, groups=groups, initial=initial, **facts)
 
     def describe(self):

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedmed.bundles.score import DICE
 from fedmed.errors import FedMedError, JobError, StateError, UpdateRefused
 from fedmed.federation import record
 from fedmed.federation.flow import run_federation
@@ -41,7 +42,8 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model, with real files."""
 
     def __init__(self, folder):
-        bundle = SimpleNamespace(name="b_segmentation", overlays=[], digest="d1", version="1")
+        told = {"score": DICE, "calibration": None, "overlays": []}
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {"seed": 0, "checkpoint": None, "groups": {"full": [], "head": [r"^decoder\."]}}
         super().__init__(bundle=bundle, initial=initial, folder=folder, **facts)

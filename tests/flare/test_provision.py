@@ -65,7 +65,9 @@ def test_every_participant_gets_a_kit_that_only_its_owner_reads(made):
 
 @pytest.mark.parametrize("name", [SERVER, "hospital_b"])
 def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, write_tiny_job):
-    jobs = [write_tiny_job(tmp_path, "full"), write_tiny_job(tmp_path, "partial", sharing="block_6")]
+    changes = {"full": {}, "partial": {"sharing": "block_6"}}
+    changes["contrastive"] = {"method": "contrastive", "weighting": "self_adaptive"}
+    jobs = [write_tiny_job(tmp_path, name, **change) for name, change in changes.items()]
     named = {
         n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
     }

@@ -20,7 +20,7 @@ def _interrupted(tmp_path_factory, write_tiny_job):
 
     job = write_tiny_job(folder, "study", sites={"ct_north": "supervised"}, rounds=2, steps=1)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Client, "_score", lambda self, task, parser: 0.5)
+        patch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
         patch.setattr(Server, "train_tasks", first_round_only)
         run_job(job, folder / "ws")
     return folder

@@ -41,7 +41,7 @@ def download(server_run, interrupted):
 def test_a_download_becomes_a_job_that_ends_where_an_uninterrupted_run_does(
     script, download, interrupted, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(Client, "_score", lambda self, task, parser: 0.5)
+    monkeypatch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
     monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
     assert script.main([str(download), str(tmp_path / "again")]) == 0
     said = capsys.readouterr().out

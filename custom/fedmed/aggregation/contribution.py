@@ -4,7 +4,7 @@ A protocol rather than an import of ``federation.messages.Update``: dependencies
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -17,9 +17,13 @@ class Contribution(Protocol):
         round: the round it was computed for, counted from 0.
         tensors: name -> difference to the tensor that the site received, ``after - before``, any shape.
         n_steps: optimizer steps done in the round, 0 or more.
+        n_samples: training images of the site; 0 where it does not say.
+        extras: further values of a method by name, such as ``rsa``.
     """
 
     site: str
     round: int
     tensors: Mapping[str, Tensor]
     n_steps: int
+    n_samples: int
+    extras: Mapping[str, Any]

@@ -13,6 +13,7 @@ from torch import nn
 
 from fedmed.bundles.find import bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
+from fedmed.bundles.score import Score, parse_score
 from fedmed.errors import BundleError, OverrideError
 
 
@@ -55,11 +56,21 @@ class Bundle:
 
     @cached_property
     def federation(self) -> dict[str, Any]:
-        """``configs/federation.yaml``: what jobs may override, and the sharing groups of each network."""
+        """``configs/federation.yaml``: score, what jobs may override, and the sharing groups of each network."""
         path = self.root / "configs" / "federation.yaml"
         if not path.is_file():
             raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
         return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def score(self) -> Score:
+        """What the bundle's models are compared by, from ``configs/federation.yaml``."""
+        return parse_score(self.federation.get("score"), self.root / "configs" / "federation.yaml")
+
+    @property
+    def calibration(self) -> str | None:
+        """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""
+        return self.federation.get("calibration")
 
     def _check_types(self) -> None:
         """YAML reads 1e-4 as a text; refuse it here rather than in every site's first step."""

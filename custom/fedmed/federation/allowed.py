@@ -13,7 +13,7 @@ from fedmed.federation.model import plain_metrics
 from fedmed.federation.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
-STREAMED = {"validation/dice": "val_dice"}  # name on TensorBoard -> name of the metric that says the same
+VALIDATION = "validation/"  # on TensorBoard `validation/<x>` says the same as the metric `val_<x>`
 
 
 class Allowed:
@@ -79,7 +79,7 @@ class Allowed:
         if allowed is None:
             return plain
         kept = {name: value for name, value in plain.items() if self._may(name)}
-        if not {"dice_mean", "dice_std"} <= set(allowed):
+        if not _whole_score(plain, kept):
             kept.pop("n_cases", None)  # test scores are read together
         self._mention("scalars", plain, kept, "allowed_metrics")
         return kept
@@ -99,7 +99,7 @@ class Allowed:
 
     def streamed(self, tag: str) -> str | None:
         """Return the metric that a scalar for TensorBoard is (``train_loss`` for ``train/loss``), None if it stays."""
-        name = STREAMED.get(tag, tag.replace("/", "_"))
+        name = f"val_{tag.removeprefix(VALIDATION)}" if tag.startswith(VALIDATION) else tag.replace("/", "_")
         return name if self._may(name) else None
 
     def _may(self, metric: str) -> bool:
@@ -111,3 +111,12 @@ class Allowed:
             self._told.add(left)
             where = f"'privacy.{key}' in {self.site.source}"
             log.info("%s: %s that stay here: %s (%s)", self.site.site, what, left, where)
+
+
+def _whole_score(metrics: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether all numbers of a test score are kept, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
+    scores: dict[str, list[str]] = {}
+    for name in metrics:
+        if name != "n_cases":
+            scores.setdefault(name.split("_")[0], []).append(name)
+    return not scores or any(all(name in kept for name in names) for names in scores.values())

@@ -4,16 +4,17 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from monai.bundle import ConfigParser
+from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
-from fedmed.data.datalist import load_datalist
-from fedmed.engines.evaluation import CaseRecorder
+from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
 from fedmed.federation.messages import Release, Task, Update
@@ -100,24 +101,30 @@ class Client:
             raise JobError(f"site '{site.site}': the executor's arguments in the job are wrong: {error}") from error
 
     def train(self, task: Task) -> Update:
-        """Score the received model if asked, train it for ``task.steps`` steps and return the difference.
+        """Score the received model if asked, train it for so many steps or epochs and return the difference.
 
         The private state is on disk before this returns: the process may end right after.
         """
         started = time.monotonic()
         self._mention_unused()
         parser, network, policy, before, state = self._open(task, epoch_length=task.steps, max_epochs=1)
+        task = replace(task, steps=parser["epoch_length"] if task.epochs else task.steps)
         optimizer = parsed(parser, "optimizer")
         if self.keep_optimizer and "optimizer" in state:
+            rates = [group["lr"] for group in optimizer.param_groups]
             optimizer.load_state_dict(state["optimizer"])
-        metrics = {"val_dice": self._score(task, parser)} if task.validate else {}
-        engine = state.get("engine", {})
+            for group, rate in zip(optimizer.param_groups, rates, strict=True):
+                group["lr"] = rate  # the bundle's for this round, not the one of the round before
+        metrics = self._score(task, parser) if task.validate else {}
+        engine, extras = state.get("engine", {}), {}
         if task.steps:
             seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
             trainer = parsed(parser, "train#trainer")
             trainer.load_state_dict(engine)
+            if task.extras:
+                trainer.receive(task.extras)
             metrics |= self._run(trainer, task)
-            engine = trainer.state_dict()
+            engine, extras = trainer.state_dict(), trainer.extras()
         after = named_tensors(network)
         kept = {task.private_round, *task.keep_rounds} - {None}
         for round in kept:  # the selected model's state may lie in an earlier job of the run
@@ -129,7 +136,7 @@ class Client:
         difference = {name: after[name] - before[name] for name in policy.sent(after)}
         self.progress.event("end", task, **metrics)
         n_samples = len(parsed(parser, "train#data"))
-        return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics)
+        return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
 
     def _mention_unused(self) -> None:
         """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
@@ -144,29 +151,28 @@ class Client:
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list."""
         parser, *_ = self._open(task)
-        dice = self._score(task, parser)
-        self.progress.event("end", task, dice=dice)
-        return {"val_dice": dice}
+        metrics = self._score(task, parser)
+        self.progress.event("end", task, score=metrics[self.bundle.score.validation])
+        return metrics
 
     def evaluate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's testing list.
 
-        Returns only mean, standard deviation and number of cases; per-case results and pictures stay at the site,
-        in ``evaluation/`` for the selected model and ``evaluation_last/`` for the last aggregate.
+        Returns only what the bundle's recorder makes of all cases together, such as mean, standard deviation and their
+        number; per-case results and pictures stay at the site, in ``evaluation/`` for the selected model and
+        ``evaluation_last/`` for the last aggregate.
         """
-        if not load_datalist(self.site.data_root, self.site.datalist, "testing", required=False):
+        if not list_entries(self.site.datalist, "testing"):
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             return {"n_cases": 0}
-        parser, *_ = self._open(task)
-        evaluator = parsed(parser, "evaluate#evaluator")
-        names = parsed(parser, "evaluate#case_names")
         folder = self.folder / ("evaluation_last" if task.model == "last" else "evaluation")
-        recorder = CaseRecorder(folder, names, parser["pixdim"])
+        parser, *_ = self._open(task, evaluation_dir=str(folder))
+        evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
         recorder.attach(evaluator)
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()
         metrics = recorder.finish()
-        self.progress.event("end", task, dice=metrics["dice_mean"])
+        self.progress.event("end", task, score=metrics[self.bundle.score.test])
         return metrics
 
     def release(self, task: Task) -> Release:
@@ -179,7 +185,6 @@ class Client:
 
     def _open(self, task: Task, **facts: Any) -> tuple[ConfigParser, torch.nn.Module, SharingPolicy, dict, dict]:
         """Build a fresh model and fill it with what was received and with the site's private tensors."""
-        self.progress.event("start", task, steps=task.steps)
         if task.bundle_digest and task.bundle_digest != self.bundle.digest:
             raise BundleError(
                 f"bundle '{self.bundle.name}' at {self.bundle.root} differs from the server's (hash "
@@ -187,6 +192,7 @@ class Client:
             )
         torch.set_num_threads(self.site.threads)
         parser = self._parser(task, facts)
+        self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
         network = initial_network(parser, self.seed)
         own = named_tensors(network)
         self.state.earlier = task.earlier
@@ -207,6 +213,8 @@ class Client:
             num_workers=site.workers,
             cache_dir=str(site.cache_dir),
             output_dir=str(self.folder / "bundle"),
+            round=task.round,
+            epochs_before=task.round * (task.epochs or 1),
             seed=derive_seed(self.seed, site.site, task.round, "sampling"),
             augment_seed=derive_seed(self.seed, site.site, task.round, "augmentation"),
             **facts,
@@ -216,19 +224,25 @@ class Client:
         if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
             log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
             parser["batch_size"] = site.max_batch_size
+        if task.epochs:  # before anything is built from it
+            parser["epoch_length"] = math.ceil(task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"])
         return parser
 
-    def _score(self, task: Task, parser: ConfigParser) -> float:
+    def _score(self, task: Task, parser: ConfigParser) -> dict[str, float]:
+        """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them."""
         evaluator = parsed(parser, "validate#evaluator")
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()
-        dice = float(evaluator.state.metrics["val_dice"])
-        if not math.isfinite(dice):
+        found = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
+        score = self.bundle.score
+        value = found.get(score.validation, math.nan)
+        if not math.isfinite(value):
             raise DataError(
-                f"site '{self.site.site}': validation Dice is {dice}; is 'validation' in {self.site.datalist} empty?"
+                f"site '{self.site.site}': validation {score.label} is {value}; "
+                f"is 'validation' in {self.site.datalist} empty?"
             )
-        self.progress.score(task, dice)
-        return dice
+        self.progress.validated(task, score, value)
+        return {name: number for name, number in found.items() if math.isfinite(number)}
 
     def _run(self, trainer: Any, task: Task) -> dict[str, float]:
         """Train and return the round's mean of every scalar that the engine reports."""
@@ -247,3 +261,9 @@ class Client:
         ProgressHandler(note, max(1, task.steps // PROGRESS_LINES)).attach(trainer)
         trainer.run()
         return {f"train_{name}": total / task.steps for name, total in sums.items()}
+
+
+def _number(value: Any) -> float:
+    """A metric as a number; NaN if it is none, such as a value for each class."""
+    single = isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
+    return float(value) if single else math.nan

@@ -27,14 +27,17 @@ class Closing:
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
 
     def validation_tasks(self) -> dict[str, Task]:
-        """Labelled sites score the last aggregate, which no training round does."""
+        """Labelled sites score the last aggregate, which no training round does; nobody if it is the result anyway."""
+        if self.plan.select == "last":
+            return {}
         last = self.plan.rounds - 1
         return {site: self.server.task("validate", site, last) for site in self.plan.of_role("supervised")}
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
-        self.last_scores = {site: m["val_dice"] for site, m in sorted(metrics.items()) if "val_dice" in m}
-        self.last_score = self.server.select(self.plan.rounds - 1, self.last_scores)
+        name = self.server.score.validation
+        self.last_scores = {site: m[name] for site, m in sorted(metrics.items()) if name in m}
+        self.last_score = self.server.select(self.plan.rounds - 1, metrics)
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 
@@ -78,7 +81,7 @@ class Closing:
 
     def finish(self, test: Metrics, last: Metrics | None = None) -> None:
         """Write the result of the run: test scores of the selected model and, if asked for, of the last aggregate."""
-        chosen = self.selection
+        chosen, score = self.selection, self.server.score
         result = {
             "best_round": chosen.best_round,
             "best_score": chosen.best_score if chosen.best_round is not None else None,
@@ -96,8 +99,7 @@ class Closing:
         for site, row in result["test"].items():
             if row.get("n_cases"):
                 whose = f", with {row['decoder_of']}'s decoder" if "decoder_of" in row else ""
-                numbers = row["dice_mean"], row["dice_std"], row["n_cases"]
-                log.info("%s: test Dice %.4f ± %.4f over %d cases%s", site, *numbers, whose)
+                log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
         self.server.record.result(result)
         self.server.keeper.forget()
 

@@ -14,7 +14,7 @@ Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
 
 
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
-    """Train all rounds, score the last aggregate, evaluate the selected model.
+    """Train all rounds, score the last aggregate, evaluate the selected model, as far as the plan asks for it.
 
     Args:
         server: the server's side.
@@ -36,7 +36,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
     last = _test(closing, ask, True) if server.plan.evaluate_last else None
-    closing.finish(_test(closing, ask, False), last)
+    closing.finish(_test(closing, ask, False) if server.plan.evaluate else {}, last)
 
 
 def _test(closing: Closing, ask: Ask, last: bool) -> dict[str, dict[str, float]]:

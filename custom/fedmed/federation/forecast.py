@@ -8,6 +8,7 @@ from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.score import Score
 from fedmed.errors import JobError, PrivacyError
 from fedmed.federation.account import PrivacyAccount
 from fedmed.federation.allowed import Allowed
@@ -19,12 +20,7 @@ from fedmed.federation.sharing import policy_of_round
 from fedmed.federation.site import SiteConfig
 
 SHARING = {"sharing": "full", "buffers": "average", "warm_start_rounds": 0, "warm_start_sharing": None}
-SCALARS = {
-    "train": ["n_samples", "seconds", "train_loss", "train_…"],  # the last: further means of the method over a round
-    "validate": ["val_dice"],
-    "evaluate": ["dice_mean", "dice_std", "n_cases"],
-    "release": [],
-}
+TRAINED = ["n_samples", "seconds", "train_loss", "train_…"]  # the last: further means of the method over a round
 
 
 @dataclass(frozen=True)
@@ -105,21 +101,22 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     own, groups = named_tensors(network), bundle.groups(network)
     settings = {key: args.get(key, default) for key, default in SHARING.items()}
     policies = [policy_of_round(own, groups, round, **settings) for round in range(plan.rounds)]
-    training = list(_training(plan, site.site, policies, own, allowed))
+    training = list(_training(plan, site.site, policies, own, allowed, bundle.score))
     asked = sum(sending.times for sending in training if not sending.refused)
     training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in own.items() if name not in sent})
-    sendings = [*training, *_closing(plan, args["role"], policies, own, allowed)]
+    sendings = [*training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
     return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon)
 
 
 def _training(
-    plan: Plan, site: str, policies: list[SharingPolicy], own: Mapping[str, Tensor], allowed: Allowed
+    plan: Plan, site: str, policies: list[SharingPolicy], own: Mapping[str, Tensor], allowed: Allowed, score: Score
 ) -> Iterator[Sending]:
     """One entry for every run of rounds that send the same."""
     rounds = [round for round in range(plan.rounds) if site in plan.participants(round)]
-    scalars = [*SCALARS["train"], *(["val_dice"] if site in plan.of_role("supervised") else [])]
+    validates = plan.select == "best" and site in plan.of_role("supervised")
+    scalars = [*TRAINED, *([score.validation] if validates else [])]
     while rounds:
         names = policies[rounds[0]].sent(own)
         alike = next((i for i, round in enumerate(rounds) if policies[round].sent(own) != names), len(rounds))
@@ -130,16 +127,18 @@ def _training(
 
 
 def _closing(
-    plan: Plan, role: str, policies: list[SharingPolicy], own: Mapping[str, Tensor], allowed: Allowed
+    plan: Plan, role: str, policies: list[SharingPolicy], own: Mapping[str, Tensor], allowed: Allowed, score: Score
 ) -> Iterator[Sending]:
     tests = 2 if plan.evaluate_last else 1
-    if role == "supervised":
-        yield _sending("validate", None, 1, {}, SCALARS["validate"], allowed)
+    if role == "supervised" and plan.select == "best":
+        yield _sending("validate", None, 1, {}, [score.validation], allowed)
+    if not plan.evaluate:
+        return
     if role in TRAINING_ROLES and allowed.site.site == plan.release_from:
         tensors = {name: own[name] for name in policies[-1].private(own)}
         asked = _sending("release", None, tests, tensors, [], allowed)
         yield asked if allowed.site.allow_release else replace(asked, refused="'allow_release' is not true")
-    yield _sending("evaluate", None, tests, {}, SCALARS["evaluate"], allowed)
+    yield _sending("evaluate", None, tests, {}, [*score.tested, "n_cases"], allowed)
 
 
 def _sending(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from fedmed.errors import JobError, StateError
+from fedmed.federation.calibration import calibrated
 from fedmed.federation.earlier import earlier_folder
 from fedmed.federation.model import merge
 from fedmed.federation.plan import Plan
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("fedmed.server")
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run
-    "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate_last", "release_from",
+    "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last", "release_from",
     "collapse_guard", "resume", "fresh",
 }  # fmt: skip
 
@@ -78,6 +79,7 @@ class Keeper:
             best_model=server.best_model,
             best_private=server.best_private,
             best_scores=server.best_scores,
+            temperature=server.temperature,
             seconds=time.monotonic() - server.started,
             config=self.config,
             earlier=server.tasks.earlier,
@@ -114,7 +116,9 @@ class Keeper:
         chosen.best_round = state.best_round
         chosen.best_score = -math.inf if state.best_score is None else state.best_score
         same = state.best_model == state.round
-        chosen.best_tensors = server.tensors if same else self._model(old, state.best_model)
+        model = server.tensors if same else self._model(old, state.best_model)
+        server.temperature = state.temperature
+        chosen.best_tensors = calibrated(model, server.store.bundle.calibration, state.temperature)
         server.save(chosen.best_tensors, {"round": state.best_round, "score": state.best_score}, True)
 
     def _lost(self, state: SavedState) -> bool:

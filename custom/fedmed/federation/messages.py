@@ -1,12 +1,15 @@
 """What the server asks of a site, and what the site answers."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor
 
 from fedmed.errors import JobError
+
+CARRIED = {"tensors", "extras"}  # of a task: what is no plain value
 
 
 @dataclass
@@ -14,13 +17,14 @@ class Task:
     """One request of the server to one site.
 
     Attributes:
-        name: ``train`` (validate the received model if asked, then train), ``validate``, ``release`` (hand out private
-            tensors, if the site allows it) or ``evaluate``.
+        name: ``train`` (validate the received model if asked, then train), ``metadata`` (compute what other sites need
+            of it, see :mod:`fedmed.federation.exchange`), ``validate``, ``release`` (hand out private tensors, if the
+            site allows it) or ``evaluate``.
         round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
         total_rounds: rounds of the job.
         tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
             private tensors, when the job starts from a checkpoint.
-        steps: optimizer steps to train.
+        steps: optimizer steps to train, unless ``epochs`` says how many.
         bundle_digest: hash of the server's bundle; the site refuses to work with another one.
         private_round: the round whose private state continues: the site's last update that entered the model; None
             for a site that never took part.
@@ -29,6 +33,9 @@ class Task:
         model: which model an ``evaluate`` task carries, ``selected`` or ``last``.
         earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
             own state of those rounds lies in their folders.
+        epochs: passes over the site's training images; the site counts its steps.
+        reuse: the tensors were sent with this round's ``metadata`` task, and the site has kept them.
+        extras: what a method gets besides the model: numbers, tensors, and lists and mappings of them.
     """
 
     name: str
@@ -42,23 +49,26 @@ class Task:
     validate: bool = False
     model: str = "selected"
     earlier: dict[str, int] = field(default_factory=dict)
+    epochs: float | None = None
+    reuse: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> dict:
-        """Everything but the tensors, as plain JSON values."""
-        return asdict(self, dict_factory=lambda items: {k: v for k, v in items if k != "tensors"})
+        """Everything but tensors and extras, as plain JSON values."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in CARRIED}
 
     @classmethod
-    def from_config(cls, config: dict, tensors: dict[str, Tensor]) -> "Task":
+    def from_config(cls, config: dict, tensors: dict[str, Tensor], extras: Mapping[str, Any] | None = None) -> "Task":
         """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
 
         Raises:
             JobError: a number is missing or none; rounds become file names at the site, so nothing else may.
         """
-        known = {f.name for f in fields(cls)} - {"tensors"}
+        known = {f.name for f in fields(cls)} - CARRIED
         values = {key: value for key, value in config.items() if key in known}
         _check_numbers(values)
         try:
-            return cls(tensors=tensors, **values)
+            return cls(tensors=tensors, extras=dict(extras or {}), **values)
         except TypeError as error:
             raise JobError(f"the task is incomplete ({error}); do server and site use the same FedMed?") from error
 
@@ -69,6 +79,9 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
     for key in (key for key in least if key in values):
         if not _whole(values[key], least[key]) and not (key == "private_round" and values[key] is None):
             raise JobError(f"the task's '{key}' is {values[key]!r}; it must be a whole number of at least {least[key]}")
+    epochs = values.get("epochs")
+    if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):
+        raise JobError(f"the task's 'epochs' is {epochs!r}; it must be a number above 0")
     kept = values.get("keep_rounds", [])
     if not isinstance(kept, (list, tuple)) or not all(_whole(round, -1) for round in kept):
         raise JobError(f"the task's 'keep_rounds' is {kept!r}; it must be a list of whole numbers of at least -1")
@@ -90,7 +103,7 @@ class Update:
         n_steps: optimizer steps done (Yang 2021's m_k).
         n_samples: training images of the site.
         metrics: scalars such as ``train_loss``, ``val_dice``; no names of cases.
-        extras: small additional values of a method, empty unless the site allows them.
+        extras: small additional values of a method, numbers or tensors, empty unless the site allows them.
     """
 
     site: str
@@ -100,6 +113,21 @@ class Update:
     n_samples: int
     metrics: dict[str, float] = field(default_factory=dict)
     extras: dict = field(default_factory=dict)
+
+
+@dataclass
+class Extras:
+    """A site's answer to a ``metadata`` task.
+
+    Attributes:
+        site: who answers.
+        round: the round whose starting model it was computed with.
+        values: name -> number or tensor; empty where the site has too few images, or does not allow it.
+    """
+
+    site: str
+    round: int
+    values: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Write an NVFlare job folder: the plain arguments of controller, aggregator, persistor and executors."""
+"""Describe a job and write its NVFlare folder."""
 
 import json
 import shutil
@@ -8,23 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmed.aggregation.iteration_weighted import IterationWeighted
+from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
-from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
+from fedmed.federation import job_files
 from fedmed.federation.plan import OPTIMIZER_STATES, TRAINING_ROLES, Plan
 
-EXECUTORS = {
-    "supervised": "fedmed.flare.executors.SupervisedExecutor",
-    "unsupervised": "fedmed.flare.executors.ConsistencyExecutor",
-    "evaluate": "fedmed.flare.executors.SupervisedExecutor",
-}
-LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
-CUSTOM_README = """\
-This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
-built-in list only when an app has a `custom/` folder with something in it. For sites that forbid custom code, leave the
-folder out and list the classes in the site's `class_allow_list`.
-"""
+ROLES = (*TRAINING_ROLES, "evaluate")
 
 
 @dataclass
@@ -34,24 +24,32 @@ class JobSpec:
     Attributes:
         name: of the job and its folder.
         sites: site -> ``supervised``, ``unsupervised`` or ``evaluate``.
-        rounds, steps: federated rounds; optimizer steps of a site in each.
+        rounds, steps: federated rounds; optimizer steps of a site in each, or
+        epochs: its passes over its training images in each.
         bundle, overlays: what is trained, in which size.
-        methods: role -> overlays of its method, merged last.
+        method: of sites without labels, ``consistency`` or ``contrastive``.
+        methods: role -> overlays merged last, in place of the method's own.
         overrides: role -> plain values for overridable settings of the bundle.
         warm_start_rounds: first rounds that unsupervised sites sit out.
         warm_start_sharing: sharing group of those rounds; None = ``sharing``.
         sharing: ``full`` or one of the bundle's partial groups.
         buffers: BatchNorm statistics: ``average``, ``pooled`` or ``local``.
-        normalise: divide by the sum of weighted steps (see ``iteration_weights``).
+        normalise: divide by the sum of weighted steps (see ``site_weights``).
         user_weights: site -> weight, 1 unless given.
         rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted.
         trim: fraction that ``trimmed_mean`` drops at each end; None = 0.2.
         clip_norm: an update with a larger L2 norm is scaled down to it; None = no bound.
+        weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive``.
+        form, floor: of ``self_adaptive`` (see ``Weighting``).
         min_clients: accepted updates that a round needs; None = all its participants.
-        checkpoint: file in the server's ``models/`` of the bundle to start from.
+        checkpoint: file in the server's ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from.
+        checkpoint_tensors: regular expressions of what is taken from it; none = everything.
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         validate_every: labelled sites score the model they receive every so many rounds.
         release_from: supervised site whose private layers score the sites that have none; it must allow that itself.
+        select: ``best``, the model that labelled sites score best, or ``last``.
+        evaluate: whether sites score the result on their test lists.
+        exchange: which values sites get of the others before they train, from which round on (see ``Plan``).
         evaluate_last: also score the last aggregate on the test lists.
         optimizer_state: ``persist`` a site's optimizer across rounds, or ``reset`` it in each.
         seed: of weights, sampling and augmentation.
@@ -63,10 +61,11 @@ class JobSpec:
     name: str
     sites: Mapping[str, str]
     rounds: int
-    steps: int
+    steps: int | None = None
     bundle: str = "covid_ct_segmentation"
     overlays: Sequence[str] = ()
-    methods: Mapping[str, Sequence[str]] = field(default_factory=lambda: {"unsupervised": ["consistency"]})
+    method: str = "consistency"
+    methods: Mapping[str, Sequence[str]] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     warm_start_rounds: int = 0
     warm_start_sharing: str | None = None
@@ -86,6 +85,14 @@ class JobSpec:
     optimizer_state: str = "persist"
     seed: int = 0
     custom: bool = True
+    epochs: float | None = None
+    select: str = "best"
+    evaluate: bool = True
+    exchange: Mapping[str, Any] | None = None
+    weighting: str = "iterations"
+    form: str | None = None
+    floor: float | None = None
+    checkpoint_tensors: Sequence[str] = ()
 
     def files(self) -> dict[str, str]:
         """Relative path -> text of every file of the job folder, checked against the installed bundle.
@@ -97,104 +104,46 @@ class JobSpec:
             sites=self.sites,
             rounds=self.rounds,
             steps=self.steps,
+            epochs=self.epochs,
             warm_start_rounds=self.warm_start_rounds,
             min_clients=self.min_clients,
             validate_every=self.validate_every,
             release_from=self.release_from,
+            evaluate_last=self.evaluate_last,
+            select=self.select,
+            evaluate=self.evaluate,
+            exchange=self.exchange,
         )
+        self._check(plan)
+        roles = [role for role in ROLES if plan.of_role(role)]
+        server = job_files.server(self, plan)
+        files = {"meta.json": job_files.meta(self, plan, roles), "app_server/config/config_fed_server.json": server}
+        for role in roles:
+            files[f"app_{role}/config/config_fed_client.json"] = job_files.client(self, role)
+        for app in ["server", *roles] if self.custom else []:
+            files[f"app_{app}/custom/README.md"] = job_files.CUSTOM_README
+        return {path: c if isinstance(c, str) else _json(c) for path, c in files.items()}
+
+    def _check(self, plan: Plan) -> None:
         if self.release_from is not None and self.sharing == "full" and self.buffers != "local":
             raise JobError("'release_from' asks for private layers, but all are shared; choose a partial 'sharing'")
         if self.optimizer_state not in OPTIMIZER_STATES:
             raise JobError(f"'optimizer_state' is {self.optimizer_state!r}; use {' or '.join(OPTIMIZER_STATES)}")
+        if self.method not in job_files.METHODS:
+            raise JobError(f"'method' is {self.method!r}; use {' or '.join(job_files.METHODS)}")
+        if self.checkpoint_tensors and not self.checkpoint:
+            raise JobError("'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too")
         check_user_weights(self.user_weights, plan.sites)
-        self._check_rule(plan)
-        roles = [role for role in EXECUTORS if plan.of_role(role)]
-        files = {"meta.json": self._meta(plan, roles), "app_server/config/config_fed_server.json": self._server(plan)}
-        for role in roles:
-            files[f"app_{role}/config/config_fed_client.json"] = self._client(role)
-        for app in ["server", *roles] if self.custom else []:
-            files[f"app_{app}/custom/README.md"] = CUSTOM_README
-        return {path: c if isinstance(c, str) else _json(c) for path, c in files.items()}
-
-    def _meta(self, plan: Plan, roles: Sequence[str]) -> dict[str, Any]:
-        deploy = {"app_server": ["server"], **{f"app_{role}": plan.of_role(role) for role in roles}}
-        needed = len(plan.of_role(*TRAINING_ROLES)) if self.min_clients is None else self.min_clients
-        return {"name": self.name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
-
-    def _model(self) -> dict[str, Any]:
-        return {"bundle": self.bundle, "seed": self.seed}
-
-    def _weighting(self) -> dict[str, Any]:
-        robust = {"rule": self.rule if self.rule != "mean" else None, "trim": self.trim, "clip_norm": self.clip_norm}
-        return {"user_weights": dict(self.user_weights), **{k: v for k, v in robust.items() if v is not None}}
-
-    def _check_rule(self, plan: Plan) -> None:
-        rule = IterationWeighted(buffers=self.buffers, normalise=self.normalise, **self._weighting())
+        rule = WeightedMean(buffers=self.buffers, normalise=self.normalise, **job_files.rule(self))
         trained = {round: plan.participants(round) for round in (0, plan.rounds - 1)}  # warm start and what follows
         counted = {round: [s for s in sites if self.user_weights.get(s, 1)] for round, sites in trained.items()}
+        rule.weighting.check_sites(max(map(len, counted.values())))
         rule.check_senders({f"round {round}": len(sites) for round, sites in counted.items()})
 
-    def _server(self, plan: Plan) -> dict[str, Any]:
-        overrides = dict(self.overrides.get("supervised", {}))
-        groups = Bundle(self.bundle, self.overlays, overrides).federation.get("sharing", {})
-        known = sorted({group for network in groups.values() for group in network})
-        for group in {self.sharing, self.warm_start_sharing or "full"} - {"full", *known}:
-            raise JobError(f"sharing group '{group}' is not in bundle '{self.bundle}'; it has: {', '.join(known)}")
-        controller = {"job": self.name, "sites": plan.sites, "rounds": self.rounds, "steps": self.steps}
-        controller |= {"warm_start_rounds": self.warm_start_rounds, "min_clients": self.min_clients}
-        controller |= {"evaluate_last": True} if self.evaluate_last else {}
-        controller |= {"release_from": self.release_from} if self.release_from else {}
-        controller |= {"validate_every": self.validate_every} if self.validate_every != 1 else {}
-        controller |= {"task_timeout": self.task_timeout} if self.task_timeout else {}
-        aggregator = {"sharing": self.sharing, "buffers": self.buffers, "normalise": self.normalise}
-        aggregator |= {"warm_start_sharing": self.warm_start_sharing, **self._weighting()}
-        persistor = {**self._model(), "overlays": list(self.overlays), "overrides": overrides}
-        persistor["checkpoint"] = self.checkpoint
-        kind = "IterationWeightedAggregator" if self.sharing == "full" else "PartialSharingAggregator"
-        return {
-            "format_version": 2,
-            # Sites ask for work this often (seconds); the default of 2 would be most of a small round.
-            "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
-            "task_data_filters": [],
-            "task_result_filters": [],
-            "components": [
-                {"id": "persistor", "path": "fedmed.flare.persistor.BundleModelPersistor", "args": persistor},
-                {"id": "aggregator", "path": f"fedmed.flare.aggregators.{kind}", "args": aggregator},
-                {
-                    "id": "tensorboard",
-                    "path": "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
-                    "args": {"events": ["fed.analytix_log_stats"]},
-                },
-            ],
-            "workflows": [
-                {"id": "controller", "path": "fedmed.flare.controller.FederationController", "args": controller}
-            ],
-        }
-
-    def _client(self, role: str) -> dict[str, Any]:
-        overlays = [*self.overlays, *self.methods.get(role, ())]
-        overrides = dict(self.overrides.get(role, {}))
-        Bundle(self.bundle, overlays, overrides)
-        args = {**self._model(), "role": role, "overlays": overlays, "overrides": overrides}
-        args |= {"sharing": self.sharing, "buffers": self.buffers}
-        args |= {"warm_start_rounds": self.warm_start_rounds, "warm_start_sharing": self.warm_start_sharing}
-        args |= {"optimizer_state": self.optimizer_state} if self.optimizer_state != "persist" else {}
-        executor = {"path": EXECUTORS[role], "args": args}
-        asked = ["release"] if self.release_from and role == "supervised" else []
-        tasks = ["train", "validate", *asked, "evaluate"]
-        to_server = {
-            "id": "to_server",
-            "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
-            "args": {"events_to_convert": ["analytix_log_stats"], "fed_event_prefix": "fed."},
-        }
-        return {
-            "format_version": 2,
-            "executors": [{"tasks": tasks, "executor": executor}],
-            "task_data_filters": [],
-            # The site's own limits; a provisioned site has the filter in its privacy.json too, where no job reaches it.
-            "task_result_filters": [{"tasks": tasks, "filters": [{"path": LIMITS, "args": {}}]}],
-            "components": [to_server],
-        }
+    def added(self, role: str) -> Sequence[str]:
+        """Overlays that a role merges after the job's own."""
+        method = job_files.METHODS[self.method][1] if role == "unsupervised" else ()
+        return self.methods.get(role, method)
 
 
 def _json(content: Mapping[str, Any]) -> str:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from fedmed.bundles.score import Score
 from fedmed.federation.messages import Task
 from fedmed.federation.state import append_json
 
@@ -42,10 +43,11 @@ class Progress:
             if math.isfinite(value):
                 self.stream(f"train/{name}", value, task.round * task.steps + step)
 
-    def score(self, task: Task, dice: float) -> None:
-        """Report the Dice of a received model on the site's validation list."""
+    def validated(self, task: Task, score: Score, value: float) -> None:
+        """Report the score of a received model on the site's validation list."""
         log.info(
-            "%s: round %d: the received model scores Dice %.4f on the validation list", self.site, task.round, dice
+            "%s: round %d: the received model scores %s %.4f on the validation list",
+            *(self.site, task.round, score.label, value),
         )
-        self.event("validated", task, dice=dice)
-        self.stream("validation/dice", dice, task.round)
+        self.event("validated", task, score=value)
+        self.stream(f"validation/{score.name}", value, task.round)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class ModelSelection:
-    """Keep the aggregate with the best mean validation Dice over the labelled sites.
+    """Keep the aggregate with the best mean validation score over the labelled sites.
 
     A model is only compared when every selecting site scored it: means over different sites say nothing.
 

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.clipping import check_bound, clipping_record
-from fedmed.aggregation.iteration_weighted import IterationWeighted
 from fedmed.aggregation.sharing import tensor_bytes
+from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
+from fedmed.federation.calibration import calibrated, mean_temperature
 from fedmed.federation.guard import CollapseGuard
 from fedmed.federation.keeper import Keeper
 from fedmed.federation.messages import Task, Update
@@ -49,24 +50,25 @@ class Server:
         self,
         plan: Plan,
         store: ModelStore,
-        rule: IterationWeighted,
+        rule: WeightedMean,
         policies: RolePolicies,
         folder: Path,
         max_norm: float | None = None,
         save: Save | None = None,
     ) -> None:
         self.plan, self.store, self.rule, self.policies, self.max_norm = plan, store, rule, policies, max_norm
-        self.tensors = store.initial
+        self.tensors, self.score = store.initial, store.bundle.score
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
         self.record, self.keeper = RunRecord(folder), Keeper(self, folder)
         self.guard = CollapseGuard() if plan.collapse_guard else None
-        self.selection = ModelSelection(plan.of_role("supervised"))
+        self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
         self.first_round = 0  # a resumed run begins later
         self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
-        self.best_scores: dict[str, float] = {}  # each labelled site's validation Dice of that model
+        self.best_scores: dict[str, float] = {}  # each labelled site's validation score of that model
+        self.temperature: float | None = None  # to which it is calibrated
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
         self.started = time.monotonic()
@@ -97,7 +99,7 @@ class Server:
         check_bound("max_norm", max_norm)
         try:
             plan = Plan(**controller)
-            rule = IterationWeighted(**rule_args)
+            rule = WeightedMean(**rule_args)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
         check_user_weights(rule.user_weights, plan.sites)
@@ -109,7 +111,7 @@ class Server:
         return server
 
     def _check_rule(self) -> None:
-        """A rule that needs several senders must find them in every kind of round, if all sites answer."""
+        """A rule must find the senders that it needs in every kind of round, if all sites answer."""
         plan, rule = self.plan, self.rule
         if rule.clip_norm and self.max_norm is not None and rule.clip_norm >= self.max_norm:
             raise JobError(f"'clip_norm' {rule.clip_norm:g} never acts: 'max_norm' refuses from {self.max_norm:g} on")
@@ -117,6 +119,7 @@ class Server:
             sites = [site for site in plan.participants(round) if rule.user_weights.get(site, 1.0)]
             sent = [f"tensor '{n}'" for s in sites for n in self.policies.of(plan.sites[s], round).sent(self.tensors)]
             try:
+                rule.weighting.check_sites(len(sites))
                 rule.check_senders(Counter(sent))
             except JobError as error:
                 raise JobError(f"round {round}: {error}") from error
@@ -126,6 +129,7 @@ class Server:
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
+        facts |= {"score": self.score.facts()}
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 
@@ -155,8 +159,10 @@ class Server:
                 role = self.plan.sites[update.site]
                 expected = {n: self.tensors[n] for n in self.policies.of(role, self.round).sent(self.tensors)}
                 check_update(update, expected, self.round, set(self.updates), self.max_norm)
-                if update.n_steps > self.plan.steps:  # it would weigh more than it was asked for
+                if self.plan.steps is not None and update.n_steps > self.plan.steps:
+                    # It would weigh more than it was asked for. Of epochs only the site knows the steps.
                     raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
+                self.rule.weighting.check(update)
             except UpdateRefused as error:
                 log.warning("round %d: %s", self.round, error)
                 if update.site not in self.updates:
@@ -180,7 +186,7 @@ class Server:
         for site in self.plan.participants(self.round):
             if site not in self.updates and site not in self.refused:
                 self.fail(site, "no answer")
-        score = self.select(self.round - 1, {u.site: u.metrics["val_dice"] for u in updates if "val_dice" in u.metrics})
+        score = self.select(self.round - 1, {u.site: u.metrics for u in updates})
         self.failed_in_a_row += 1
         try:
             self._aggregate(updates)
@@ -190,11 +196,13 @@ class Server:
             self.keeper.keep()
 
     def _warnings(self, updates: list[Update]) -> list[dict[str, Any]]:
-        """What the guard finds in a round; it is said and recorded, and training goes on."""
-        found = [finding for update in updates if self.guard and (finding := self.guard.check(update))]
+        """What the guard finds in a round, and why it is weighed otherwise: said and recorded; training goes on."""
+        found = [asdict(finding) for update in updates if self.guard and (finding := self.guard.check(update))]
+        _, reasons = self.rule.weighting.of_round(updates, self.rule.user_weights)
+        found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
         for finding in found:
-            log.warning("round %d: site '%s': %s", self.round, finding.site, finding.message)
-        return [asdict(finding) for finding in found]
+            log.warning("round %d: site '%s': %s", self.round, finding["site"], finding["message"])
+        return found
 
     def _aggregate(self, updates: list[Update]) -> None:
         needed, asked = self.plan.needed(self.round), len(self.plan.participants(self.round))
@@ -213,15 +221,23 @@ class Server:
         self.tensors, self.model_round = tensors, self.round
         self.last_round |= {u.site: self.round for u in updates}
 
-    def select(self, round: int, scores: Mapping[str, float]) -> float | None:
-        """Offer the current model, the aggregate after ``round``, to the selection; return its mean score."""
-        score = self.selection.score(scores)
-        if self.selection.offer(round, score, self.tensors):
-            log.info("the model after round %d is the best so far: mean validation Dice %.4f", round, score)
+    def select(self, round: int, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
+        """Offer the current model, the aggregate after ``round``, to the selection; return its mean score.
+
+        Args:
+            round: -1 is the starting model.
+            metrics: site -> what it sent about that model.
+        """
+        name, label = self.score.validation, self.score.label
+        scores = {site: sent[name] for site, sent in metrics.items() if name in sent}
+        score, temperature = self.selection.score(scores), mean_temperature(metrics, self.selection.sites)
+        tensors = calibrated(self.tensors, self.store.bundle.calibration, temperature)
+        if self.selection.offer(round, score, tensors):
+            log.info("the model after round %d is the best so far: mean validation %s %.4f", round, label, score)
             self.best_private = dict(self.last_round)  # the private states that it was scored with
             self.best_model = self.model_round
-            self.best_scores = dict(sorted(scores.items()))
-            self.save(self.tensors, {"round": round, "score": score}, True)
+            self.best_scores, self.temperature = dict(sorted(scores.items())), temperature
+            self.save(tensors, {"round": round, "score": score}, True)
         return score
 
     def _round_record(self, updates: list[Update], score: float | None, aggregated: bool) -> dict[str, Any]:

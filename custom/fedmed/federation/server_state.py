@@ -7,6 +7,7 @@ state that names it, and a model is deleted only after the state that no longer 
 """
 
 import json
+import math
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -36,6 +37,7 @@ class SavedState:
             between failed.
         best_private: site -> round of the private state with which the selected model was scored.
         best_scores: each labelled site's score of it.
+        temperature: to which it is calibrated; None: it is not.
         guard: state of the collapse guard.
         seconds: time that the run has taken.
         config: what must not change: plain arguments of the job, the bundle's digest and settings.
@@ -49,6 +51,7 @@ class SavedState:
     best_model: int = START
     best_private: Mapping[str, int] = field(default_factory=dict)
     best_scores: Mapping[str, float] = field(default_factory=dict)
+    temperature: float | None = None
     guard: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -153,6 +156,8 @@ def _checked(state: SavedState) -> SavedState:
     numbers = [state.round, state.best_model, state.best_round or 0, *rounds, *state.earlier.values()]
     if not all(type(number) is int and START <= number < 10**6 for number in numbers) or state.round < 0:
         raise ValueError("it holds rounds that are none")
+    if state.temperature is not None and not 0 < float(state.temperature) < math.inf:
+        raise ValueError("its 'temperature' is none")
     if max(rounds, default=0) > state.round or state.best_model > state.round:
         raise ValueError("it speaks of rounds after its own")
     for id in state.earlier:

@@ -35,7 +35,7 @@ class TaskMaker:
         """Make one site's task.
 
         Args:
-            name: ``train``, ``validate`` or ``evaluate``.
+            name: ``train``, ``metadata``, ``validate`` or ``evaluate``.
             site: who gets it.
             round: the round to train, or the one whose aggregate is scored (-1: the starting model).
             tensors: the whole model; the site gets what its role receives.
@@ -49,11 +49,12 @@ class TaskMaker:
             round=round,
             total_rounds=self.plan.rounds,
             tensors={n: tensors[n] for n in received},
-            steps=self.plan.steps if name == "train" else 0,
+            steps=self.plan.steps or 0 if name == "train" else 0,
+            epochs=self.plan.epochs if name == "train" else None,
             bundle_digest=self.store.bundle.digest,
             private_round=private_round,
             keep_rounds=[] if keep_round is None else [keep_round],
-            validate=name == "validate" or (role == "supervised" and self.plan.validates(round)),
+            validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),
             earlier=dict(self.earlier),
         )
 
@@ -70,6 +71,6 @@ class TaskMaker:
         """
         private = self.policies.of(role, round).private(self.store.initial)
         if last is None and self.store.checkpoint is not None:
-            return private
+            return [name for name in private if name in self.store.taken]
         before = set(self.policies.of(role, last or 0).private(self.store.initial))
         return [name for name in private if name not in before]

@@ -53,14 +53,31 @@ class IterationWeightedAggregator(BundleAggregator):
     """Mean of all layers weighted by local steps and user weights (Yang et al. 2021, Eq. 2 and 3), or a robust rule.
 
     Args:
-        args: ``normalise``, ``user_weights`` (site -> weight), ``buffers``; ``max_norm``, beyond which an update is
-            refused; ``clip_norm``, to which it is scaled down; ``rule``: ``mean``, ``median`` or ``trimmed_mean``, with
-            ``trim``. See docs/robust.md.
+        args: ``normalise``, ``user_weights`` (site -> weight), ``buffers``; ``weighting``: ``iterations``, ``samples``
+            or ``uniform``; ``max_norm``, beyond which an update is refused; ``clip_norm``, to which it is scaled down;
+            ``rule``: ``mean``, ``median`` or ``trimmed_mean``, with ``trim``. See docs/robust.md.
     """
 
     def __init__(self, **args: Any) -> None:
+        if args.get("weighting") == "self_adaptive":
+            raise JobError("IterationWeightedAggregator does not weigh so; use SelfAdaptiveAggregator")
         if args.get("sharing", "full") != "full":
             raise JobError("IterationWeightedAggregator shares all layers; use PartialSharingAggregator")
+        super().__init__(**args)
+
+
+class SelfAdaptiveAggregator(BundleAggregator):
+    """Mean weighted by how much each site's representation changed in the round (FedMoCo, Eq. 7).
+
+    Args:
+        args: as above, with ``weighting: self_adaptive``; ``form`` (``gap`` or ``softmax``) and ``floor``, the least
+            that a site counts. A site whose ``rsa`` does not leave it makes a round weigh by samples. ``sharing`` may
+            be partial.
+    """
+
+    def __init__(self, **args: Any) -> None:
+        if args.get("weighting") != "self_adaptive":
+            raise JobError("SelfAdaptiveAggregator needs 'weighting': 'self_adaptive'")
         super().__init__(**args)
 
 

@@ -101,3 +101,9 @@ class ConsistencyExecutor(BundleExecutor):
     """A site without labels: consistency of pseudo-labels (Yang et al. 2021). With some labels it uses both."""
 
     ROLES = ("unsupervised",)
+
+
+class ContrastiveExecutor(BundleExecutor):
+    """A site without labels: momentum contrast of its own images (MoCo), with what others send of theirs (FedMoCo)."""
+
+    ROLES = ("unsupervised",)

@@ -15,8 +15,10 @@ TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
 JOB_CLASSES = (
     "fedmed.flare.aggregators.IterationWeightedAggregator",
     "fedmed.flare.aggregators.PartialSharingAggregator",
+    "fedmed.flare.aggregators.SelfAdaptiveAggregator",
     "fedmed.flare.controller.FederationController",
     "fedmed.flare.executors.ConsistencyExecutor",
+    "fedmed.flare.executors.ContrastiveExecutor",
     "fedmed.flare.executors.SupervisedExecutor",
     "fedmed.flare.filters.SiteLimitsFilter",
     "fedmed.flare.persistor.BundleModelPersistor",

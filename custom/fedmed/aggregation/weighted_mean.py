@@ -1,6 +1,7 @@
-"""Federated averaging of differences with iteration and user weights (Yang et al. 2021, Eq. 2 and 3), or robustly."""
+"""Federated averaging of differences with weights (Yang et al. 2021, Eq. 2 and 3, and others), or robustly."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from torch import Tensor
 
@@ -11,11 +12,11 @@ from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.mean import BlockMean
 from fedmed.aggregation.robust import middle_counter, middle_mean
 from fedmed.aggregation.senders import Senders, SenderTable
-from fedmed.aggregation.weighting import check_user_weights, iteration_weights
+from fedmed.aggregation.weighting import Weighting, check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
 
 
-class IterationWeighted:
+class WeightedMean:
     """The server's rule: every tensor moves by the weighted mean, or the robust middle, of its senders' differences.
 
     Args:
@@ -27,6 +28,9 @@ class IterationWeighted:
             ``robust``). These two give every sender one vote; a user weight may only be 0, which leaves a site out.
         trim: fraction of the senders that ``trimmed_mean`` drops at each end.
         clip_norm: an update with a larger L2 norm is scaled down to it before any rule; None bounds nothing.
+        weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive`` (see
+            :class:`fedmed.aggregation.weighting.Weighting`), times its user weight.
+        form, floor: of ``self_adaptive``.
 
     Raises:
         JobError: an unknown buffer policy, a user weight that is negative or not finite, or ``pooled`` without
@@ -42,6 +46,9 @@ class IterationWeighted:
         rule: str = "mean",
         trim: float | None = None,
         clip_norm: float | None = None,
+        weighting: str = "iterations",
+        form: str | None = None,
+        floor: float | None = None,
     ) -> None:
         if buffers not in POLICIES:
             raise JobError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
@@ -50,23 +57,33 @@ class IterationWeighted:
         check_user_weights(user_weights or {})
         check_bound("clip_norm", clip_norm)
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
-        self.clip_norm = clip_norm
+        self.clip_norm, self.weighting = clip_norm, Weighting(weighting, form, floor)
+        if rule != "mean" and weighting not in ("iterations", "uniform"):
+            raise JobError(f"'weighting' '{weighting}' has no meaning under rule '{rule}': every sender has one vote")
         self._middle = middle_mean(rule, trim, normalise, self.user_weights, buffers)
 
-    def coefficients(self, updates: Sequence[Contribution]) -> dict[str, float]:
+    def coefficients(self, updates: Sequence[Contribution], kind: str | None = None) -> dict[str, float]:
         """Return site -> coefficient of these updates, in order of site names, for a tensor that all of them send.
 
         Under a robust rule each site's share of the votes.
+
+        Args:
+            updates: the senders.
+            kind: what the round is weighed by; None: these are all updates of the round, which says it.
         """
-        steps = {update.site: update.n_steps for update in updates}
-        if len(steps) != len(updates):
+        sites = {update.site for update in updates}
+        if len(sites) != len(updates):
             raise FedMedError(f"a site has two updates in one round: {sorted(u.site for u in updates)}")
-        weights = {site: weight for site, weight in self.user_weights.items() if site in steps}
-        coefficients = iteration_weights(steps, weights, self.normalise)
+        weights = {site: weight for site, weight in self.user_weights.items() if site in sites}
+        amounts = self.weighting.amounts(kind or self._kind(updates), updates, weights)
+        coefficients = site_weights(amounts, weights, self.normalise)
         if self._middle is None:
             return coefficients
         votes = sum(1 for coefficient in coefficients.values() if coefficient)
         return {site: 1 / votes if coefficient else 0.0 for site, coefficient in coefficients.items()}
+
+    def _kind(self, updates: Sequence[Contribution]) -> str:
+        return self.weighting.of_round(updates, self.user_weights)[0]
 
     def check_senders(self, senders: Mapping[str, int]) -> None:
         """Refuse a robust rule for what too few sites send.
@@ -105,10 +122,12 @@ class IterationWeighted:
         if not updates:
             raise RoundFailed("there is no update to aggregate; the global model is unchanged")
         updates = sorted(updates, key=lambda update: update.site)
-        self.coefficients(updates)  # refuses a round in which no site counts
+        kind = self._kind(updates)
+        self.coefficients(updates, kind)  # refuses a round in which no site counts
         _check_fit(global_tensors, updates)
         scales = clip_factors(update_norms(updates), self.clip_norm) if self.clip_norm else {}
-        table = SenderTable(updates, self.coefficients, self.user_weights, {u.site: 1.0 for u in updates} | scales)
+        weigh = partial(self.coefficients, kind=kind)
+        table = SenderTable(updates, weigh, self.user_weights, {u.site: 1.0 for u in updates} | scales)
         mean, result = BlockMean(), {}
         for name, base in global_tensors.items():
             senders = table.of(name)

@@ -1,0 +1,31 @@
+"""The temperature of a selected classifier: the mean of those that labelled sites found on their validation lists."""
+
+import math
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import Tensor
+
+METRIC = "val_temperature"
+
+
+def mean_temperature(metrics: Mapping[str, Mapping[str, float]], sites: Collection[str]) -> float | None:
+    """Return the mean over the labelled sites that sent one above 0; None if none did."""
+    sent = [metrics[site].get(METRIC, 0.0) for site in sorted(sites) if site in metrics]
+    found = [value for value in sent if value > 0]
+    return math.fsum(found) / len(found) if found else None
+
+
+def calibrated(model: Mapping[str, Tensor], name: str | None, temperature: float | None) -> Mapping[str, Tensor]:
+    """Return the model with its tensor ``name`` set to a temperature; the same where either is missing.
+
+    Training goes on with the uncalibrated model: its temperature stays what it was.
+
+    Args:
+        model: name -> tensor.
+        name: the bundle's ``calibration``.
+        temperature: above 0.
+    """
+    if name not in model or temperature is None:
+        return model
+    return {**model, name: torch.full_like(model[name], temperature)}
