@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,19 @@ class Source:
     mask: Path | None = None
     patient: str | None = None
     dicom: bool = False
+
+
+class Checked(Protocol):
+    """What every preparation knows of a volume or image: its name, what speaks against it, where it is listed."""
+
+    case: str
+    patient: str
+    faults: list[str]
+    notes: list[str]
+    lists: list[str]
+
+    @property
+    def usable(self) -> bool: ...
 
 
 @dataclass

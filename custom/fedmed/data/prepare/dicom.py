@@ -1,12 +1,12 @@
 """Read DICOM series with ITK and turn them into NIfTI in Hounsfield units."""
 
-import hashlib
 from pathlib import Path
 
 import itk
 import nibabel as nib
 import numpy as np
 
+from fedmed.data.prepare.patients import pseudonym
 from fedmed.errors import DataError
 
 POSITION, ORIENTATION, MODALITY, PATIENT = "0020|0032", "0020|0037", "0008|0060", "0010|0020"
@@ -47,7 +47,7 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str]:
     except RuntimeError as error:
         raise DataError(f"ITK cannot read the series ({str(error).strip().splitlines()[-1]})") from error
     array = itk.array_from_image(image).transpose(2, 1, 0)
-    return _shrink(array), ras_affine(image), _pseudonym(headers[0].get(PATIENT, ""))
+    return _shrink(array), ras_affine(image), pseudonym(headers[0].get(PATIENT, ""))
 
 
 def convert_series(files: tuple[Path, ...], target: Path) -> str:
@@ -124,8 +124,3 @@ def _shrink(array: np.ndarray) -> np.ndarray:
     limits = np.iinfo(np.int16)
     whole = array.min() >= limits.min and array.max() <= limits.max and np.array_equal(array, np.rint(array))
     return array.astype(np.int16 if whole else np.float32)
-
-
-def _pseudonym(patient: str) -> str:
-    """A datalist may be shown to others, so it holds no PatientID; equal IDs give equal pseudonyms."""
-    return "patient-" + hashlib.sha256(patient.encode()).hexdigest()[:12] if patient else ""

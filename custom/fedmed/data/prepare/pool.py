@@ -6,13 +6,43 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.check import LIMITS, Limits
 from fedmed.data.prepare.inspect import inspect
 from fedmed.errors import DataError
 
-Track = Callable[[Iterator[Case], int], Iterator[Case]]
+Found = TypeVar("Found")
+Known = TypeVar("Known")
+Track = Callable[[Iterator[Known], int], Iterator[Known]]
+
+
+def run_all(
+    work: Callable[[Found], Known], sources: Sequence[Found], workers: int, track: Track | None = None
+) -> list[Known]:
+    """Do ``work`` for every source, in their order; the result does not depend on ``workers``.
+
+    Args:
+        work: can be pickled, never raises for bad data.
+        sources: what was found.
+        workers: processes; 1 works in this one.
+        track: shows progress: gets the results as they come and their number, yields them again.
+
+    Raises:
+        DataError: a worker process died (most often for lack of memory).
+    """
+    track = track or (lambda results, total: results)
+    if workers <= 1 or len(sources) < 2:
+        return list(track(map(work, sources), len(sources)))
+    # Spawned, not forked: ITK's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    chunk = max(1, min(16, len(sources) // (4 * workers)))
+    try:
+        with ProcessPoolExecutor(min(workers, len(sources)), mp_context=context) as pool:
+            return list(track(pool.map(work, sources, chunksize=chunk), len(sources)))
+    except BrokenProcessPool as error:
+        raise DataError("a worker process died, probably for lack of memory; use --workers 1") from error
 
 
 def inspect_all(
@@ -22,30 +52,15 @@ def inspect_all(
     limits: Limits = LIMITS,
     track: Track | None = None,
 ) -> list[Case]:
-    """Inspect every source and mark copies as faulty; the result does not depend on ``workers``.
+    """Inspect every source and mark copies as faulty.
 
     Args:
         sources: what was found.
         converted: folder for NIfTI files made from DICOM series.
-        workers: processes; 1 works in this one.
         limits: where a volume stops being plausible.
-        track: shows progress: gets the cases as they come and their number, yields them again.
-
-    Raises:
-        DataError: a worker process died (most often for lack of memory).
+        workers, track: see :func:`run_all`, which also says what is raised.
     """
-    work = partial(inspect, converted=converted, limits=limits)
-    track = track or (lambda cases, total: cases)
-    if workers <= 1 or len(sources) < 2:
-        cases = list(track(map(work, sources), len(sources)))
-    else:
-        # Spawned, not forked: ITK's threads do not survive a fork.
-        context = multiprocessing.get_context("spawn")
-        try:
-            with ProcessPoolExecutor(min(workers, len(sources)), mp_context=context) as pool:
-                cases = list(track(pool.map(work, sources), len(sources)))
-        except BrokenProcessPool as error:
-            raise DataError("a worker process died, probably for lack of memory; use --workers 1") from error
+    cases = run_all(partial(inspect, converted=converted, limits=limits), sources, workers, track)
     refuse_copies(cases)
     return cases
 

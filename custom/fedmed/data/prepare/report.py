@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.case import Case, Checked
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
@@ -87,13 +87,13 @@ def slice_spacing(case: Case) -> float:
     return case.spacing[-1]
 
 
-def refusals(cases: Sequence[Case], most: int = 20) -> list[str]:
+def refusals(cases: Sequence[Checked], most: int = 20) -> list[str]:
     """One sentence for each case that was refused, at most ``most`` and the number of the others."""
     refused = [f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable]
     return refused[:most] + ([f"… and {len(refused) - most} more"] if len(refused) > most else [])
 
 
-def note_counts(cases: Sequence[Case]) -> list[str]:
+def note_counts(cases: Sequence[Checked]) -> list[str]:
     """Each note with the number of usable cases that carry it (first case named)."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
@@ -110,15 +110,32 @@ def write_markdown(
     """Write the page a person reads: settings, lists, refusals with reasons, notes."""
     used = sum(bool(case.lists) for case in cases)
     refused = sum(not case.usable for case in cases)
-    lines = [f"# {title}", "", *(f"- {name}: `{value}`" for name, value in settings.items()), ""]
-    lines += [f"{len(cases)} volumes found, {used} used, {refused} refused.", ""]
-    head, *rows = list_table(cases)
-    lines += [_markdown_row(head), _markdown_row(("---",) * len(head)), *map(_markdown_row, rows), ""]
-    for name, entries in (
-        ("Refused", refusals(cases, most=1000)),
-        ("Worth a look", note_counts(cases)),
-        ("Masks without an image", stray),
-    ):
+    summary = f"{len(cases)} volumes found, {used} used, {refused} refused."
+    write_page(path, title, settings, summary, list_table(cases), sections(cases, stray))
+
+
+def sections(cases: Sequence[Case], stray: Sequence[str], most: int = 1000) -> dict[str, list[str]]:
+    """What follows the table of the lists: heading → lines, possibly none."""
+    return {
+        "Refused": refusals(cases, most),
+        "Worth a look": note_counts(cases),
+        "Masks without an image": list(stray),
+    }
+
+
+def write_page(
+    path: Path,
+    title: str,
+    settings: Mapping[str, object],
+    summary: str,
+    rows: Sequence[Sequence[str]],
+    lists: Mapping[str, Sequence[str]],
+) -> None:
+    """Write a page: settings, one sentence, one table (its heading first), and the lists that are not empty."""
+    head, *body = rows
+    lines = [f"# {title}", "", *(f"- {name}: `{value}`" for name, value in settings.items()), "", summary, ""]
+    lines += [_markdown_row(head), _markdown_row(("---",) * len(head)), *map(_markdown_row, body), ""]
+    for name, entries in lists.items():
         if entries:
             lines += [f"## {name}", "", *(f"- {entry}" for entry in entries), ""]
     path.write_text("\n".join(lines), encoding="utf-8", errors="backslashreplace")
