@@ -10,7 +10,7 @@ from fedmed.data.synthetic.anatomy import Chest, Patient, build_chest, draw_pati
 from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, smooth_max, smooth_min
 from fedmed.data.synthetic.xray.view import View
 
-VOXEL = 4.2  # mm
+VOXEL = 5.0  # mm
 ALONG_BEAM = 1.2  # silhouettes are tangents of the beam: along it surfaces are smooth and voxels may be longer
 FAT_SHARE, ABDOMEN_SHARE, BLOOD_SHARE = -0.10, 0.03, 0.04  # attenuation beyond that of water
 
@@ -115,12 +115,18 @@ def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tupl
         mu += extra
     coarse = _turned(thorax, mu, view.turn)
     x, z = view.axes
-    at = [(thorax.grid.first[0] - x) / thorax.grid.spacing[0], (thorax.grid.first[2] - z) / thorax.grid.spacing[2]]
-    soft = ndimage.map_coordinates(coarse[0], at, order=3, mode="nearest")
-    return np.maximum(soft, 0), np.maximum(ndimage.map_coordinates(coarse[1], at, order=1, mode="nearest"), 0)
+    places = [(thorax.grid.first[0] - x) / thorax.grid.spacing[0], (thorax.grid.first[2] - z) / thorax.grid.spacing[2]]
+    # Straight lines stay straight: the place of one pixel and the steps down and along say it all.
+    start = [place[0, 0] for place in places]
+    steps = [[place[1, 0] - place[0, 0], place[0, 1] - place[0, 0]] for place in places]
+    soft, lung = (
+        ndimage.affine_transform(field, steps, start, view.shape, order=order, mode="nearest")
+        for field, order in zip(coarse, (3, 1), strict=True)
+    )
+    return np.maximum(soft, 0), np.maximum(lung, 0)
 
 
-def _turned(thorax: Thorax, mu: np.ndarray, turn: float, layers: int = 6) -> np.ndarray:
+def _turned(thorax: Thorax, mu: np.ndarray, turn: float, layers: int = 4) -> np.ndarray:
     """Sums of attenuation and lung along the beam, the chest turned about its long axis by a few degrees.
 
     Layers from back to front move sideways; a few of them are enough.

@@ -23,18 +23,25 @@ def bones(rng: np.random.Generator, sitter: Sitter, view: View, raised: float) -
     Returns:
         mm of water beyond soft tissue, the image's shape, float32.
     """
-    total = _hollow(view, *_ribs(rng, sitter), radius=5.2, full=3.0)
-    total += _hollow(view, *_clavicles(sitter, raised), radius=5.6, full=4.4)
-    total += _hollow(view, *_arms(sitter, raised), radius=13.0, full=1.8)
-    total += _blades(sitter, view, raised)
-    return (total + _spine(sitter, view)) * np.float32(sitter.bone)
+    thin = (
+        _specks(*_ribs(rng, sitter), radius=5.2, full=3.0),
+        _specks(*_clavicles(sitter, raised), radius=5.6, full=4.4),
+    )
+    points, volume = (np.concatenate(part) for part in zip(*thin, strict=True))
+    total = _hollow(view, view.splat(points, volume), 5.3)
+    total += view.blur(view.splat(*_specks(*_arms(sitter, raised), radius=13.0, full=1.8)), 5.5)
+    return (total + view.blur(_blades(sitter, view, raised) + _spine(sitter, view), 1.2)) * np.float32(sitter.bone)
 
 
-def _hollow(view: View, points: np.ndarray, weight: np.ndarray, radius: float, full: float) -> np.ndarray:
-    """A tube of bone with a bright cortex: a wide profile from which a share of a narrower one is taken."""
-    thin = view.splat(points, weight * STEP * np.pi * radius**2 * 0.5)
+def _specks(points: np.ndarray, weight: np.ndarray, radius: float, full: float) -> tuple[np.ndarray, np.ndarray]:
+    """Points (N, 3) and volumes (N,) in mm3 of a bone of ``radius`` mm; ``full`` is mm of water a mm of bone."""
+    return points, weight * (0.5 * full * STEP * np.pi * radius**2)
+
+
+def _hollow(view: View, thin: np.ndarray, radius: float) -> np.ndarray:
+    """Give lines of specks the profile of tubes with a bright cortex: wide, less a share of a narrower one."""
     wide = view.blur(thin, 0.44 * radius)
-    return full * (1.35 * wide - 0.55 * view.blur(thin, 0.25 * radius) + 0.12 * view.blur(thin, 0.9 * radius))
+    return 1.35 * wide - 0.55 * view.blur(thin, 0.25 * radius) + 0.12 * view.blur(thin, 0.9 * radius)
 
 
 def _ribs(rng: np.random.Generator, sitter: Sitter) -> tuple[np.ndarray, np.ndarray]:
@@ -95,7 +102,7 @@ def _blades(sitter: Sitter, view: View, raised: float) -> np.ndarray:
     plate = np.clip(depth / 3, 0, 1)
     rim = np.exp(-((np.maximum(depth, 0) / 4.0) ** 2)) * plate
     spine = np.exp(-(((z - 0.90 * h - 0.12 * (side - 120)) / 6) ** 2)) * plate
-    return view.blur((3 * plate + 8 * rim + 7 * spine).astype(np.float32), 1.2)
+    return (3 * plate + 8 * rim + 7 * spine).astype(np.float32)
 
 
 def _spine(sitter: Sitter, view: View) -> np.ndarray:
@@ -118,4 +125,4 @@ def _spine(sitter: Sitter, view: View) -> np.ndarray:
     process = np.exp(-((u / 2.4) ** 2 + ((np.abs(level - np.round(level) + 0.22)) / 0.2) ** 2))
     wing = np.exp(-((height / 5.0) ** 2)) * np.clip((30 - np.abs(u)) / 5, 0, 1) * np.clip((np.abs(u) - 12) / 5, 0, 1)
     total = body * (17 - 9 * disc + 7 * plate) + 8 * cortex * (1 - disc) + 9 * pedicle + 11 * process + 7 * wing
-    return view.blur(total.astype(np.float32), 1.2)
+    return total.astype(np.float32)

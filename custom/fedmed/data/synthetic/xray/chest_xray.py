@@ -16,7 +16,7 @@ from fedmed.data.synthetic.xray.findings import Severity
 from fedmed.data.synthetic.xray.view import View
 from fedmed.seeds import derive_seed
 
-VERSION = 1  # grows with every change of the pixels: the folder's name holds it
+VERSION = 2  # grows with every change of the pixels: the folder's name holds it
 FIELD_OF_VIEW = 330.0  # mm of the phantom across the wider side
 
 
@@ -144,7 +144,7 @@ def radiograph(person: Person, number: int = 0, seed: int = 0) -> Radiograph:
     in_bed = rng.random() < site.bedside
     view = _position(rng, thorax.sitter, person.shape, in_bed)
     water, lung = project(thorax, view, person.extra)
-    water += lungs.markings(rng, thorax, view) - lungs.airways(thorax, view)
+    water += lungs.markings(rng, thorax, view)
     water += bones(rng, thorax.sitter, view, float(rng.uniform(0, 0.5) if in_bed else rng.uniform(0.35, 1.0)))
     water += findings.distractions(rng, thorax, view, lung)
     if person.finding == "interstitial":

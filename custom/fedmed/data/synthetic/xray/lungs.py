@@ -7,10 +7,21 @@ from fedmed.data.synthetic.xray.body import Thorax
 from fedmed.data.synthetic.xray.view import View
 
 ENDS = 90  # branches of an artery
+STEP = 2.0  # mm between two points of a tube
 
 
 def markings(rng: np.random.Generator, thorax: Thorax, view: View) -> np.ndarray:
-    """Blood vessels of both lungs as mm of water beyond lung, the image's shape."""
+    """Blood vessels of both lungs less the air of trachea and bronchi, as mm of water, the image's shape."""
+    blood = _blood(rng, thorax)
+    air, wide = vessels.airways(thorax.sitter.patient)
+    # Of bronchi within the lung little is seen.
+    lines = [(*blood, np.full(len(blood[1]), 2.2 * (1 - thorax.sitter.lung)))]
+    lines.append((air, wide, -1.1 * np.clip((wide - 5.2) / 3.2, 0, 1)))
+    return view.tubes(*(np.concatenate(part) for part in zip(*lines, strict=True)), step=STEP)
+
+
+def _blood(rng: np.random.Generator, thorax: Thorax) -> tuple[np.ndarray, np.ndarray]:
+    """An artery and a vein a side: points (N, 3) and radii (N,) in mm."""
     patient = thorax.sitter.patient
     s, h, d = patient.scale, patient.height, patient.dome
     hilum = 0.60 * h
@@ -21,16 +32,7 @@ def markings(rng: np.random.Generator, thorax: Thorax, view: View) -> np.ndarray
         root = np.array([root[0] * s, root[1] * s, root[2]])
         inside = (thorax.chest.lungs > 6) & ((x > 0) == (root[0] > 0))
         goals = vessels.end_points(rng, thorax.grid, inside, ENDS if number < 2 else ENDS * 2 // 3)
-        line, radius, _ = vessels.lung_tree(rng, root, goals, 0.62, 2.0)
+        line, radius, _ = vessels.lung_tree(rng, root, goals, 0.62, STEP)
         points.append(line)
         radii.append(radius)
-    share = 1 - thorax.sitter.lung
-    return 2.2 * share * view.tubes(np.concatenate(points), np.concatenate(radii), 2.0)
-
-
-def airways(thorax: Thorax, view: View) -> np.ndarray:
-    """Air of trachea and bronchi, mm of water that is missing, the image's shape."""
-    points, radii = vessels.airways(thorax.sitter.patient)
-    # From the larynx down; a bronchus within the lung is hardly seen.
-    shown = np.clip((radii - 3.5) / 3, 0, 1)
-    return 1.3 * view.tubes(points, radii * np.sqrt(shown) + 1e-3, 2.0)
+    return np.concatenate(points), np.concatenate(radii)

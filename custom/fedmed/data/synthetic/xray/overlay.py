@@ -63,7 +63,7 @@ def stamp(image: np.ndarray, text: str, row: int, col: int, size: int, grey: flo
 
 
 def collimate(rng: np.random.Generator, image: np.ndarray, most: float) -> None:
-    """Darken, in place, what the collimator's leaves cover: up to ``most`` of the image at each edge, slightly aslant."""
+    """Darken, in place, what the collimator covers: at each edge up to ``most`` of the image, slightly aslant."""
     rows, cols = np.ogrid[: image.shape[0], : image.shape[1]]
     for axis, places in ((0, rows), (1, cols)):
         other = (cols if axis == 0 else rows) - image.shape[1 - axis] / 2

@@ -63,14 +63,21 @@ class View:
             total += np.bincount(r[seen] * self.shape[1] + c[seen], (share * volume)[seen], total.size)
         return (total.reshape(self.shape) / self.pixel**2).astype(np.float32)
 
-    def tubes(self, points: np.ndarray, radii: np.ndarray, step: float) -> np.ndarray:
-        """Thickness in mm of full tubes: centres (N, 3) every ``step`` mm with radii (N,) in mm."""
+    def tubes(self, points: np.ndarray, radii: np.ndarray, density: np.ndarray, step: float) -> np.ndarray:
+        """Thickness in mm, the image's shape, of full tubes.
+
+        Args:
+            points: centres every ``step`` mm, shape (N, 3).
+            radii: mm, shape (N,).
+            density: what to multiply the thickness with, shape (N,); negative for air.
+            step: mm.
+        """
         total = np.zeros(self.shape, dtype=np.float32)
-        groups = np.rint(1.5 * np.log2(np.maximum(radii, 0.5)))
+        groups = np.rint(1.2 * np.log2(np.maximum(radii, 0.5)))
         for group in np.unique(groups):
             part = groups == group
-            thin = self.splat(points[part], np.pi * radii[part] ** 2 * step)
-            total += self.blur(thin, 0.5 * 2 ** (group / 1.5))
+            thin = self.splat(points[part], np.pi * radii[part] ** 2 * step * density[part])
+            total += self.blur(thin, 0.5 * 2 ** (group / 1.2))
         return total
 
     def blur(self, image: np.ndarray, width: float) -> np.ndarray:
