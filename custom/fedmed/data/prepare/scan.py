@@ -41,9 +41,9 @@ def find_sources(
         DataError: ``folder`` or ``masks`` is no folder, a folder in it cannot be listed, or the pattern is no regular
             expression.
     """
-    folder = _existing(folder, "the folder of volumes")
-    masks = _existing(masks, "the folder of masks") if masks else None
-    pattern = _compile(patient_pattern)
+    folder = existing(folder, "the folder of volumes")
+    masks = existing(masks, "the folder of masks") if masks else None
+    pattern = compile_pattern(patient_pattern)
     skip = {Path(path).resolve() for path in skip} | ({masks} if masks and masks != folder else set())
     suffix = mask_suffix or ""
     beside = suffix if masks in (None, folder) else ""
@@ -67,14 +67,16 @@ def find_sources(
     return sources, stray
 
 
-def _existing(folder: Path, what: str) -> Path:
+def existing(folder: Path, what: str) -> Path:
+    """The absolute path of a folder, ``what`` it is for the error."""
     folder = Path(folder).expanduser().resolve()
     if not folder.is_dir():
         raise DataError(f"{what}, {folder}, does not exist; correct the path or mount it")
     return folder
 
 
-def _compile(pattern: str | None) -> re.Pattern[str] | None:
+def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
+    """The patient pattern as a regular expression; DataError if it is none."""
     try:
         return re.compile(pattern) if pattern else None
     except re.error as error:
@@ -83,7 +85,7 @@ def _compile(pattern: str | None) -> re.Pattern[str] | None:
 
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
     """Yield (key, files, is DICOM) in the order of the paths."""
-    for place, folders, names in os.walk(folder, onerror=_unlisted):
+    for place, folders, names in os.walk(folder, onerror=unlisted):
         here = Path(place)
         folders[:] = sorted(f for f in folders if not f.startswith(".") and here / f not in skip)
         visible = sorted(name for name in names if not name.startswith("."))
@@ -94,7 +96,7 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[
             yield from _series(here, folder)
 
 
-def _unlisted(error: OSError) -> None:
+def unlisted(error: OSError) -> None:
     """``os.walk`` would pass over a folder it may not enter, and the scans in it would be missing unnoticed."""
     raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 

@@ -24,10 +24,16 @@ amp: false       # mixed precision, GPU only
 """
 
 
-def require_readable(datalist: Path, data_root: Path) -> None:
-    """Read a written datalist with the reader of training, which raises DataError for what it does not accept."""
+def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
+    """Read a written datalist with the reader of training, which raises DataError for what it does not accept.
+
+    Args:
+        datalist: the file.
+        data_root: folder of the images.
+        classes: names of the classes, where labels are such names and no masks.
+    """
     for name in LISTS:
-        load_datalist(data_root, datalist, name, required=False)
+        load_datalist(data_root, datalist, name, required=False, classes=classes)
 
 
 def write_files(

@@ -1,0 +1,63 @@
+"""What is known about one X-ray image: where it was found, and what its inspection said."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class XraySource:
+    """One image as it was found, before its pixels were looked at.
+
+    Attributes:
+        case: path relative to the scanned folder, with ``/`` and with extension; unique in the site.
+        path: the file.
+        patient: who it belongs to; None when only the DICOM header can tell, "" when nobody can.
+        label: name of its class, "" for none.
+        fault: why it is refused before it is read, "" for nothing.
+    """
+
+    case: str
+    path: Path
+    patient: str | None = None
+    label: str = ""
+    fault: str = ""
+
+
+@dataclass
+class XrayCase:
+    """One image after inspection; a line of ``prepare_report.csv``.
+
+    Attributes:
+        case, label: as in :class:`XraySource`.
+        patient: as there; of a DICOM file a pseudonym of its PatientID.
+        image: the file that training will read.
+        kind: PNG, JPEG or DICOM.
+        modality, view: as the DICOM header says, else "".
+        rows, columns: pixels.
+        low, high: smallest and largest stored value.
+        content: SHA-256 of the grey values; equal for copies of one image under two names.
+        faults: why the image is refused; empty for a usable one.
+        notes: what a person should look at, without being a reason to refuse.
+        lists: the datalist keys that hold the image.
+    """
+
+    case: str
+    patient: str
+    label: str = ""
+    image: Path | None = None
+    kind: str = ""
+    modality: str = ""
+    view: str = ""
+    rows: int | None = None
+    columns: int | None = None
+    low: int | None = None
+    high: int | None = None
+    content: str = ""
+    faults: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    lists: list[str] = field(default_factory=list)
+
+    @property
+    def usable(self) -> bool:
+        """Whether nothing speaks against the image."""
+        return not self.faults

@@ -1,0 +1,140 @@
+"""Look at one X-ray image: read it, check it, measure it. Runs in worker processes."""
+
+import hashlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pydicom
+from PIL import Image, ImageOps
+
+from fedmed.data.prepare.patients import pseudonym
+from fedmed.data.prepare.xray_case import XrayCase, XraySource
+from fedmed.errors import DataError
+
+SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
+MODALITIES = ("CR", "DX")  # computed and digital radiography
+CHEST = ("CHEST", "THORAX", "LUNG", "RIB")
+SIDE_VIEWS = ("LL", "RL", "LLD", "RLD", "LATERAL")
+MIN_SIDE = 32  # pixels; less is a thumbnail
+COLOURED, MOST_COLOURED = 25, 0.05  # of 255, and share of the pixels: marks in colour are fewer than a photograph's
+
+
+def file_kind(path: Path) -> str | None:
+    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
+    with path.open("rb") as file:
+        head = file.read(132)
+    known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
+    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in (".dcm", ".dicom", ".ima")):
+        known = "DICOM"
+    return known
+
+
+def inspect(source: XraySource) -> XrayCase:
+    """Check and measure one image. Never raises for bad data: the faults stand in the returned case."""
+    case = XrayCase(source.case, source.patient or source.case, source.label, source.path)
+    if source.fault:
+        case.faults.append(source.fault)
+        return case
+    try:
+        case.kind = file_kind(source.path) or ""
+        if not case.kind:
+            raise DataError("no PNG, JPEG or DICOM file, or damaged at its start")
+        values = _read_dicom(source, case) if case.kind == "DICOM" else _read_picture(source.path)
+        _measure(values, case)
+    except DataError as error:
+        case.faults.append(str(error))
+    except OSError as error:
+        case.faults.append(f"unreadable ({error.strerror or error})")
+    except MemoryError:
+        case.faults.append("does not fit into memory; prepare with fewer workers")
+    return case
+
+
+def _measure(values: np.ndarray, case: XrayCase) -> None:
+    """Set size, range, content and what is wrong with grey values (H, W)."""
+    case.rows, case.columns = values.shape
+    if min(values.shape) < MIN_SIDE:
+        raise DataError(f"{case.columns}×{case.rows} pixels: a thumbnail; at least {MIN_SIDE} are needed")
+    case.low, case.high = int(values.min()), int(values.max())
+    if case.low == case.high:
+        raise DataError(f"empty: every pixel is {case.low}")
+    levels = len(np.unique(values))
+    if levels < 32:
+        case.notes.append("fewer than 32 grey levels: a mask, or a poor export?")
+    if max(values.shape) > 2 * min(values.shape):
+        case.notes.append("more than twice as long as wide: the whole spine, or a strip?")
+    head = f"{case.rows},{case.columns},".encode()
+    case.content = hashlib.sha256(head + np.ascontiguousarray(values, dtype="<i4").tobytes()).hexdigest()
+
+
+def _read_picture(path: Path) -> np.ndarray:
+    """Grey values (H, W) of a PNG or JPEG, upright."""
+    try:
+        with Image.open(path, formats=("PNG", "JPEG", "MPO")) as file:
+            file.load()
+            image = ImageOps.exif_transpose(file)
+    except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
+        raise DataError(f"damaged ({_first_line(error).replace(str(path), 'the file')})") from error
+    if image.mode.startswith(("I", "F")):
+        return np.asarray(image).astype(np.int32)
+    if image.mode in ("1", "L"):
+        return np.asarray(image.convert("L")).astype(np.int32)
+    rgb = np.asarray(image.convert("RGB")).astype(np.int32)
+    coloured = float((np.ptp(rgb, axis=-1) > COLOURED).mean())
+    if coloured > MOST_COLOURED:
+        raise DataError(f"a colour photograph: {coloured:.0%} of the pixels show a colour")
+    return np.asarray(image.convert("L")).astype(np.int32)
+
+
+def _read_dicom(source: XraySource, case: XrayCase) -> np.ndarray:
+    """Stored values (H, W); fills in what the header says."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # pydicom mentions every oddity of a header
+        header = _header(source.path)
+        case.modality, case.view = str(header.get("Modality") or ""), str(header.get("ViewPosition") or "")
+        if source.patient is None:
+            case.patient = pseudonym(str(header.get("PatientID") or "")) or source.case
+            if case.patient == source.case:
+                case.notes.append("no PatientID; taken for a patient of its own")
+        _check_header(header, case)
+        return _pixels(header)
+
+
+def _header(path: Path) -> Any:
+    try:
+        return pydicom.dcmread(path, force=True)
+    except Exception as error:  # noqa: BLE001 - a damaged file breaks pydicom at any place
+        raise DataError(f"damaged DICOM ({_first_line(error)})") from error
+
+
+def _check_header(header: Any, case: XrayCase) -> None:
+    """Refuse what is no single radiograph, and mention what may be none of a chest from the front."""
+    if case.modality not in MODALITIES:
+        raise DataError(f"DICOM modality is {case.modality or 'not given'}, not {' or '.join(MODALITIES)}")
+    if "PixelData" not in header:
+        raise DataError("DICOM without an image, or cut short")
+    if int(header.get("NumberOfFrames") or 1) != 1:
+        raise DataError(f"DICOM of {header.NumberOfFrames} frames; one radiograph a file is needed")
+    if int(header.get("SamplesPerPixel") or 1) != 1:
+        raise DataError(f"DICOM in colour ({header.get('PhotometricInterpretation')})")
+    part = str(header.get("BodyPartExamined") or "").upper()
+    if part and not any(word in part for word in CHEST):
+        case.notes.append(f"body part is {part}, not the chest")
+    if case.view.upper() in SIDE_VIEWS:
+        case.notes.append(f"view position is {case.view}: from the side")
+
+
+def _pixels(header: Any) -> np.ndarray:
+    if getattr(getattr(header, "file_meta", None), "TransferSyntaxUID", None) is None:
+        header.ensure_file_meta()  # an old file without the header's first part
+        header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
+    try:
+        return np.asarray(header.pixel_array).astype(np.int32)
+    except Exception as error:  # noqa: BLE001 - each decoder has exceptions of its own
+        raise DataError(f"DICOM pixels cannot be read ({_first_line(error)}); export it uncompressed") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
