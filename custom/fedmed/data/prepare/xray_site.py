@@ -83,7 +83,7 @@ def prepare_xray_site(
         track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
-        DataError: wrong arguments, nothing usable, or fewer than two classes to learn; nothing is written.
+        DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     merged = merge_of(labels.merge)
@@ -96,7 +96,7 @@ def prepare_xray_site(
         refuse_copies(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
-        require_usable(cases, fractions, folder, labels.ignore)
+        require_usable(cases, folder)
         data_root = out if copy else folder
         if copy:
             _gather(cases, staging)
@@ -162,17 +162,11 @@ def stratified(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int)
     return split
 
 
-def require_usable(cases: Sequence[XrayCase], fractions: Sequence[float], folder: Path, ignore: bool) -> None:
-    """Raise DataError when nothing usable remains, or when there is nothing to tell apart in training."""
+def require_usable(cases: Sequence[XrayCase], folder: Path) -> None:
+    """Raise DataError, with the reasons, when nothing usable remains."""
     if not any(case.lists for case in cases):
         reasons = "".join(f"\n    {line}" for line in refusals(cases))
         raise DataError(f"{folder}: none of {len(cases)} images is usable:{reasons}")
-    trained = {case.label for case in cases if "training" in case.lists}
-    if not ignore and fractions[0] > 0 and len(trained) == 1:
-        raise DataError(
-            f"{folder}: every label in training is '{trained.pop()}', so there is nothing to tell apart; correct the "
-            "table, or use --unlabelled (all images) or --split 0 0 1 (testing only)"
-        )
 
 
 def _gather(cases: Collection[XrayCase], staging: Path) -> None:

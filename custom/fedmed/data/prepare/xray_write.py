@@ -67,9 +67,19 @@ def xray_sections(cases: Sequence[XrayCase], missing: Sequence[str], most: int =
     rest = [f"… and {len(missing) - most} more"] if len(missing) > most else []
     return {
         "Refused": refusals(cases, most),
-        "Worth a look": note_counts(cases),
+        "Worth a look": [*_lone_class(cases), *note_counts(cases)],
         "In the table, but not in the folder": [*missing[:most], *rest],
     }
+
+
+def _lone_class(cases: Sequence[XrayCase]) -> list[str]:
+    """A site of one class can pre-train and be one of many, but nothing can be told apart at it alone."""
+    trained = {case.label for case in cases if "training" in case.lists}
+    if len(trained) != 1:
+        return []
+    return [
+        f"every label in training is '{trained.pop()}': no score here, and no learning without other sites' classes"
+    ]
 
 
 def _row(case: XrayCase) -> dict[str, object]:
