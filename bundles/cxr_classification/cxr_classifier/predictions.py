@@ -19,7 +19,8 @@ log = logging.getLogger("cxr_classifier")
 class XrayDataset(Dataset):
     """Images of a folder; one that cannot be read becomes a black image with the reason, so that the others go on.
 
-    Items have ``image`` (1, size, size), ``name`` (path below ``folder``) and ``error`` (empty, or what is wrong).
+    Items have ``image``, a plain tensor (1, size, size), ``name``, the path below ``folder``, and ``error``, what is wrong
+    or empty.
 
     Args:
         data: ``{"image": path}`` each.
@@ -36,7 +37,7 @@ class XrayDataset(Dataset):
         path = self.data[index]["image"]
         name = Path(path).relative_to(self.folder).as_posix()
         try:
-            return {"image": super()._transform(index)["image"], "name": name, "error": ""}
+            return {"image": super()._transform(index)["image"].as_tensor(), "name": name, "error": ""}
         except RuntimeError as error:  # MONAI's wrapping
             cause: BaseException = error
             while not isinstance(cause, BundleInputError):
