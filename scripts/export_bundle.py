@@ -6,7 +6,8 @@
     scripts/export_bundle.py RUN OUT --site hospital_a --site-run /opt/fedmed/kit/JOB_ID   # at that site
 
 RUN is a simulator's workspace, a downloaded job result, or the server's run folder. OUT is the bundle's own folder; its
-name ends in _segmentation or _classification, because MONAI Label reads the task from it.
+name ends in _segmentation or _classification, because MONAI Label reads the task from it. Of a run that pre-trained
+without labels the bundle holds the encoder, from which training with labels goes on.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         nargs="?",
         const=True,
         default=False,
-        help="run MONAI's checks, and compare inference before and after on IMAGE (default: a generated chest CT)",
+        help="run MONAI's checks, and compare inference before and after on IMAGE (default: a generated one)",
     )
     add("--version", metavar="V", help="of the bundle (default: the base version and a hash of the weights)")
     add("--replace", action="store_true", help="replace an exported bundle at OUT")
@@ -50,10 +51,18 @@ def report(made: Exported) -> None:
     for check in made.checks:
         print(f"  checked: {check}")
     print(f"model card: {made.out / 'docs' / 'README.md'}")
+    run = f"(cd {made.out} && python -m monai.bundle run --config_file"
+    if made.pretrained:
+        linear = "\"['configs/train.yaml', 'configs/linear.yaml']\""
+        print(f"a classifier at one site:  {run} {linear} --dataset_dir /data/site)")
+        print(
+            f"in a federation:  FEDMED_BUNDLES={made.out.parent} scripts/package_job.py study --bundle {made.out.name} "
+            "--checkpoint pretrained.pt --checkpoint-tensors '^encoder\\.' …"
+        )
+        return
     print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")
     print(
-        f"on a folder of images:  (cd {made.out} && python -m monai.bundle run --config_file configs/inference.yaml "
-        "--dataset_dir /data/images --output_dir /data/masks)"
+        f"on a folder of images:  {run} configs/inference.yaml --dataset_dir /data/images --output_dir /data/results)"
     )
 
 

@@ -38,6 +38,7 @@ class Exported:
         round: the round after which the model was aggregated, from 0; -1: the starting model.
         overlays: the overlays that are left in it.
         checks: what was checked, in words.
+        pretrained: whether it is an encoder that a classifier is yet to be trained on.
     """
 
     out: Path
@@ -45,6 +46,7 @@ class Exported:
     round: int
     overlays: list[str] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
+    pretrained: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ def _fill(
         checks += verify_bundle(folder, config, bundle, weights.tensors, image)
     _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
     _write_card(folder, config, meta, part, checks)
-    return Exported(out, version, weights.round, overlays, checks)
+    return Exported(out, version, weights.round, overlays, checks, part is not MODEL)
 
 
 def part_of(bundle: Bundle) -> Part:

@@ -43,6 +43,7 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         f"validation_{score.name}": best,
         **_temperature(bundle, weights),
         **_contrast(run, bundle),
+        **({"exchange": dict(plan.exchange)} if plan.exchange else {}),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
         "overrides": dict(bundle.overrides),

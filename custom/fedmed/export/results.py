@@ -67,4 +67,4 @@ def _same_predictions(before: list[dict[str, Any]], after: list[dict[str, Any]])
                     f"{value:.6f}"
                 )
             largest = max(largest, abs(value - other["probabilities"][name]))
-    return f"the same class and probabilities (largest difference {largest:.0e})"
+    return "the same class and equal probabilities" + (f" (within {largest:.0e})" if largest else "")

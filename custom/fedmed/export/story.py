@@ -38,7 +38,15 @@ def story(fed: Mapping[str, Any], kind: Kind = SEGMENTATION) -> str:
     label = Score(**fed["score"]).label
     chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
     kept = f"the model after round {start}" if start else "the starting model, which no round improved"
-    return f"{told}. {rule}.{own} This is {kept}, {chosen}. Images never left a site. Seed {fed['seed']}."
+    left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
+    return f"{told}. {rule}.{own} This is {kept}, {chosen}. {left}"
+
+
+def _exchanged(exchange: Mapping[str, Any] | None) -> str:
+    if exchange is None:
+        return ""
+    names = join([f"`{name}`" for name in exchange["names"]])
+    return f"; statistics of their features ({names}) did, from round {exchange['from_round'] + 1} on"
 
 
 def _training(fed: Mapping[str, Any], kind: Kind) -> str:

@@ -1,0 +1,272 @@
+"""Runs of a classifier, and of its pre-training, become bundles of their own kinds."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from monai.bundle import ConfigParser
+from PIL import Image
+
+from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.load import Bundle
+from fedmed.errors import ExportError
+from fedmed.export.bundle import export_bundle
+from fedmed.export.phantoms import kind_of, phantom
+from fedmed.export.pretraining import pretraining
+from fedmed.export.results import compare
+from fedmed.federation.job import read_job
+from fedmed.federation.loop import run_job
+from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.store import ModelStore
+
+SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
+CLASSES = ["normal", "consolidation", "interstitial"]
+
+
+@pytest.fixture(scope="module")
+def xray_sites(tmp_path_factory):
+    """Site YAMLs of the tiny X-ray federation."""
+    folder = tmp_path_factory.mktemp("xray_sites")
+    for site in SITES:
+        values = {"demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
+        values["privacy"] = {"allowed_extras": ["rsa", "mu", "sigma", "n"]}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, xray_sites):
+    """Return a function: settings of a job -> workspace of its run."""
+
+    def run(name, **settings):
+        folder = tmp_path_factory.mktemp(name)
+        spec = {"bundle": "cxr_classification", "overlays": ["demo"], "rounds": 2, **settings}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("FEDMED_SITE_CONFIGS", str(xray_sites))
+            run_job(write_job(JobSpec(name=name, **spec), folder / "job"), folder / "ws")
+        return folder / "ws"
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def classifier(run, tmp_path_factory):
+    """(workspace, exported bundle) of a classifier that is not the starting model and has a temperature of 1.25."""
+    small = {"batch_size": 4, "image_size": 48}
+    settings = {"sites": SITES, "steps": 1, "overrides": dict.fromkeys(("supervised", "evaluate"), small)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedmed.engines.calibration.fit_temperature", lambda *_: 1.25)
+        workspace = run("hospital_study", **settings)
+    out = tmp_path_factory.mktemp("exported") / "cxr_classification"
+    return workspace, export_bundle(workspace, out, verify=True).out
+
+
+@pytest.fixture(scope="module")
+def encoder(run, tmp_path_factory):
+    """(workspace, exported bundle) of a pre-training."""
+    small = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "learning_rate": 0.02}
+    workspace = run(
+        "pretraining",
+        sites=dict.fromkeys(("cxr_metro", "cxr_rural"), "unsupervised"),
+        overlays=["demo", "pretrain"],
+        method="contrastive",
+        epochs=1,
+        select="last",
+        evaluate=False,
+        exchange={"from_round": 1, "names": ["mu", "sigma", "n"]},
+        weighting="self_adaptive",
+        overrides={"unsupervised": small},
+    )
+    made = export_bundle(workspace, tmp_path_factory.mktemp("encoder") / "cxr_classification", verify=True)
+    return workspace, made
+
+
+def described(folder):
+    return json.loads((folder / "configs" / "metadata.json").read_text())
+
+
+def card_of(folder):
+    text = (folder / "docs" / "README.md").read_text()
+    assert "{{" not in text and "None" not in text and "\n\n\n" not in text
+    return text
+
+
+# --- a classifier
+
+
+def test_metadata_have_the_runs_classes_sizes_and_scores(classifier):
+    workspace, bundle = classifier
+    meta = described(bundle)
+    image, pred = meta["network_data_format"]["inputs"]["image"], meta["network_data_format"]["outputs"]["pred"]
+    assert image["spatial_shape"] == [48, 48]
+    assert pred["num_channels"] == 3 and pred["spatial_shape"] == [1, 3]
+    assert pred["channel_def"] == dict(zip("012", CLASSES, strict=True))
+    result = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
+    fed = meta["federation"]
+    assert fed["score"]["name"] == "auroc" and fed["validation_auroc"] == result["best_score"]
+    tests = sorted(row["auroc"] for row in result["test"].values())
+    assert sorted(row["test_auroc"] for row in fed["sites"]) == tests
+    assert meta["eval_metrics"] == {"mean_test_auroc_of_sites": pytest.approx(sum(tests) / 3)}
+    by_score = {row["auroc"]: row for row in result["test"].values()}
+    for row in fed["sites"]:
+        of_site = by_score[row["test_auroc"]]
+        assert row["test_auroc_low"] <= row["test_auroc"] <= row["test_auroc_high"]
+        assert row["test_accuracy"] in [r["accuracy"] for r in result["test"].values()] and of_site["n_cases"]
+
+
+def test_the_card_speaks_of_labels_and_intervals_not_of_masks(classifier):
+    card = card_of(classifier[1])
+    assert "a probability each: normal, consolidation, interstitial" in card and "2 sites with labels" in card
+    assert "| Validation AUROC | Test AUROC | 95 % interval | Test accuracy | Test images |" in card
+    assert "mask" not in card.lower() and "Dice" not in card and "infer_nifti" not in card
+    assert "softmax(logits / 1.25)" in card and "calibrated by one temperature, 1.250" in card
+    assert "equal probabilities" in card and "on a generated chest X-ray" in card
+    for site in SITES:
+        assert site not in card and site not in json.dumps(described(classifier[1]))
+
+
+def test_the_weights_keep_the_temperature_in_every_format(classifier):
+    models = classifier[1] / "models"
+    weights = torch.load(models / "model.pt", weights_only=True)
+    assert weights["temperature"].tolist() == [1.25]
+    script = torch.jit.load(str(models / "model.ts"))
+    assert script.temperature.tolist() == [1.25] and script(torch.rand(2, 1, 48, 48)).shape == (2, 3)
+
+
+def test_overlays_that_fit_are_left_and_sizes_are_gone(classifier):
+    left = {path.stem for path in (classifier[1] / "configs").glob("*.yaml")}
+    assert {"linear", "finetune", "pretrain", "evaluate"} < left and not {"demo", "small", "cpu"} & left
+    assert yaml.safe_load((classifier[1] / "configs" / "inference.yaml").read_text())["classes"] == CLASSES
+
+
+def test_a_stand_alone_training_of_it_starts_from_what_is_there(tmp_path):
+    """The overlay finetune names models/pretrained.pt, which an exported classifier does not have."""
+    from fedmed.export.configs import write_configs
+    from fedmed.export.folder import copy_parts
+
+    bundle = Bundle("cxr_classification", ["demo", "finetune"])
+    copy_parts(bundle.root, tmp_path)
+    write_configs(bundle, tmp_path)
+    made = ConfigParser.load_config_file(tmp_path / "configs" / "train.yaml")
+    assert made["pretrained"].endswith("/model.pt'")
+    assert made["label_fraction"] == 0.03
+
+
+# --- a pre-training
+
+
+def test_an_encoder_is_a_bundle_that_training_with_labels_starts_from(encoder):
+    workspace, made = encoder
+    models = {path.name for path in (made.out / "models").iterdir()}
+    assert made.pretrained and models == {"pretrained.pt", "encoder.ts"}
+    weights = torch.load(made.out / "models" / "pretrained.pt", weights_only=True)
+    saved = next(workspace.glob("server/simulate_job/app_*/FL_global_model.pt"))
+    kept = torch.load(saved, weights_only=True)["model"]
+    assert weights.keys() == kept.keys() and all(torch.equal(weights[name], kept[name]) for name in kept)
+    assert any("features of a generated chest X-ray" in check and "equal" in check for check in made.checks)
+    assert torch.jit.load(str(made.out / "models" / "encoder.ts"))(torch.rand(2, 1, 64, 64)).shape == (2, 128)
+
+
+def test_configs_of_an_encoder_are_those_of_a_classifier(encoder):
+    """The method stays an overlay; its learning rate is not that of a training with labels."""
+    configs = encoder[1].out / "configs"
+    train = yaml.safe_load((configs / "train.yaml").read_text())
+    assert train["network_def"]["_target_"].endswith("ClassifierNet") and train["learning_rate"] == 0.01
+    assert train["queue_size"] == 16 and train["image_size"] == 64
+    assert {"pretrain", "linear", "finetune"} <= set(encoder[1].overlays)
+
+
+def test_the_card_of_an_encoder_says_what_it_is(encoder):
+    card = card_of(encoder[1].out)
+    assert "pre-trained encoder (models/pretrained.pt) and no trained classifier" in card
+    assert "pre-training without labels by 2 sites (30 images), 2 rounds of 1 epoch" in card
+    assert "statistics of their features (`mu`, `sigma` and `n`) did, from round 2 on" in card
+    assert "self-adaptive" not in card and "similarities between images (FedMoCo)" in card
+    assert "AUROC" not in card and "| Site |" not in card and "checkpoint_tensors: ['^encoder" in card
+
+
+def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_BUNDLES", str(encoder[1].out.parent))
+    spec = JobSpec(
+        name="next",
+        bundle="cxr_classification",
+        sites=SITES,
+        rounds=1,
+        steps=1,
+        methods={"supervised": ["linear"]},
+        checkpoint="pretrained.pt",
+        checkpoint_tensors=["^encoder\\."],
+    )
+    store = ModelStore.from_args(read_job(write_job(spec, tmp_path / "job")).persistor, tmp_path)
+    weights = torch.load(encoder[1].out / "models" / "pretrained.pt", weights_only=True)
+    shared = [name for name in store.initial if name.startswith("encoder.")]
+    assert shared and all(torch.equal(store.initial[name], weights[name]) for name in shared)
+    assert store.initial["classifier.weight"].shape == (3, 128)
+
+
+def test_an_encoder_that_computes_something_else_is_noticed(encoder, tmp_path):
+    from fedmed.export.runs import read_finished
+    from fedmed.export.source import open_store
+    from fedmed.export.verify import verify
+
+    bundle = open_store(read_finished(encoder[0])).bundle
+    copy = shutil.copytree(encoder[1].out, tmp_path / "cxr_classification")
+    weights = torch.load(copy / "models" / "pretrained.pt", weights_only=True)
+    other = {name: t + 0.05 if t.is_floating_point() else t for name, t in weights.items()}
+    with pytest.raises(ExportError, match="features of a generated chest X-ray are others after the export"):
+        verify(copy, copy / "configs" / "inference.yaml", bundle, other, None)
+
+
+def test_a_bundle_that_says_its_pretraining_wrongly_is_refused(tmp_path, monkeypatch):
+    root = shutil.copytree(CHECKOUT_BUNDLES / "cxr_classification", tmp_path / "cxr_classification")
+    path = root / "configs" / "federation.yaml"
+    path.write_text(path.read_text().replace("{overlay: pretrain, encoder: encoder,", "{overlays: pretrain,"))
+    monkeypatch.setenv("FEDMED_BUNDLES", str(tmp_path))
+    with pytest.raises(Exception, match="'pretraining' is .* Example"):
+        pretraining(Bundle("cxr_classification"))
+
+
+# --- what is compared
+
+
+def test_a_made_up_image_fits_the_bundle(tmp_path):
+    for name, kind in {"covid_ct_segmentation": "chest CT", "cxr_classification": "chest X-ray"}.items():
+        bundle = CHECKOUT_BUNDLES / name
+        config = bundle / "configs" / "inference.yaml"
+        assert kind_of(described(bundle)["network_data_format"]["inputs"]["image"], config) == kind
+    with Image.open(phantom(tmp_path, "chest X-ray", config)) as image:
+        assert image.size[0] != image.size[1] and np.ptp(np.asarray(image)) > 10_000
+    other = {"spatial_shape": [64, 64], "modality": "endoscopy", "num_channels": 3}
+    with pytest.raises(ExportError, match="chest X-rays and chest CTs only; name an image: --verify IMAGE"):
+        kind_of(other, config)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"probabilities": {"a": 0.600002, "b": 0.4}}, "of 'a' is 0.600002 after the export, it was 0.600000"),
+        ({"predicted": "b"}, "other images or classes"),
+        ({"image": "y.png"}, "other images or classes"),
+    ],
+)  # fmt: skip
+def test_probabilities_are_compared(tmp_path, change, words):
+    row = {"image": "x.png", "predicted": "a", "probabilities": {"a": 0.6, "b": 0.4}, "error": ""}
+    for name, content in (("before", row), ("after", {**row, **change})):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "predictions.json").write_text(json.dumps([content]))
+    if words is None:
+        assert compare(tmp_path / "before", tmp_path / "after") == "the same class and equal probabilities"
+    else:
+        with pytest.raises(ExportError, match=words):
+            compare(tmp_path / "before", tmp_path / "after")
+
+
+def test_missing_probabilities_are_told(tmp_path):
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "predictions.json").write_text("[]")
+    with pytest.raises(ExportError, match=r"wrote no readable predictions.json"):
+        compare(tmp_path / "before", tmp_path / "after")
