@@ -19,8 +19,8 @@ log = logging.getLogger("cxr_classifier")
 class XrayDataset(Dataset):
     """Images of a folder; one that cannot be read becomes a black image with the reason, so that the others go on.
 
-    Items have ``image``, a plain tensor (1, size, size), ``name``, the path below ``folder``, and ``error``, what is wrong
-    or empty.
+    Items have ``image``, a plain tensor (1, size, size); ``name``, the path below ``folder``; and ``error``, what is
+    wrong, or empty.
 
     Args:
         data: ``{"image": path}`` each.
@@ -88,16 +88,21 @@ class PredictionWriter:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         columns = ["image", "predicted", *(f"p_{name}" for name in self.classes), "error"]
-        with (self.folder / "predictions.csv").open("w", newline="", encoding="utf-8") as stream:
+        path = self.folder / "predictions.csv"
+        with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
             writer = csv.writer(stream)
             writer.writerow(columns)
             for row in self.rows:
                 values = ["" if p is None else f"{p:.6f}" for p in row["probabilities"].values()]
-                writer.writerow([row["image"], row["predicted"] or "", *values, row["error"]])
+                writer.writerow([_cell(row["image"]), row["predicted"] or "", *values, row["error"]])
         content = json.dumps(self.rows, indent=1, ensure_ascii=False)
-        (self.folder / "predictions.json").write_text(content, encoding="utf-8")
+        (self.folder / "predictions.json").write_text(content, encoding="utf-8", errors="backslashreplace")
         failed = sum(bool(row["error"]) for row in self.rows)
         if failed == len(self.rows):
             raise BundleInputError(f"none of {failed} images could be read; the first: {self.rows[0]['error']}")
-        done, table = len(self.rows) - failed, self.folder / "predictions.csv"
-        log.info("%d images classified, %d not readable: %s", done, failed, table)
+        log.info("%d images classified, %d not readable: %s", len(self.rows) - failed, failed, path)
+
+
+def _cell(name: str) -> str:
+    """A file's name, quoted where a spreadsheet would run it as a formula."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
