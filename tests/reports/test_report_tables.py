@@ -67,6 +67,15 @@ def test_refusals_count_rounds_from_one(fake_run):
     assert notes.refusals(run) == [(2, "ct_east", "conv_init.weight: 3 values are not finite")]
 
 
+def test_what_happened_again_is_told_once(fake_run):
+    run = read_run(fake_run(rounds=5))
+    told = [(), (("a, b", "no rsa"),) * 2, (("a, b", "no rsa"),), (("c", "late"),), (("a, b", "no rsa"),)]
+    run.rounds = [replace(line, warnings=found) for line, found in zip(run.rounds, told, strict=True)]
+    run.sites[0].errors = ["no data", "no data", "no disk"]
+    assert notes.warnings(run) == [("rounds 2–3, 5", "a, b", "no rsa"), ("round 4", "c", "late")]
+    assert notes.errors(run) == [("ct_north", "no data (2 times)"), ("ct_north", "no disk")]
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -9,7 +9,7 @@ from fedmed.reports.words import count, join, plain_delta, plain_epsilon, size
 def remarks(run: Run) -> list[str]:
     """What must stand below a table in a terminal."""
     found = [note for note in (resumed_note(run), *release_notes(run), clip_note(run)) if note]
-    return found + [f"Warning, round {r}: {site}: {text}" for r, site, text in warnings(run)]
+    return found + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
 
 
 def refusals(run: Run) -> list[tuple[int, str, str]]:
@@ -59,6 +59,32 @@ def privacy_notes(run: Run) -> list[str]:
     return notes
 
 
-def warnings(run: Run) -> list[tuple[int, str, str]]:
-    """(round counted from 1, site, message) of everything the server warned of."""
-    return [(r.index + 1, site, message) for r in run.rounds for site, message in r.warnings]
+def warnings(run: Run) -> list[tuple[str, str, str]]:
+    """(``round 2`` or ``rounds 1–3``, counted from 1, site, message) of everything the server warned of, each once."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for line in run.rounds:
+        for warning in dict.fromkeys(line.warnings):
+            found.setdefault(warning, []).append(line.index + 1)
+    return [(named_rounds(rounds), site, message) for (site, message), rounds in found.items()]
+
+
+def errors(run: Run) -> list[tuple[str, str]]:
+    """(site, message) of every error that a site reported, each once and with how often it came."""
+    found = []
+    for site in run.sites:
+        for message in dict.fromkeys(site.errors):
+            times = site.errors.count(message)
+            found.append((site.name, message if times == 1 else f"{message} ({times} times)"))
+    return found
+
+
+def named_rounds(rounds: list[int]) -> str:
+    """``round 4`` or ``rounds 1–3, 5``, of ascending numbers."""
+    parts: list[list[int]] = []
+    for index in rounds:
+        if parts and index == parts[-1][-1] + 1:
+            parts[-1].append(index)
+        else:
+            parts.append([index])
+    text = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}–{part[-1]}" for part in parts)
+    return f"round {text}" if len(rounds) == 1 else f"rounds {text}"

@@ -91,7 +91,7 @@ def page(run: Run) -> str:
         norms=clip_rows(run),
         resumed=notes.resumed_note(run),
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
-        errors=[(site.name, message) for site in run.sites for message in site.errors],
+        errors=notes.errors(run),
         charts={name: Markup(plots.svg(draw(run), name)) for name, draw in charts(run).items() if name != BESIDE},
         changes=representation.changes(run),
         self_adaptive=(run.config.get("aggregator") or {}).get("weighting") == "self_adaptive",

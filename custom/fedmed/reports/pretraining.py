@@ -165,14 +165,17 @@ def exchange_note(run: Run) -> str:
     asked = run.plan.get("exchange") or {}
     if not asked:
         return ""
-    begun = [line for line in run.rounds if line.index >= int(asked.get("from_round") or 0)]
+    first = int(asked.get("from_round") or 0)
+    begun = [line for line in run.rounds if line.index >= first]
     names = join([str(name) for name in asked.get("names") or ()])
-    note = f"From round {int(asked.get('from_round') or 0) + 1} on, sites send a summary of their features ({names})"
+    note = f"From round {first + 1} on, sites are asked for a summary of their features ({names})"
     if not begun:
         return f"{note}; the run has not come so far."
     sent = mean([line.extras_bytes for line in begun])
+    if not sent:
+        return f"{note}; none came."
     note += ", from which the others draw synthetic negatives"
-    note += f": {size(sent)} a round, both ways together." if sent else "."
+    note += f": {size(sent)} a round, both ways together."
     told = {name for line in begun for name, extras in line.extras.items() if extras.get("n") is not None}
     silent = [site.name for site in run.sites if site.name not in told]
     return f"{note} No summary came from {join(silent)}." if told and silent else note
