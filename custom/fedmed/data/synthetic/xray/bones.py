@@ -124,5 +124,5 @@ def _spine(sitter: Sitter, view: View) -> np.ndarray:
     pedicle = np.exp(-((np.hypot(np.abs(u) - 10.5, 0.8 * (height - 2)) - 3.5) ** 2) / 2.5)
     process = np.exp(-((u / 2.4) ** 2 + ((np.abs(level - np.round(level) + 0.22)) / 0.2) ** 2))
     wing = np.exp(-((height / 5.0) ** 2)) * np.clip((30 - np.abs(u)) / 5, 0, 1) * np.clip((np.abs(u) - 12) / 5, 0, 1)
-    total = body * (17 - 9 * disc + 7 * plate) + 8 * cortex * (1 - disc) + 9 * pedicle + 11 * process + 7 * wing
+    total = body * (13 - 7 * disc + 6 * plate) + 8 * cortex * (1 - disc) + 9 * pedicle + 11 * process + 7 * wing
     return total.astype(np.float32)

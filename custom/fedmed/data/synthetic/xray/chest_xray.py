@@ -16,8 +16,7 @@ from fedmed.data.synthetic.xray.findings import Severity
 from fedmed.data.synthetic.xray.view import View
 from fedmed.seeds import derive_seed
 
-VERSION = 2  # grows with every change of the pixels: the folder's name holds it
-FIELD_OF_VIEW = 330.0  # mm of the phantom across the wider side
+VERSION = 3  # grows with every change of the pixels: the folder's name holds it
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,7 @@ class Institution:
         severity: how plain the findings are.
         shapes: rows and columns of its images; each patient's have one of these shapes.
         voxel: of the phantom that is projected, mm.
+        field_of_view: mm of the phantom across the image's wider side.
         children: whether its patients are children.
         bedside: share of the images taken in bed: leads, tubes, slanting patients.
         shallow: how often and how much a breath falls short, 0 … 1.
@@ -48,6 +48,7 @@ class Institution:
     severity: Severity = field(default_factory=Severity)
     shapes: tuple[tuple[int, int], ...] = ((256, 256),)
     voxel: float = VOXEL
+    field_of_view: float = 330.0
     children: bool = False
     bedside: float = 0.0
     shallow: float = 0.3
@@ -79,8 +80,8 @@ SITES: dict[str, Institution] = {
         Institution(
             "cxr_children", "CXC", ("png", "cr"),
             Detector(0.0185, 0.08, 40.0, 1.2, enhance=0.2, gamma=1.1, black=0.22, toe=0.06, spread=0.1),
-            shapes=((224, 208), (240, 224), (208, 224)), children=True, bedside=0.1, shallow=0.6, border=0.05,
-            prevalence=(0.36, 0.36, 0.28),
+            shapes=((224, 208), (240, 224), (208, 224)), field_of_view=305.0, children=True, bedside=0.1, shallow=0.6,
+            border=0.05, prevalence=(0.36, 0.36, 0.28),
         ),
     )
 }  # fmt: skip
@@ -142,7 +143,7 @@ def radiograph(person: Person, number: int = 0, seed: int = 0) -> Radiograph:
     site, thorax = person.site, person.thorax
     rng = np.random.default_rng(derive_seed(seed, "chest_xray", site.name, person.patient, "exposure", number))
     in_bed = rng.random() < site.bedside
-    view = _position(rng, thorax.sitter, person.shape, in_bed)
+    view = _position(rng, thorax.sitter, person.shape, site.field_of_view, in_bed)
     water, lung = project(thorax, view, person.extra)
     water += lungs.markings(rng, thorax, view)
     water += bones(rng, thorax.sitter, view, float(rng.uniform(0, 0.5) if in_bed else rng.uniform(0.35, 1.0)))
@@ -160,11 +161,13 @@ def radiograph(person: Person, number: int = 0, seed: int = 0) -> Radiograph:
     return Radiograph(image, view.pixel, "AP" if in_bed else "PA")
 
 
-def _position(rng: np.random.Generator, sitter: Sitter, shape: tuple[int, int], in_bed: bool) -> View:
+def _position(
+    rng: np.random.Generator, sitter: Sitter, shape: tuple[int, int], field_of_view: float, in_bed: bool
+) -> View:
     """The patient before the detector: straight and centred on a good day."""
     loose = 2.2 if in_bed else 1.0
     height = sitter.patient.height
-    pixel = FIELD_OF_VIEW / max(shape) * sitter.patient.scale * float(rng.uniform(0.94, 1.06))
+    pixel = field_of_view / max(shape) * sitter.patient.scale * float(rng.uniform(0.94, 1.06))
     return View(
         shape,
         pixel,

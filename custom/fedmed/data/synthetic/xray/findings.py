@@ -25,7 +25,7 @@ class Severity:
     consolidation: tuple[float, float] = (0.5, 0.95)
     size: tuple[float, float] = (28.0, 58.0)
     haze: tuple[float, float] = (0.05, 0.13)
-    lines: tuple[float, float] = (12.0, 24.0)
+    lines: tuple[float, float] = (10.0, 20.0)
 
 
 def consolidate(rng: np.random.Generator, thorax: Thorax, severity: Severity) -> np.ndarray:
@@ -73,7 +73,7 @@ def network(rng: np.random.Generator, view: View, lung: np.ndarray, severity: Se
     """Thickened septa: a net of fine lines and small nodes over both lungs, mm of water, the image's shape."""
     strength = float(rng.uniform(*severity.lines))
     total = np.zeros(view.shape, dtype=np.float32)
-    for length, share in ((9.0, 0.35), (16.0, 0.6), (26.0, 0.55)):
+    for length, share in ((9.0, 0.5), (15.0, 0.6), (24.0, 0.4)):
         ridge = np.exp(-((view.noise(rng, length) / 0.35) ** 2))
         total += np.float32(share) * (ridge - ridge.mean())
     _, z = view.axes
