@@ -167,11 +167,11 @@ def test_copies_count_once_and_contradictions_not_at_all(folder, tmp_path):
     normal = sorted((folder / "normal").iterdir())
     shutil.copy(normal[0], folder / "z_again.png")
     Image.open(normal[1]).convert("RGB").save(folder / "z_colours_of_grey.png")
-    shutil.copy(normal[2], folder / "z_ill.png")
+    shutil.copy(normal[3], folder / "z_ill.png")
     with (folder / "labels.csv").open("a") as table:
         table.write("z_again.png,normal,p99\nz_colours_of_grey.png,normal,p0\nz_ill.png,virus,p98\n")
     told = reasons(prepare(folder, tmp_path / "site"))
-    contradicted = normal[2].relative_to(folder).as_posix()
+    contradicted = normal[3].relative_to(folder).as_posix()
     assert set(told) == {"z_again.png", "z_colours_of_grey.png", "z_ill.png", contradicted}
     assert "of another patient, 'p0'" in told["z_again.png"] and "patient" not in told["z_colours_of_grey.png"]
     assert "other labels: normal, virus" in told[contradicted]
