@@ -103,7 +103,7 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
         "Weight in the aggregate",
         "no site has tested it",
         "jobs/cxr_linear",
-        "cp run/server/simulate_job/app_server/FL_global_model.pt models/pretrained.pt",
+        "cp run/server/simulate_job/app_server/FL_global_model.pt models/",
         "No summary came from cxr_children.",
         "jobs/cxr_finetune",
         "the more a site's model changed, the more it weighs",
