@@ -14,7 +14,8 @@ class Server:
     """Counts calls; rounds in ``bad`` fail."""
 
     def __init__(self, rounds, bad):
-        self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, evaluate_last=False, evaluate=True)
+        closing = {"evaluate_last": False, "evaluate": True}
+        self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, exchanges=lambda round: False, **closing)
         self.bad, self.failed_in_a_row, self.calls, self.first_round = bad, 0, [], 0
 
     def __getattr__(self, name):

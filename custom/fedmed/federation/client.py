@@ -16,8 +16,8 @@ from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
 from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
-from fedmed.errors import BundleError, DataError, JobError
-from fedmed.federation.messages import Release, Task, Update
+from fedmed.errors import Aborted, BundleError, DataError, JobError
+from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.federation.plan import OPTIMIZER_STATES
 from fedmed.federation.progress import Progress, Stream
@@ -132,11 +132,16 @@ class Client:
         self.state.prune(kept)
         private = {name: after[name] for name in policy.private(after)}
         self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=engine)
+        self.state.let_go()
         metrics["seconds"] = time.monotonic() - started
         difference = {name: after[name] - before[name] for name in policy.sent(after)}
         self.progress.event("end", task, **metrics)
         n_samples = len(parsed(parser, "train#data"))
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
+
+    def _stop_if_aborted(self) -> None:
+        if self.should_abort():
+            raise Aborted("stopped because the job was aborted; nothing of this task is kept")
 
     def _mention_unused(self) -> None:
         """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
@@ -147,6 +152,19 @@ class Client:
             log.warning(
                 "%s: %d unlabelled scans are not used by a supervised site; %s", self.site.site, len(unused), hint
             )
+
+    def metadata(self, task: Task) -> Extras:
+        """Compute with the received model what other sites get of this one; the bundle's ``metadata#provider`` does it.
+
+        The model is on disk before this returns: the task to train comes without it, and maybe to another process.
+        """
+        parser, *_ = self._open(task)
+        provider = parsed(parser, "metadata#provider")
+        seed_everything(derive_seed(self.seed, self.site.site, task.round, "metadata"))
+        values = provider(before_batch=self._stop_if_aborted)
+        self.state.hold(task.round, task.tensors)
+        self.progress.event("end", task, values=len(values))
+        return Extras(self.site.site, task.round, dict(values))
 
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list."""
@@ -199,7 +217,8 @@ class Client:
         policy = policy_of_round(own, self.bundle.groups(network), task.round, **self.sharing)
         needs_state = task.name == "train" or policy.private(own)
         state = self.state.load(task.private_round) if needs_state else {}
-        before = merge({**own, **state.get("private", {})}, task.tensors, policy.received(own))
+        received = self.state.held(task.round) if task.reuse else task.tensors
+        before = merge({**own, **state.get("private", {})}, received, policy.received(own))
         network.load_state_dict(before, strict=True)
         return parser, network, policy, before, state
 
@@ -220,7 +239,8 @@ class Client:
             **facts,
         )
         # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here.
-        parser.update({"train#handlers": [], "validate#handlers": [], "evaluate#handlers": []})
+        parts = [part for part in ("train", "validate", "evaluate") if part in parser.config]
+        parser.update({f"{part}#handlers": [] for part in parts})
         if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
             log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
             parser["batch_size"] = site.max_batch_size

@@ -19,13 +19,16 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     Args:
         server: the server's side.
         ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the other answers by
-            site: metrics of validation and evaluation, a :class:`Release` of a release task.
+            site: metrics of validation and evaluation, a :class:`Release` of a release task, :class:`Extras` of a
+            metadata task.
         finish_round: ends a round; ``server.finish_round`` by default.
 
     Raises:
         RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
     """
     for round in range(server.first_round, server.plan.rounds):
+        if server.plan.exchanges(round):
+            server.take_metadata(ask(server.metadata_tasks(round)))
         ask(server.train_tasks(round))
         try:
             (finish_round or server.finish_round)()

@@ -1,12 +1,13 @@
 """What a site would send in a job, before it takes part. No image is read, no file is written."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
+from fedmed.aggregation.weighting import SIMILARITY
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.score import Score
 from fedmed.errors import JobError, PrivacyError
@@ -28,12 +29,13 @@ class Sending:
     """Answers of one kind.
 
     Attributes:
-        task: ``train``, ``validate``, ``release`` or ``evaluate``.
+        task: ``metadata``, ``train``, ``validate``, ``release`` or ``evaluate``.
         rounds: first and last round, counted from 0; None for what comes after training.
         times: number of answers.
         tensors: name -> dtype and shape.
         sizes: name -> bytes.
         scalars: names of the numbers that come with each answer.
+        extras: names of a method's values that come with each answer and that the site allows.
         refused: why the site's limits would hold the answers back; empty if they would pass.
     """
 
@@ -44,6 +46,7 @@ class Sending:
     sizes: Mapping[str, int] = field(default_factory=dict)
     scalars: list[str] = field(default_factory=list)
     refused: str = ""
+    extras: list[str] = field(default_factory=list)
 
     @property
     def bytes(self) -> int:
@@ -62,6 +65,7 @@ class Forecast:
         private: name -> dtype and shape of tensors that no training round sends.
         asked: updates that the job asks for, and that the site's lists let pass.
         epsilon: of the site's account now and after the job, None without noise.
+        wanted: names of a method's values that the job asks for, allowed or not.
     """
 
     job: str
@@ -72,6 +76,7 @@ class Forecast:
     private: Mapping[str, str]
     asked: int
     epsilon: tuple[float, float] | None
+    wanted: list[str] = field(default_factory=list)
 
     @property
     def updates(self) -> int:
@@ -101,17 +106,38 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     own, groups = named_tensors(network), bundle.groups(network)
     settings = {key: args.get(key, default) for key, default in SHARING.items()}
     policies = [policy_of_round(own, groups, round, **settings) for round in range(plan.rounds)]
-    training = list(_training(plan, site.site, policies, own, allowed, bundle.score))
+    extras = [SIMILARITY] if job.aggregator.get("weighting") == "self_adaptive" else []
+    training = list(_training(plan, site.site, policies, own, allowed, bundle.score, extras))
     asked = sum(sending.times for sending in training if not sending.refused)
     training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in own.items() if name not in sent})
-    sendings = [*training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
-    return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon)
+    metadata = list(_metadata(plan, site))
+    sendings = [*metadata, *training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
+    wanted = extras * bool(training) + list(plan.exchange["names"] if metadata else [])
+    return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon, wanted)
+
+
+def _metadata(plan: Plan, site: SiteConfig) -> Iterator[Sending]:
+    """What the site would send for the others, of a size that only the bundle's method knows."""
+    rounds = [r for r in range(plan.rounds) if plan.exchanges(r) and site.site in plan.participants(r)]
+    if rounds:
+        extras = _allowed_extras(plan.exchange["names"], site)
+        yield Sending("metadata", (rounds[0], rounds[-1]), len(rounds), {}, {}, [], extras=extras)
+
+
+def _allowed_extras(names: Sequence[str], site: SiteConfig) -> list[str]:
+    return [name for name in names if name in site.privacy.allowed_extras]
 
 
 def _training(
-    plan: Plan, site: str, policies: list[SharingPolicy], own: Mapping[str, Tensor], allowed: Allowed, score: Score
+    plan: Plan,
+    site: str,
+    policies: list[SharingPolicy],
+    own: Mapping[str, Tensor],
+    allowed: Allowed,
+    score: Score,
+    extras: list[str],
 ) -> Iterator[Sending]:
     """One entry for every run of rounds that send the same."""
     rounds = [round for round in range(plan.rounds) if site in plan.participants(round)]
@@ -122,7 +148,8 @@ def _training(
         alike = next((i for i, round in enumerate(rounds) if policies[round].sent(own) != names), len(rounds))
         where = (rounds[0], rounds[alike - 1])
         known = [*scalars, *allowed.protection(0.0 if allowed.privacy.noise_multiplier else None)]
-        yield _sending("train", where, alike, {name: own[name] for name in names}, known, allowed)
+        sending = _sending("train", where, alike, {name: own[name] for name in names}, known, allowed)
+        yield replace(sending, extras=_allowed_extras(extras, allowed.site))
         rounds = rounds[alike:]
 
 

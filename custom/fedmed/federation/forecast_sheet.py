@@ -67,13 +67,39 @@ def _notices(made: Forecast) -> list[str]:
             f"The account allows {made.updates} of {made.asked} updates: then max_epsilon {most:g} is reached."
         )
     notices += weak(made.epsilon[1]) if made.epsilon else []
+    notices += _extras(made)
     if made.site.privacy.noise_seed is not None:
         notices.append("'noise_seed' is set: the noise can be repeated, so it protects nothing.")
     return notices
 
 
+def _extras(made: Forecast) -> list[str]:
+    """What is special about values beside the model: who gets them, and that no account covers them."""
+    notices, own = [], made.site.privacy
+    sent = sorted({name for sending in made.sendings for name in sending.extras})
+    if held := sorted(set(made.wanted) - set(sent)):
+        notices.append(
+            f"The job asks for {', '.join(held)}, which 'privacy.allowed_extras' does not list: it stays here, and the "
+            "site trains all the same."
+        )
+    if shared := [sending for sending in made.sendings if sending.task == "metadata" and sending.extras]:
+        names, times = ", ".join(shared[0].extras), count(shared[0].times, "round")
+        noise = "" if own.extras_noise is None else f" Arrays get noise of standard deviation {own.extras_noise:g}."
+        notices.append(
+            f"In {times} {names} are computed from all training images and sent. Arrays among them, such as mean and "
+            f"covariance of features, go on to the other sites, without this site's name.{noise}"
+        )
+    if sent and own.noise_multiplier is not None:
+        notices.append(
+            f"The account (ε, δ) does not cover {', '.join(sent)}: these leave in addition to what the bound speaks of."
+        )
+    return notices
+
+
 def _note(made: Forecast) -> str:
     text = "Bytes are those of the tensors; numbers and framing add about a kilobyte to an answer."
+    if any(sending.task == "metadata" for sending in made.sendings):
+        text += " How large the answers to metadata are, the method and its settings say."
     if any(sending.task == "train" for sending in made.sendings):
         text += " Each update also says its round and number of steps, which the job sets."
     if any("train_" in name for sending in made.sendings for name in sending.scalars):
@@ -87,7 +113,7 @@ def _rows(made: Forecast) -> list[list[str]]:
     rows = []
     for sending in made.sendings:
         tensors, each = str(len(sending.tensors)) if sending.tensors else NOTHING, size(sending.bytes or None)
-        what = "held back, see above" if sending.refused else ", ".join(sending.scalars) or NOTHING
+        what = "held back, see above" if sending.refused else ", ".join(sending.scalars + sending.extras) or NOTHING
         rows.append([sending.task, _rounds(sending), str(sending.times), tensors, each, what])
     return rows
 
@@ -125,6 +151,10 @@ def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
     said = [("tensors", listed.get(own.allowed_tensors) or ", ".join(own.allowed_tensors))]
     said.append(("numbers", "all" if own.allowed_metrics is None else ", ".join(own.allowed_metrics) or "none"))
     said.append(("extras of a method", ", ".join(own.allowed_extras) or "none"))
+    if own.extras_noise is not None:
+        said.append(
+            ("noise of extras", f"Gaussian, standard deviation {own.extras_noise:g} in every value of an array")
+        )
     said.append(("size of an answer", "any" if own.max_bytes is None else f"at most {size(own.max_bytes)}"))
     said.append(
         ("norm of an update", "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger")

@@ -34,8 +34,8 @@ class Ledger:
         """Add one line, on the disk before this returns.
 
         Args:
-            answer: ``update``, ``scores``, ``release``, ``live`` (a scalar for TensorBoard) or ``refused`` (only an
-                error code was sent).
+            answer: ``update``, ``metadata``, ``scores``, ``release``, ``live`` (a scalar for TensorBoard) or
+                ``refused`` (only an error code was sent).
             task: what was asked for.
             round: of the task; None if unknown.
             facts: what else is known of the answer, plain values.

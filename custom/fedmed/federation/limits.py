@@ -13,8 +13,9 @@ from fedmed.aggregation.acceptance import all_finite
 from fedmed.errors import PrivacyError
 from fedmed.federation.account import PrivacyAccount
 from fedmed.federation.allowed import Allowed
-from fedmed.federation.ledger import Ledger, describe, measure
-from fedmed.federation.messages import Release, Update
+from fedmed.federation.extras import map_tensors
+from fedmed.federation.ledger import Ledger, describe, kind, measure
+from fedmed.federation.messages import Extras, Release, Update
 from fedmed.federation.noise import Source, add_noise, l2_norm, scale_down, seeded_source, system_source
 from fedmed.federation.site import SiteConfig
 from fedmed.seeds import derive_seed
@@ -35,10 +36,12 @@ class SiteLimits:
         self.allowed, self.account = Allowed(site), PrivacyAccount(site.privacy)
         self.ledger = Ledger(folder, site.site)
 
-    def answer(self, task: str, round: int | None, answer: Update | Release | Mapping[str, Any]) -> Any:
-        """Return what may leave of any kind of answer: see :meth:`apply`, :meth:`release`, :meth:`metrics`."""
+    def answer(self, task: str, round: int | None, answer: Update | Extras | Release | Mapping[str, Any]) -> Any:
+        """Return what may leave of any kind of answer: see the methods below."""
         if isinstance(answer, Update):
             return self.apply(answer)
+        if isinstance(answer, Extras):
+            return self.metadata(answer)
         return self.release(answer) if isinstance(answer, Release) else self.metrics(task, round, answer)
 
     def apply(self, update: Update) -> Update:
@@ -51,8 +54,9 @@ class SiteLimits:
         self.allowed.check_update(update.tensors)
         metrics = self.allowed.metrics({**update.metrics, "n_samples": update.n_samples})
         update = replace(update, n_samples=metrics.pop("n_samples", 0), metrics=metrics)
-        update = replace(update, extras=self.allowed.extras(update.extras))
         tensors, facts = self._clipped(update.tensors)
+        extras, more = self._extras(update.extras, update.round)
+        update, facts = replace(update, extras=extras), facts | more
         self._measured(_content(replace(update, tensors=tensors)))  # what is too large must not cost anything
         if self.privacy.noise_multiplier is not None:
             facts |= {"epsilon": self.account.spend(), "delta": self.privacy.delta}
@@ -63,6 +67,17 @@ class SiteLimits:
         content = _content(update)
         self._write("update", "train", update.round, content, **self._measured(content), **facts)
         return update
+
+    def metadata(self, extras: Extras) -> Extras:
+        """Return what may leave of an answer to a ``metadata`` task: listed values, with noise; write the ledger.
+
+        Raises:
+            PrivacyError: it is too large, holds what nothing may send, or the ledger cannot be written.
+        """
+        values, facts = self._extras(extras.values, extras.round)
+        content = {"extras": values}
+        self._write("metadata", "metadata", extras.round, content, **self._measured(content), **facts)
+        return replace(extras, values=values)
 
     def release(self, release: Release) -> Release:
         """Return an answer to a ``release`` task if its tensors may leave; write the ledger.
@@ -119,7 +134,20 @@ class SiteLimits:
         facts = {"noise_std": std} | ({"noise_seed": True} if self.privacy.noise_seed is not None else {})
         return {name: add_noise(tensor, std, source) for name, tensor in tensors.items()}, facts
 
-    def _source(self, round: int) -> Source:
+    def _extras(self, extras: Mapping[str, Any], round: int) -> tuple[dict[str, Any], dict[str, Any]]:
+        kept, std = self.allowed.extras(extras), self.privacy.extras_noise
+        if std is None or not kept:
+            return kept, {}
+        source = self._source(round, "extras noise")
+
+        def noised(tensor: Tensor) -> Tensor:
+            if not tensor.is_floating_point():
+                raise self.allowed.refusal(f"an array of {tensor.dtype} cannot carry noise", "extras_noise")
+            return add_noise(tensor, std, source)
+
+        return map_tensors(kept, noised), {"extras_noise": std}
+
+    def _source(self, round: int, purpose: str = "noise") -> Source:
         if self.privacy.noise_seed is None:
             return system_source()
         log.warning(
@@ -128,7 +156,7 @@ class SiteLimits:
             self.site.site,
             self.site.source,
         )
-        return seeded_source(derive_seed(self.privacy.noise_seed, self.site.site, round, "noise"))
+        return seeded_source(derive_seed(self.privacy.noise_seed, self.site.site, round, purpose))
 
     def _measured(self, content: Mapping[str, Any]) -> dict[str, Any]:
         size, digest = measure(content)
@@ -137,7 +165,8 @@ class SiteLimits:
 
     def _write(self, answer: str, task: str, round: int | None, content: Mapping[str, Any], **facts: Any) -> None:
         plain = {key: value for key, value in content.items() if key not in ("tensors", "extras")}
-        plain |= {"tensors": describe(content.get("tensors", {})), "extras": sorted(content.get("extras", {}))}
+        extras = {name: map_tensors(value, kind) for name, value in sorted(content.get("extras", {}).items())}
+        plain |= {"tensors": describe(content.get("tensors", {})), "extras": extras}
         self.ledger.write(answer, task, round, **plain, **facts)
 
 

@@ -18,6 +18,8 @@ EXAMPLE = """\
       noise_multiplier: 2.0         # Gaussian noise with standard deviation noise_multiplier * clip_norm
       delta: 0.00001
       max_epsilon: 50               # the site stops answering before its account passes this
+      allowed_extras: [rsa]         # a method's values beside the model; default: none
+      extras_noise: 0.01            # Gaussian noise of this standard deviation in every array of them
 """
 DELTA = 1e-5
 
@@ -37,6 +39,8 @@ class Privacy:
         noise_multiplier: standard deviation of the noise in every coordinate, in units of ``clip_norm``.
         delta: the δ at which ε is stated, (0, 1).
         max_epsilon: an answer that would bring the account above it is not given.
+        extras_noise: standard deviation of the noise in every value of an array among the extras; plain numbers, such
+            as ``rsa``, get none.
         noise_seed: makes the noise repeatable and therefore worthless as protection; for experiments only.
     """
 
@@ -49,6 +53,7 @@ class Privacy:
     noise_multiplier: float | None = None
     delta: float = DELTA
     max_epsilon: float | None = None
+    extras_noise: float | None = None
     noise_seed: int | None = None
 
 
@@ -124,7 +129,7 @@ CHECKS = {
     "allowed_metrics": _names,
     "allowed_extras": _names,
     "max_bytes": _whole,
-    **dict.fromkeys(("clip_norm", "noise_multiplier", "delta", "max_epsilon"), _number),
+    **dict.fromkeys(("clip_norm", "noise_multiplier", "delta", "max_epsilon", "extras_noise"), _number),
     "noise_seed": _whole,
 }
 
@@ -139,6 +144,9 @@ def _check_together(privacy: Privacy, path: Path) -> None:
             "'privacy.noise_multiplier' needs 'privacy.allowed_metrics': scalars carry no noise and are outside the "
             "account, so say which may leave ([] for none)",
         )
-    for key in ("max_epsilon", "noise_seed"):
-        if noise is None and getattr(privacy, key) is not None:
-            raise _wrong(path, f"'privacy.{key}' needs 'privacy.noise_multiplier': without noise there is no account")
+    if privacy.extras_noise is not None and not privacy.allowed_extras:
+        raise _wrong(path, "'privacy.extras_noise' needs 'privacy.allowed_extras': without it no extras leave")
+    if noise is None and privacy.max_epsilon is not None:
+        raise _wrong(path, "'privacy.max_epsilon' needs 'privacy.noise_multiplier': without noise there is no account")
+    if noise is None and privacy.extras_noise is None and privacy.noise_seed is not None:
+        raise _wrong(path, "'privacy.noise_seed' needs 'privacy.noise_multiplier' or 'privacy.extras_noise'")

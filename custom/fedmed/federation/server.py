@@ -18,9 +18,11 @@ from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
 from fedmed.federation.calibration import calibrated, mean_temperature
+from fedmed.federation.exchange import Exchange
+from fedmed.federation.extras import extras_bytes, numbers
 from fedmed.federation.guard import CollapseGuard
 from fedmed.federation.keeper import Keeper
-from fedmed.federation.messages import Task, Update
+from fedmed.federation.messages import Extras, Task, Update
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
 from fedmed.federation.selection import ModelSelection
@@ -61,9 +63,11 @@ class Server:
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
         self.record, self.keeper = RunRecord(folder), Keeper(self, folder)
+        self.exchange = Exchange(plan)
         self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
         self.first_round = 0  # a resumed run begins later
+        self._begun: int | None = None  # a round that has begun, but trains nobody yet
         self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
@@ -133,14 +137,34 @@ class Server:
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 
-    def train_tasks(self, round: int) -> dict[str, Task]:
-        """Start a round: site -> its task."""
-        self.round, self.round_started = round, time.monotonic()
-        self.updates: dict[str, Update] = {}
-        self.refused: dict[str, str] = {}
-        tasks = {site: self.task("train", site, round) for site in self.plan.participants(round)}
+    def metadata_tasks(self, round: int) -> dict[str, Task]:
+        """Start a round in which sites learn from one another: site -> its first task."""
+        self._begin(round)
+        self._begun, self.exchange.open = round, True
+        tasks = {site: self.task("metadata", site, round) for site in self.plan.participants(round)}
         self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
         return tasks
+
+    def take_metadata(self, answers: Mapping[str, Extras]) -> None:
+        """Take the answers to :meth:`metadata_tasks`."""
+        self.exchange.take(answers, self.round, self.plan.participants(self.round))
+
+    def train_tasks(self, round: int) -> dict[str, Task]:
+        """Start a round, or go on with one that began with :meth:`metadata_tasks`: site -> its task."""
+        if self._begun != round:
+            self._begin(round)
+        self._begun = None
+        fill, sites = self.exchange.fill, self.plan.participants(round)
+        tasks = {site: fill(self.task("train", site, round), site) for site in sites}
+        self.bytes_extras = self.exchange.received + sum(extras_bytes(task.extras) for task in tasks.values())
+        self.bytes_down += sum(tensor_bytes(task.tensors) + extras_bytes(task.extras) for task in tasks.values())
+        return tasks
+
+    def _begin(self, round: int) -> None:
+        self.round, self.round_started, self.bytes_down = round, time.monotonic(), 0
+        self.updates: dict[str, Update] = {}
+        self.refused: dict[str, str] = {}
+        self.exchange.begin()
 
     def task(self, name: str, site: str, round: int) -> Task:
         """A task with the current model, for a site that goes on from its last accepted update."""
@@ -173,7 +197,10 @@ class Server:
     def fail(self, site: str, reason: str) -> None:
         """Note that a site answered with an error, or not at all."""
         with self.lock:
-            self.refused.setdefault(site, reason)
+            if self.exchange.open:
+                self.exchange.fail(site, reason)
+            else:
+                self.refused.setdefault(site, reason)
         log.warning("round %d: site '%s': %s", self.round, site, reason)
 
     def finish_round(self) -> None:
@@ -196,8 +223,9 @@ class Server:
             self.keeper.keep()
 
     def _warnings(self, updates: list[Update]) -> list[dict[str, Any]]:
-        """What the guard finds in a round, and why it is weighed otherwise: said and recorded; training goes on."""
-        found = [asdict(finding) for update in updates if self.guard and (finding := self.guard.check(update))]
+        """What is unusual in a round, but no reason to stop: in pseudo-labels, what sites exchange, and weights."""
+        found = self.exchange.warnings()
+        found += [asdict(finding) for update in updates if self.guard and (finding := self.guard.check(update))]
         _, reasons = self.rule.weighting.of_round(updates, self.rule.user_weights)
         found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
         for finding in found:
@@ -242,6 +270,7 @@ class Server:
 
     def _round_record(self, updates: list[Update], score: float | None, aggregated: bool) -> dict[str, Any]:
         sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
+        sent = sum(extras_bytes(u.extras) for u in updates)
         return {
             "round": self.round,
             "seconds": time.monotonic() - self.round_started,
@@ -253,6 +282,15 @@ class Server:
             "sites": sites,
             "score": score,
             "bytes_down": self.bytes_down,
-            "bytes_up": sum(tensor_bytes(u.tensors) for u in updates),
+            "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + self.exchange.received,
+            **self._extras(updates, self.bytes_extras + sent),
             **clipping_record(updates, self.rule.clip_norm),
         }
+
+    def _extras(self, updates: list[Update], size: int) -> dict[str, Any]:
+        """What a round's record says of values beside the model: numbers by site, and bytes of all; {} without any."""
+        told = {site: numbers(values) for site, values in self.exchange.values.items()}
+        for update in updates:
+            told[update.site] = told.get(update.site, {}) | numbers(update.extras)
+        known = {site: values for site, values in sorted(told.items()) if values}
+        return {"extras": known, "bytes_extras": size} if known or size else {}

@@ -11,9 +11,11 @@ from fedmed.errors import JobError, StateError
 from fedmed.federation.earlier import earlier_folder, holders
 from fedmed.federation.state import link, load_tensors, save_file, save_tensors
 
+HELD = "received.pt"
+
 
 class SiteState:
-    """A site's private state, one file a round: ``state/round_<r>.pt``.
+    """A site's private state, one file a round: ``state/round_<r>.pt``; and for a while a model that it received.
 
     Args:
         folder: the job's folder at this site.
@@ -85,6 +87,25 @@ class SiteState:
         """Write the state of ``round``, then it is safe to answer the server."""
         facts = {"round": round, "made_with": self.made_with}
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
+
+    def hold(self, round: int, tensors: Mapping[str, Tensor]) -> None:
+        """Keep a round's received tensors for its task to train, which comes without them."""
+        save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
+
+    def held(self, round: int) -> dict[str, Tensor]:
+        """What :meth:`hold` kept.
+
+        Raises:
+            StateError: there is nothing, or it is of another round.
+        """
+        content = load_tensors(self.folder / HELD)
+        if content.get("round") != round:
+            raise StateError(f"{self.folder / HELD} is of round {content.get('round')}, round {round} is trained")
+        return dict(content["tensors"])
+
+    def let_go(self) -> None:
+        """Delete what :meth:`hold` kept."""
+        (self.folder / HELD).unlink(missing_ok=True)
 
     def prune(self, keep: Collection[int]) -> None:
         """Delete the files of all rounds not in ``keep``."""

@@ -19,7 +19,7 @@ from fedmed.federation.messages import Task
 from fedmed.federation.model import plain_metrics
 from fedmed.federation.server import Server
 from fedmed.flare.aggregators import BundleAggregator
-from fedmed.flare.convert import KEY, model_to_release, task_to_model, to_numpy
+from fedmed.flare.convert import KEY, model_to_extras, model_to_release, task_to_model, to_numpy
 from fedmed.flare.persistor import BundleModelPersistor
 
 POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
@@ -75,8 +75,9 @@ class FederationController(ModelController):
         """Return False for a refused update: FLARE then records it as refused."""
         if name == "train":
             return aggregator.accept_model(model)
-        if name == "release":
-            answers[model.meta["client_name"]] = model_to_release(model)
+        if name in ("metadata", "release"):
+            convert = model_to_extras if name == "metadata" else model_to_release
+            answers[model.meta["client_name"]] = convert(model)
         else:
             answers[model.meta["client_name"]] = plain_metrics(model.meta.get(KEY, {}).get("metrics", {}))
         return True

@@ -9,7 +9,8 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.messages import Release, Task, Update
+from fedmed.federation.extras import map_tensors
+from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.federation.model import plain_metrics
 
 KEY = "fedmed"
@@ -25,6 +26,24 @@ def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
 
 
+def extras_to_numpy(extras: Mapping[str, Any]) -> dict[str, Any]:
+    """Values beside the model as they travel: arrays that share the tensors' memory."""
+    return map_tensors(extras, lambda tensor: tensor.detach().cpu().numpy())
+
+
+def extras_to_tensors(value: Any) -> Any:
+    """Inverse of :func:`extras_to_numpy`.
+
+    Raises:
+        TypeError: an array of something else than numbers.
+    """
+    if isinstance(value, np.ndarray):
+        return torch.from_numpy(np.array(value))
+    if isinstance(value, Mapping):
+        return {key: extras_to_tensors(item) for key, item in value.items()}
+    return [extras_to_tensors(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def task_to_model(task: Task) -> FLModel:
     """A task for one site."""
     return FLModel(
@@ -32,7 +51,7 @@ def task_to_model(task: Task) -> FLModel:
         params=to_numpy(task.tensors),
         current_round=max(task.round, 0),  # FLARE knows no round -1, the starting model; the task itself does
         total_rounds=task.total_rounds,
-        meta={KEY: task.config()},
+        meta={KEY: {**task.config(), "extras": extras_to_numpy(task.extras)}},
     )
 
 
@@ -41,7 +60,7 @@ def model_to_task(model: FLModel) -> Task:
     config = (model.meta or {}).get(KEY)
     if not config or model.params is None:
         raise JobError("the task carries no FedMed settings; was it sent by FedMed's controller?")
-    return Task.from_config(config, to_tensors(model.params))
+    return Task.from_config(config, to_tensors(model.params), extras_to_tensors(config.get("extras") or {}))
 
 
 def update_to_model(update: Update) -> FLModel:
@@ -51,7 +70,7 @@ def update_to_model(update: Update) -> FLModel:
         params_type=ParamsType.DIFF,
         params=to_numpy(update.tensors),
         current_round=update.round,
-        meta={KEY: {**facts, "metrics": plain_metrics(update.metrics), "extras": update.extras}},
+        meta={KEY: {**facts, "metrics": plain_metrics(update.metrics), "extras": extras_to_numpy(update.extras)}},
     )
 
 
@@ -68,9 +87,25 @@ def model_to_update(model: FLModel) -> Update:
     try:
         numbers = {key: int(facts[key]) for key in ("round", "n_steps", "n_samples")}
         tensors, metrics = to_tensors(model.params), plain_metrics(facts.get("metrics", {}))
+        extras = extras_to_tensors(dict(facts.get("extras", {})))
     except (KeyError, TypeError, ValueError) as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
-    return Update(site=site, tensors=tensors, metrics=metrics, extras=dict(facts.get("extras", {})), **numbers)
+    return Update(site=site, tensors=tensors, metrics=metrics, extras=extras, **numbers)
+
+
+def extras_to_model(extras: Extras) -> FLModel:
+    """A site's answer to a ``metadata`` task."""
+    facts = {"round": extras.round, "extras": extras_to_numpy(extras.values)}
+    return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
+
+
+def model_to_extras(model: FLModel) -> Extras:
+    """Inverse of :func:`extras_to_model`, at the server; what is malformed counts as values of no round."""
+    site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
+    try:
+        return Extras(site, facts["round"], extras_to_tensors(dict(facts["extras"])))
+    except (KeyError, TypeError, ValueError):
+        return Extras(site, -1)
 
 
 def release_to_model(release: Release) -> FLModel:
@@ -100,14 +135,16 @@ def metrics_to_model(metrics: Mapping[str, Any]) -> FLModel:
     return FLModel(metrics=plain, meta={KEY: {"metrics": plain}})
 
 
-def answer_to_model(answer: Update | Release | Mapping[str, Any]) -> FLModel:
+def answer_to_model(answer: Update | Extras | Release | Mapping[str, Any]) -> FLModel:
     """Any answer of a site."""
     if isinstance(answer, Update):
         return update_to_model(answer)
+    if isinstance(answer, Extras):
+        return extras_to_model(answer)
     return release_to_model(answer) if isinstance(answer, Release) else metrics_to_model(answer)
 
 
-def model_to_answer(task: str, model: FLModel, site: str) -> Update | Release | dict[str, float]:
+def model_to_answer(task: str, model: FLModel, site: str) -> Update | Extras | Release | dict[str, float]:
     """Inverse of :func:`answer_to_model`, still at the site.
 
     Args:
@@ -119,9 +156,11 @@ def model_to_answer(task: str, model: FLModel, site: str) -> Update | Release | 
         UpdateRefused: it is no answer of FedMed's to this task.
     """
     facts = (model.meta or {}).get(KEY)
-    if not isinstance(facts, Mapping) or task not in ("train", "release", "validate", "evaluate"):
+    if not isinstance(facts, Mapping) or task not in ("train", "metadata", "release", "validate", "evaluate"):
         raise UpdateRefused(site, f"it is no answer of FedMed's to a task '{task}'")
     model.meta["client_name"] = site
     if task == "train":
         return model_to_update(model)
+    if task == "metadata":
+        return model_to_extras(model)
     return model_to_release(model) if task == "release" else plain_metrics(facts.get("metrics") or {})

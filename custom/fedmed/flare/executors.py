@@ -16,7 +16,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
 from fedmed.federation.limits import SiteLimits
-from fedmed.federation.messages import Release, Task, Update
+from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.flare.convert import answer_to_model, model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 
@@ -52,7 +52,7 @@ class BundleExecutor(Executor):
         task = None
         try:
             task = model_to_task(FLModelUtils.from_shareable(shareable))
-            fl_ctx.set_prop(TASK, replace(task, tensors={}), private=True, sticky=False)  # for the ledger
+            fl_ctx.set_prop(TASK, replace(task, tensors={}, extras={}), private=True, sticky=False)  # for the ledger
             answer = self._work(task_name, task, fl_ctx, abort_signal)
             return FLModelUtils.to_shareable(answer_to_model(answer))
         except Aborted:
@@ -66,12 +66,12 @@ class BundleExecutor(Executor):
 
     def _work(
         self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal
-    ) -> Update | Release | dict[str, float]:
+    ) -> Update | Extras | Release | dict[str, float]:
         client = self._client or self._start(fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
-        tasks = {"train": client.train, "release": client.release, "validate": client.validate}
-        return {**tasks, "evaluate": client.evaluate}[name](task)
+        tasks = {"train": client.train, "metadata": client.metadata, "release": client.release}
+        return {**tasks, "validate": client.validate, "evaluate": client.evaluate}[name](task)
 
     def _start(self, fl_ctx: FLContext) -> Client:
         self._limits = site_limits(fl_ctx)

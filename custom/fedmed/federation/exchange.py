@@ -1,0 +1,130 @@
+"""What sites tell one another before they train, through the server: the ``metadata`` task.
+
+In rounds in which the plan says so, the server first sends each site the round's model, and a site answers with values
+that it computes from the model and its images, such as a mean and a covariance of features (FedMoCo). With the task to
+train each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
+second time. A site that sends nothing, because it has too few images or its own settings do not allow it, trains all
+the same.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.aggregation.acceptance import all_finite
+from fedmed.federation.extras import extras_bytes, is_number
+from fedmed.federation.messages import Extras, Task
+from fedmed.federation.plan import Plan
+
+log = logging.getLogger("fedmed.server")
+Form = tuple[tuple[str, str], ...]  # of a site's values: names, and whether number or tensor of which shape
+
+
+class Exchange:
+    """The server's side of one round's exchange.
+
+    Args:
+        plan: which values are exchanged.
+
+    Attributes:
+        open: whether answers are awaited.
+        values: site -> what it sent and the others may get.
+        missing: site -> why there is nothing of it.
+        answered: sites that hold the round's tensors on their disk.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.names = list(plan.exchange["names"]) if plan.exchange else []
+        self._told: dict[str, str] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget the round before."""
+        self.open = False
+        self.values: dict[str, dict[str, Any]] = {}
+        self.missing: dict[str, str] = {}
+        self.answered: set[str] = set()
+        self.received = 0  # bytes of all answers
+
+    def fail(self, site: str, reason: str) -> None:
+        """Note that a site did not answer; it gets the tensors again, with the task to train."""
+        self.missing[site] = reason
+
+    def take(self, answers: Mapping[str, Extras], round: int, asked: list[str]) -> None:
+        """Check the answers and keep what fits together; whatever is wrong with one, its site still trains.
+
+        Args:
+            answers: site -> what it sent.
+            round: for which they were asked.
+            asked: the sites.
+        """
+        self.open = False
+        for site in sorted(asked):
+            answer = answers.get(site)
+            if answer is None or answer.round != round or answer.site != site:
+                self.missing.setdefault(site, "it did not answer" if answer is None else "it answered something else")
+                continue
+            self.answered.add(site)
+            self.received += extras_bytes(answer.values)
+            if reason := self._wrong(answer.values):
+                self.missing[site] = reason
+            else:
+                self.values[site] = {name: answer.values[name] for name in self.names}
+        self._leave_out_strangers()
+
+    def _wrong(self, values: Mapping[str, Any]) -> str | None:
+        if not values:
+            return "it sent nothing: too few images, or 'privacy.allowed_extras' in its own settings does not list them"
+        if lacking := [name for name in self.names if name not in values]:
+            return f"it sent no '{lacking[0]}', which the others need"
+        if unknown := sorted(set(values) - set(self.names)):
+            return f"it sent '{unknown[0]}', which the job does not ask for"
+        for name, value in values.items():
+            vector = isinstance(value, Tensor) and value.ndim == 1 and value.is_floating_point()
+            if not is_number(value) and not (vector and all_finite(value)):
+                return f"its '{name}' is neither a finite number nor a vector of such"
+        return None
+
+    def _leave_out_strangers(self) -> None:
+        """Sites whose values have another form than most; among forms that are equally frequent the first site's."""
+        forms: dict[str, Form] = {site: _form(values) for site, values in sorted(self.values.items())}
+        usual = max(Counter(forms.values()).items(), key=lambda item: item[1], default=((), 0))[0]
+        for site in [site for site, form in forms.items() if form != usual]:
+            self.missing[site] = f"its values have another form than those of the others: {_words(forms[site], usual)}"
+            del self.values[site]
+
+    def fill(self, task: Task, site: str) -> Task:
+        """Add the other sites' tensors to a task to train, and leave the model out if the site has it."""
+        if site in self.answered:
+            task.tensors, task.reuse = {}, True
+        others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
+        task.extras = {"others": others} if others else {}
+        return task
+
+    def warnings(self) -> list[dict[str, str]]:
+        """Who sent nothing, and why; told when it begins or changes."""
+        news = [(site, reason) for site, reason in sorted(self.missing.items()) if self._told.get(site) != reason]
+        self._told = dict(self.missing)
+        return [{"site": site, "message": f"the others do not learn from it: {reason}"} for site, reason in news]
+
+
+def _arrays(values: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What the other sites need; numbers, such as how many images a site has, stay at the server."""
+    return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+
+def _form(values: Mapping[str, Any]) -> Form:
+    return tuple((name, _kind(value)) for name, value in sorted(values.items()))
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return "number"
+    return f"{str(value.dtype).removeprefix('torch.')} × {len(value)}"
+
+
+def _words(form: Form, usual: Form) -> str:
+    return ", ".join(f"'{name}' {kind}, not {dict(usual)[name]}" for name, kind in form if dict(usual)[name] != kind)

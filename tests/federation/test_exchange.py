@@ -1,0 +1,287 @@
+"""Sites that learn from one another: what is sent to whom, by what the sites are weighed, and that a run resumes."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.errors import StateError
+from fedmed.federation.client import Client
+from fedmed.federation.exchange import Exchange
+from fedmed.federation.extras import extras_bytes
+from fedmed.federation.ledger import read_ledger
+from fedmed.federation.loop import run_job
+from fedmed.federation.messages import Extras
+from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.plan import Plan
+from fedmed.federation.server import Server
+from fedmed.federation.site import load_file
+from fedmed.federation.state import load_tensors
+
+HERE = Path(__file__).parent
+IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}
+ALLOWED = {"allowed_extras": ["rsa", "mu", "n"]}
+SPEC = {
+    "rounds": 4,
+    "epochs": 1.0,
+    "bundle": "exchanging_bundle",
+    "method": "contrastive",
+    "weighting": "self_adaptive",
+    "exchange": {"from_round": 2, "names": ["mu", "n"]},
+    "select": "last",
+    "evaluate": False,
+}
+
+
+class Killed(BaseException):
+    """The process ends: nobody may catch this."""
+
+
+@pytest.fixture(autouse=True)
+def bundle(monkeypatch):
+    monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE / "exchanging_bundle"))
+    yield
+    sys.modules.pop("exchanging", None)
+
+
+@pytest.fixture
+def federation(tmp_path):
+    """Return a function: write a job and run it; gives the workspace. ``privacy`` holds site -> its limits."""
+
+    def federation(name="ws", names="abc", privacy=None, resume=False, **changes):
+        sites = {site: settings(tmp_path, site, (privacy or {}).get(site, ALLOWED)) for site in names}
+        spec = JobSpec(name, dict.fromkeys(names, "unsupervised"), **{**SPEC, **changes})
+        job = write_job(spec, tmp_path / "jobs" / name, replace=True)
+        run_job(job, tmp_path / name, sites, resume)
+        return tmp_path / name
+
+    return federation
+
+
+def settings(folder, site, privacy):
+    data = folder / f"data_{site}"
+    data.mkdir(exist_ok=True)
+    generator = torch.Generator().manual_seed(ord(site[0]))
+    images = torch.randn(IMAGES["small" if privacy == "small" else site], 3, generator=generator).tolist()
+    (data / "datalist.json").write_text(json.dumps({"unlabeled": images}))
+    path = folder / f"{site}.yaml"
+    privacy = {"account": "account.json", **(ALLOWED if privacy == "small" else privacy)}
+    path.write_text(yaml.safe_dump({"data_root": str(data), "device": "cpu", "privacy": privacy}))
+    return load_file(path)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Every task and answer of a run, in order: (site, task, answer)."""
+    found = []
+    for name in ("train", "metadata"):
+        original = getattr(Client, name)
+
+        def work(self, task, original=original):
+            answer = original(self, task)
+            found.append((self.site.site, task, answer))
+            return answer
+
+        monkeypatch.setattr(Client, name, work)
+    return found
+
+
+def rounds(workspace):
+    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def result(workspace):
+    return json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
+
+
+def model(workspace):
+    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")
+
+
+def test_before_the_first_such_round_nothing_is_exchanged_and_then_each_gets_the_others(federation, seen):
+    workspace = federation()
+    order = [(task.round, task.name) for _, task, _ in seen]
+    assert order == [
+        (r, name) for r in range(4) for name in (["metadata"] if r >= 2 else []) + ["train"] for _ in "abc"
+    ]
+    sent = {(site, task.round): answer.values for site, task, answer in seen if task.name == "metadata"}
+    for site, task, answer in seen:
+        if task.name == "metadata":
+            assert task.tensors.keys() == {"weight", "bias", "queue"} and not task.validate
+            continue
+        others = [sent[other, task.round]["mu"] for other in "abc" if other != site] if task.round >= 2 else []
+        got = task.extras.get("others", [])
+        assert [list(values) for values in got] == [["mu"]] * len(others), "numbers and names stay at the server"
+        assert all(torch.equal(values["mu"], mu) for values, mu in zip(got, others, strict=True))
+        assert (task.reuse, bool(task.tensors)) == (task.round >= 2, task.round < 2)
+        assert answer.n_steps == math.ceil(IMAGES[site] / 2) and answer.n_samples == IMAGES[site]
+    for line in rounds(workspace):
+        assert math.fsum(line["coefficients"].values()) == pytest.approx(1)
+        assert all(coefficient >= 0 for coefficient in line["coefficients"].values())
+        gaps = {site: 1 - line["extras"][site]["rsa"] for site in "abc"}
+        shares = {site: gap / sum(gaps.values()) for site, gap in gaps.items()}
+        assert line["coefficients"] == pytest.approx(shares) and not line["warnings"]
+        assert {site: values.get("n") for site, values in line["extras"].items()} == (
+            {site: IMAGES[site] for site in "abc"} if line["round"] >= 2 else dict.fromkeys("abc")
+        )
+    params = 3 * 4 * (3 * 2 + 2 + 1)  # three sites, float32
+    early, late = rounds(workspace)[1], rounds(workspace)[2]
+    assert (early["bytes_down"], early["bytes_up"], early["bytes_extras"]) == (params, params + 24, 24)
+    assert late["bytes_down"] == params + 3 * 2 * 8 and late["bytes_up"] == params + 24 + 3 * (8 + 8)
+    assert late["bytes_extras"] == 24 + 3 * 16 + 3 * 2 * 8
+
+
+def test_the_last_aggregate_is_the_result_without_labels_or_a_choice(federation, seen):
+    workspace = federation(rounds=2)
+    app = workspace / "server/simulate_job/app_server"
+    assert (app / "FL_global_model.pt").is_file() and not (app / "best_FL_global_model.pt").exists()
+    told = result(workspace)
+    assert told["best_round"] is None and told["best_score"] is None and told["selected_by"] == []
+    assert told["test"] == {} and told["validation"] == {} and model(workspace)["meta"]["round"] == 1
+    facts = json.loads((workspace / "server/simulate_job/fedmed/run.json").read_text())
+    assert facts["score"] == {
+        "name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"
+    }  # fmt: skip
+    assert not any(line["event"] == "validated" for site in "abc" for line in progress(workspace, site))
+
+
+def progress(workspace, site):
+    text = (workspace / site / "simulate_job/fedmed/progress.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_without_exchange_the_run_is_another_and_up_to_its_first_round_the_same(federation):
+    with_it, without = federation("with"), federation("without", exchange=None)
+    assert not torch.equal(model(with_it)["model"]["bias"], model(without)["model"]["bias"])
+    early = [federation(name, rounds=2, exchange=e) for name, e in (("early", SPEC["exchange"]), ("never", None))]
+    assert all(torch.equal(t, model(early[1])["model"][n]) for n, t in model(early[0])["model"].items())
+
+
+@pytest.mark.parametrize(
+    ("privacy", "reason"),
+    [
+        ({"b": "small"}, "it sent nothing: too few images"),
+        ({"b": {"allowed_extras": ["rsa"]}}, "it sent nothing: too few images, or 'privacy.allowed_extras'"),
+        ({"b": {"allowed_extras": ["rsa", "mu"]}}, "it sent no 'n'"),
+        ({"b": {**ALLOWED, "max_bytes": 5, "allowed_metrics": []}}, "PrivacyError"),
+    ],
+)
+def test_a_site_that_sends_nothing_trains_all_the_same_and_it_is_told_once(federation, seen, privacy, reason):
+    few = "max_bytes" in privacy["b"]
+    workspace = federation(privacy=privacy, min_clients=1)
+    told = [
+        (line["round"], w["site"]) for line in rounds(workspace) for w in line["warnings"] if reason in w["message"]
+    ]
+    assert told == [(2, "b")]
+    for site, task, _ in seen:
+        if task.name == "train" and task.round >= 2:
+            assert len(task.extras["others"]) == (2 if site == "b" else 1)
+            assert task.reuse != (few and site == "b"), "the model is sent again to a site that gave no answer"
+    expected = ["a", "c"] if few else ["a", "b", "c"]  # its updates are too large, too
+    assert all(line["accepted"] == expected for line in rounds(workspace))
+    lines = [line for line in read_ledger(workspace / "b") if line["answer"] == "metadata"]
+    allowed = privacy["b"]["allowed_extras"] if privacy["b"] != "small" else []
+    assert all(line["extras"].keys() == {"mu", "n"} & set(allowed) for line in lines) and (few or len(lines) == 2)
+
+
+def test_a_similarity_that_stays_at_home_makes_rounds_weigh_by_samples_then_uniformly(federation):
+    workspace = federation(privacy={"b": {"allowed_extras": []}}, rounds=1)
+    (line,) = rounds(workspace)
+    assert line["coefficients"] == {site: IMAGES[site] / 16 for site in "abc"}
+    assert [w["site"] for w in line["warnings"]] == ["b"] and "weighs by 'samples'" in line["warnings"][0]["message"]
+    silent = {"allowed_extras": [], "allowed_metrics": ["train_loss"]}
+    (line,) = rounds(federation("silent", privacy={"b": silent, "c": silent}, rounds=1))
+    assert line["coefficients"] == dict.fromkeys("abc", 1 / 3)
+    assert [w["site"] for w in line["warnings"]] == ["b, c", "b, c"] and "'uniform'" in line["warnings"][1]["message"]
+
+
+def test_the_ledger_names_what_left_and_noise_is_added(federation, seen):
+    noise = {**ALLOWED, "extras_noise": 0.5, "noise_seed": 7}
+    workspace = federation(privacy={"b": noise}, rounds=3)
+    (line,) = [line for line in read_ledger(workspace / "b") if line["answer"] == "metadata"]
+    assert line["extras"] == {"mu": "float32 2", "n": 3} and line["extras_noise"] == 0.5 and line["bytes"] == 9
+    values = {site: answer.values["mu"] for site, task, answer in seen if task.name == "metadata"}
+    got = {site: task.extras["others"] for site, task, _ in seen if task.name == "train" and task.extras}
+    moved = got["a"][0]["mu"] - values["b"]
+    assert torch.equal(got["c"][1]["mu"], got["a"][0]["mu"]) and 0.01 < moved.abs().max() < 3
+    assert torch.equal(got["b"][0]["mu"], values["a"])
+    (clean,) = [line for line in read_ledger(workspace / "a") if line["answer"] == "metadata"]
+    assert "extras_noise" not in clean
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "at", "sharing"),
+    [(Client, "train", 8, "queue"), (Client, "metadata", 5, "full"), (Server, "finish_round", 3, "full")],
+)
+def test_a_run_killed_in_a_round_with_exchange_ends_where_a_whole_one_does(
+    federation, monkeypatch, owner, name, at, sharing
+):
+    whole = federation("whole", sharing=sharing)
+    original, calls = getattr(owner, name), []
+
+    def kill(*arguments):
+        calls.append(None)
+        if len(calls) == at:
+            raise Killed
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, kill)
+    with pytest.raises(Killed):
+        federation("cut", sharing=sharing)
+    assert 2 <= len(rounds(whole.parent / "cut")) < 4
+    again = federation("cut", sharing=sharing, resume=True)
+    for key, tensor in model(whole)["model"].items():
+        assert torch.equal(tensor, model(again)["model"][key]), key
+    assert [line["coefficients"] for line in rounds(whole)] == [line["coefficients"] for line in rounds(again)]
+    assert [line["extras"] for line in rounds(whole)] == [line["extras"] for line in rounds(again)]
+    assert not list(again.glob("*/simulate_job/fedmed/state/received.pt")), "the held model is deleted"
+
+
+def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
+    workspace = federation(rounds=1)
+    client = Client(
+        load_file(tmp_path / "a.yaml"), workspace / "a" / "x", bundle="exchanging_bundle", role="unsupervised"
+    )
+    _, task, _ = seen[0]
+    task.reuse, task.tensors = True, {}
+    with pytest.raises(StateError, match="received.pt"):
+        client.train(task)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mu": torch.ones(3), "n": 4}, "another form than those of the others: 'mu' float32 × 3, not float32 × 2"),
+        ({"mu": torch.tensor([1.0, math.nan]), "n": 4}, "'mu' is neither"),
+        ({"mu": torch.ones(1, 2), "n": 4}, "'mu' is neither"),
+        ({"mu": torch.ones(2).long(), "n": 4}, "'mu' is neither"),
+        ({"mu": torch.ones(2), "n": math.inf}, "'n' is neither"),
+        ({"mu": torch.ones(2), "n": True}, "'n' is neither"),
+        ({"mu": torch.ones(2), "n": torch.ones(2)}, "'n' float32 × 2, not number"),
+        ({"mu": torch.ones(2), "n": 3, "names": 1}, "it sent 'names'"),
+    ],
+)
+def test_answers_that_do_not_fit_are_left_out(change, reason):
+    plan = Plan(dict.fromkeys("abcd", "unsupervised"), rounds=1, steps=1, select="last", exchange=SPEC["exchange"])
+    exchange = Exchange(plan)
+    answers = {site: Extras(site, 0, {"mu": torch.ones(2), "n": 4}) for site in "ac"}
+    exchange.take({**answers, "b": Extras("b", 0, change), "d": Extras("d", 1, {})}, 0, list("abcd"))
+    assert exchange.values.keys() == {"a", "c"} and exchange.answered == {"a", "b", "c"}
+    assert reason in exchange.missing["b"] and exchange.missing["d"] == "it answered something else"
+    assert [warning["site"] for warning in exchange.warnings()] == ["b", "d"] and not exchange.warnings()
+
+
+def test_of_two_forms_the_first_sites_counts():
+    exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
+    exchange.take({s: Extras(s, 0, {"mu": torch.ones(ord(s))}) for s in "ba"}, 0, ["a", "b"])
+    assert exchange.values.keys() == {"a"}
+
+
+def test_bytes_count_elements_and_numbers():
+    assert extras_bytes({"others": [{"mu": torch.zeros(4)}, {"mu": torch.zeros(2).double()}], "n": 3, "ok": True}) == 40
