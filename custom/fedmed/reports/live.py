@@ -101,12 +101,12 @@ def render(state: LiveState, now: float) -> RenderableType:
 def _head(state: LiveState, now: float) -> Table:
     total, done = state.total_rounds or 1, state.rounds_done
     phase = f"round {min(done + 1, total)} of {state.total_rounds}" if state.total_rounds else "starting"
-    left = state.seconds_left(now)
+    ended, left = bool(state.total_rounds and done >= total), state.seconds_left(now)
     times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left")
     head = Table.grid(padding=(0, 2))
     head.add_row(
         Text(state.job, style="bold"),
-        Text("final scores" if state.total_rounds and done >= total else phase),
+        Text(("final scores" if state.validated else "all rounds done") if ended else phase),
         ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0]),
         Text(times, no_wrap=True),
     )
