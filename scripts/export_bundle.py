@@ -57,7 +57,7 @@ def report(made: Exported) -> None:
         print(f"a classifier at one site:  {run} {linear} --dataset_dir /data/site)")
         print(
             f"in a federation:  FEDMED_BUNDLES={made.out.parent} scripts/package_job.py study --bundle {made.out.name} "
-            "--checkpoint pretrained.pt --checkpoint-tensors '^encoder\\.' …"
+            "--checkpoint pretrained.pt --checkpoint-tensor '^encoder\\.' …"
         )
         return
     print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")

@@ -7,6 +7,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedmed.federation.site import SiteConfig, parse_site
 
@@ -74,3 +75,18 @@ def small_site(tmp_path):
     ):
         site.case(key, name, seed)
     return site
+
+
+@pytest.fixture
+def xray_site(small_site):
+    """Pictures of three classes; a larger one for each further entry."""
+    small_site.lists.clear()
+    (small_site.root / "bilder").mkdir(parents=True)
+    for seed, key in enumerate(("training", "validation", "testing", "unlabeled")):
+        for number, label in enumerate(("normal", "normal", "bacteria", "virus")):
+            path = small_site.root / "bilder" / f"{key}{number}.png"
+            noise = np.random.default_rng([seed, number]).integers(0, 256, (40 + number, 30), dtype=np.uint8)
+            Image.fromarray(noise).save(path)
+            entry = {"image": f"bilder/{path.name}", "patient": f"P{key}{number}"}
+            small_site.lists.setdefault(key, []).append(entry | ({} if key == "unlabeled" else {"label": label}))
+    return small_site

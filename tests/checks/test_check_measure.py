@@ -23,6 +23,7 @@ def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     sample = choose_sample(read_entries(site)[1], {}, work.role)
     request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), "args": dict(work.args)}
     request |= {"datalist": str(_write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
+    request |= {"scored": 1, "metadata": False}
     found = measure({**request, "score": work.role == "supervised"}, tmp_path)
     assert found["batch"] == found["job_batch"] == 1 and found["peak_bytes"] > 1e8
     assert len(found["prepare_seconds"]) == len(found["cache_bytes"]) == len(sample)

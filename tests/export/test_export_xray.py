@@ -12,10 +12,10 @@ from PIL import Image
 
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.phantoms import kind_of, phantom
-from fedmed.export.pretraining import pretraining
 from fedmed.export.results import compare
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job

@@ -57,13 +57,17 @@ def _odd_size(case: Case) -> list[str]:
 
 
 def judge(cases: Mapping[Entry, Case]) -> list[Finding]:
-    """Everything that is wrong with or odd about the inspected entries."""
+    """Everything that is wrong with or odd about the inspected entries of CT."""
     findings: list[Finding] = []
     for entry, case in cases.items():
         findings += _of_case(entry, case)
-    findings += _no_foreground(cases)
-    findings += _two_lists("patient", cases, lambda entry, case: entry.patient)
-    findings += _two_lists("copy", cases, lambda entry, case: case.content or None)
+    return [*findings, *_no_foreground(cases), *judge_lists(cases, "scan")]
+
+
+def judge_lists(cases: Mapping[Entry, Case], noun: str) -> list[Finding]:
+    """Patients and copies in two lists, and entries that name no patient; ``noun``: what an image is called."""
+    findings = [*_two_lists("patient", cases, lambda entry, case: entry.patient, noun)]
+    findings += _two_lists("copy", cases, lambda entry, case: case.content or None, noun)
     unnamed = [entry for entry in cases if entry.patient is None]
     if unnamed:
         text = (
@@ -101,7 +105,7 @@ def _no_foreground(cases: Mapping[Entry, Case]) -> Iterator[Finding]:
 
 
 def _two_lists(
-    kind: str, cases: Mapping[Entry, Case], identity: Callable[[Entry, Case], str | None]
+    kind: str, cases: Mapping[Entry, Case], identity: Callable[[Entry, Case], str | None], noun: str
 ) -> Iterator[Finding]:
     """A patient or a scan may be trained on with and without its mask, but not be scored by what it was trained on."""
     groups: dict[str, list[Entry]] = defaultdict(list)
@@ -112,10 +116,10 @@ def _two_lists(
         lists = {entry.list for entry in group}
         shown = "; ".join(entry.where for entry in group[:4]) + ("; …" if len(group) > 4 else "")
         first, *others = ((entry.list, entry.number) for entry in group)
-        what = f"patient '{key}'" if kind == "patient" else "the same scan"
+        what = f"patient '{key}'" if kind == "patient" else f"the same {noun}"
         if len(lists) > 1 and lists & set(SCORED):
             text = f"{what} is in two lists: {shown}; a score would be too good: keep one list"
             yield Finding("data", kind, text, *first, also=tuple(others))
         elif kind == "copy" and len(group) > 1:
-            text = f"the same scan is listed more than once: {shown}; keep one if that was not meant"
+            text = f"the same {noun} is listed more than once: {shown}; keep one if that was not meant"
             yield Finding("data", "twice", text, *first, also=tuple(others))

@@ -1,25 +1,27 @@
 """Everything that a hospital checks before it joins, in one call."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedmed.bundles.load import Bundle
-from fedmed.checks.cases import inspect_entries, judge
+from fedmed.checks.cases import inspect_entries, judge, judge_lists
+from fedmed.checks.checked import Checked
+from fedmed.checks.classes import judge_classes, judge_pictures
 from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.disk import Space, cache_bytes, check_disk, state_bytes
+from fedmed.checks.disk import cache_bytes, check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, Entry, are_pictures, needs, read_entries
-from fedmed.checks.findings import AREAS, Finding, problems
+from fedmed.checks.findings import AREAS, Finding
 from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
-from fedmed.checks.machine import Machine, look_at_machine
-from fedmed.checks.training import Measured, choose_sample, measure
-from fedmed.checks.work import Work, client_app, find_work
-from fedmed.data.prepare.case import Case
+from fedmed.checks.machine import look_at_machine
+from fedmed.checks.pictures import READS, inspect_pictures
+from fedmed.checks.training import CONTRASTED, SAMPLE, choose_sample, measure
+from fedmed.checks.wanted import look_at_exchange, what_is_wanted
+from fedmed.checks.work import client_app, find_work
 from fedmed.data.prepare.pool import Track
-from fedmed.errors import BundleError, FedMedError, JobError, SiteConfigError
+from fedmed.errors import JobError, SiteConfigError
 from fedmed.federation.site import SiteConfig, load_file, load_site
 
 log = logging.getLogger("fedmed.checks")
@@ -58,39 +60,6 @@ class Options:
     steps: int = 3
     timeout: float = 1800
     skip: Collection[str] = ()
-
-
-@dataclass
-class Checked:
-    """All that was found at a site. Only :mod:`fedmed.checks.page` decides what of it may leave.
-
-    Attributes:
-        counts: list -> number of entries.
-        cases: entry -> what its inspection said.
-        work, digest, version: the site's part in the job, and the installed bundle's hash and version.
-        findings: what is wrong or worth a look.
-        left_out: parts that were not checked, of ``PARTS``.
-    """
-
-    site: SiteConfig
-    counts: Mapping[str, int] = field(default_factory=dict)
-    cases: Mapping[Entry, Case] = field(default_factory=dict)
-    entries: Sequence[Entry] = ()
-    work: Work | None = None
-    role: str | None = None
-    digest: str | None = None
-    version: str | None = None
-    measured: Measured | None = None
-    spaces: Sequence[Space] = ()
-    machine: Machine | None = None
-    connection: Connection | None = None
-    findings: list[Finding] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-
-    @property
-    def ready(self) -> bool:
-        """Whether nothing must be solved before the site joins."""
-        return not problems(self.findings)
 
 
 def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
@@ -148,24 +117,39 @@ def _check_data(checked: Checked, options: Options, show: Show) -> None:
         asked = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
         checked.work = find_work(*asked)
     checked.role = checked.work.role if checked.work else options.role
-    checked.findings += [*needs(checked.counts, checked.role, site.datalist), *found]
-    if "data" not in options.skip and are_pictures(checked.entries):
-        text = f"{len(checked.entries)} radiographs are listed; only those that the measurement uses are opened"
-        checked.findings.append(Finding("data", "not_opened", text))
-    elif "data" not in options.skip:
-        checked.cases = inspect_entries(checked.entries, options.workers, show.track())
+    checked.wanted, unusable = what_is_wanted(checked.work, site)
+    checked.findings += [] if "training" in options.skip else unusable
+    checked.pictures = are_pictures(checked.entries) if checked.wanted.axes is None else checked.wanted.axes == 2
+    checked.findings += [*_lists(checked), *found]
+    if "data" not in options.skip:
+        _inspect(checked, options.workers, show.track())
+
+
+def _lists(checked: Checked) -> Iterator[Finding]:
+    work, wanted = checked.work, checked.wanted
+    told = {"chooses": work.chooses, "scores": work.scores} if work else {}
+    classes, labels = any(entry.label for entry in checked.entries), not wanted.contrastive
+    contrastive = {"classes": classes, "contrastive": wanted.contrastive}
+    yield from needs(checked.counts, checked.role, checked.site.datalist, **contrastive, **told)
+    if classes and labels:
+        yield from judge_classes(checked.entries, wanted.classes, checked.role, work.chooses if work else True)
+
+
+def _inspect(checked: Checked, workers: int, track: Track) -> None:
+    if not checked.pictures:
+        checked.cases = inspect_entries(checked.entries, workers, track)
         checked.findings += judge(checked.cases)
+        return
+    reads = checked.wanted.name or READS
+    checked.cases = inspect_pictures(checked.entries, reads, checked.site.bundles, workers, track)
+    checked.findings += [*judge_pictures(checked.cases, checked.wanted.size), *judge_lists(checked.cases, "image")]
 
 
 def _check_training(checked: Checked, options: Options, show: Show) -> None:
     work, site = checked.work, checked.site
-    try:
-        bundle = Bundle(work.args["bundle"], work.args.get("overlays") or (), work.args.get("overrides"), site.bundles)
-        checked.digest, checked.version = bundle.digest, bundle.version
-    except (BundleError, KeyError) as error:
-        text = str(error) if isinstance(error, FedMedError) else f"the job names no {error}; ask the study lead"
-        checked.findings.append(Finding("training", "bundle", text))
+    if checked.digest is None:
         return
+    checked.findings += look_at_exchange(work, checked.wanted, site, checked.trained_on)
     sample = _sample(checked)
     if not sample:
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"
@@ -178,7 +162,8 @@ def _check_training(checked: Checked, options: Options, show: Show) -> None:
 
 
 def _sample(checked: Checked) -> list[Entry]:
-    return choose_sample(checked.entries, checked.cases, checked.work.role)
+    most = CONTRASTED if checked.wanted.contrastive else SAMPLE
+    return choose_sample(checked.entries, checked.cases, checked.work.role, most)
 
 
 def _check_disk(checked: Checked, kit: Kit | None) -> None:

@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedmed.checks.check import Checked
+from fedmed.checks.checked import Checked
 from fedmed.checks.findings import Finding
 from fedmed.data.prepare.report import table
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home, write_atomically
 
 COLUMNS = (
-    *("list", "entry", "image", "mask", "patient", "status", "what"),
+    *("list", "entry", "image", "mask", "class", "patient", "status", "what"),
     *("voxels", "spacing_mm", "hu_min", "hu_mean", "hu_max", "mask_ml"),
 )
 
@@ -45,7 +45,7 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
         found = said.get((entry.list, entry.number), [])
         yield {
             **_told(entry.list, entry.number, found),
-            **{"image": entry.image, "mask": entry.mask, "patient": entry.patient},
+            **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
             "voxels": "x".join(map(str, case.shape)),
             "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
             **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},

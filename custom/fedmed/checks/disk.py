@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fedmed.checks.entries import Entry
 from fedmed.checks.findings import Finding
+from fedmed.checks.pictures import Picture
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 from fedmed.data.store import FOLDER
@@ -17,6 +18,7 @@ from fedmed.federation.site import SiteConfig
 from fedmed.reports.words import size
 
 ROUNDS_KEPT = 2
+PICTURE = 4 * 256**2  # bytes of a prepared radiograph, where no job says its size
 ADAM = 3  # a tensor and its two moments
 COMFORT = 2  # below so many times the need, a note
 
@@ -38,9 +40,13 @@ def cache_bytes(
     """Estimate the size of all prepared cases.
 
     A prepared case is resampled to one spacing, so its size grows with its volume in mm; the sample says how much a
-    mm³ needs. Without a measurement, cases count as they are: four bytes a voxel, and one for the mask.
+    mm³ needs. Without a measurement, cases count as they are: four bytes a voxel, and one for the mask. Prepared
+    radiographs are all of one size.
     """
     used = [entry for entry in entries if entry not in cases or cases[entry].usable]
+    if any(isinstance(case, Picture) for case in cases.values()):
+        each = measured.cache_bytes if measured and measured.cache_bytes else PICTURE
+        return round(each * len({entry.image for entry in used}))
     if measured and measured.cache_bytes and sample:
         held = sum(_volume(entry, cases) for entry in sample)
         return round(measured.cache_bytes * len(sample) * sum(_volume(entry, cases) for entry in used) / held)

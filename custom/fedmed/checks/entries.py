@@ -70,20 +70,44 @@ def read_entries(site: SiteConfig) -> tuple[dict[str, int], list[Entry], list[Fi
     return counts, entries, findings
 
 
-def needs(counts: Mapping[str, int], role: str | None, datalist: Path) -> Iterator[Finding]:
-    """Say which lists a role needs and lacks, and which it does not use."""
+def needs(
+    counts: Mapping[str, int],
+    role: str | None,
+    datalist: Path,
+    *,
+    classes: bool = False,
+    chooses: bool = True,
+    contrastive: bool = False,
+    scores: bool = True,
+) -> Iterator[Finding]:
+    """Say which lists a role needs and lacks, and which it does not use.
+
+    Args:
+        counts: list -> number of entries.
+        role: the site's.
+        datalist: for messages.
+        classes: labels are classes; a classifier leaves unlabelled images to another job, the pre-training.
+        chooses: whether a model is chosen by validation lists.
+        contrastive: the job trains without any label, on ``unlabeled`` and ``training`` together.
+        scores: whether the result is scored on the testing lists.
+    """
     if not any(counts.values()):
-        hint = "scripts/prepare_ct.py writes one"
+        hint = "scripts/prepare_ct.py or scripts/prepare_cxr.py writes one"
         yield Finding("data", "list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
+    elif contrastive:
+        if not counts.get(UNLABELED) and not counts.get("training"):
+            text = f"neither '{UNLABELED}' nor 'training' lists an image, and pre-training needs some; fill one"
+            yield Finding("data", "list", f"{datalist}: {text}", UNLABELED)
+        return
     for key in NEEDED.get(role or "", ()):
-        if not counts.get(key):
+        if not counts.get(key) and (chooses or key != "validation"):
             yield Finding(
                 "data", "list", f"{datalist}: the list '{key}' is empty, and the role '{role}' needs it; fill it", key
             )
-    if role == "supervised" and counts.get(UNLABELED):
+    if role == "supervised" and counts.get(UNLABELED) and not classes:
         text = f"{counts[UNLABELED]} unlabelled scans are not used by a supervised site; 'unsupervised' uses both lists"
         yield Finding("data", "unused", f"{datalist}: {text}", UNLABELED)
-    if role in ("supervised", "unsupervised") and not counts.get("testing"):
+    if role in ("supervised", "unsupervised") and not counts.get("testing") and scores:
         text = "there is no 'testing' list, so the finished model is not scored here; list some cases if it should be"
         yield Finding("data", "not_scored", f"{datalist}: {text}", "testing")
 

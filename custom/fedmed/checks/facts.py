@@ -1,8 +1,9 @@
 """Figures that may leave the hospital, as rows: numbers and words of a closed list, never a site's own text."""
 
+import math
 from collections.abc import Iterator
 
-from fedmed.checks.check import Checked
+from fedmed.checks.checked import Checked
 from fedmed.checks.entries import LISTS
 from fedmed.checks.findings import problems
 from fedmed.reports.words import NOTHING, count, duration, join, size
@@ -64,19 +65,29 @@ def _job(checked: Checked) -> Rows:
     return [
         ("job", checked.work.name),
         ("role", checked.work.role),
-        ("bundle", f"{args['bundle']} {checked.version or ''}".strip()),
+        ("bundle", f"{args['bundle']} {checked.wanted.version or ''}".strip()),
         ("bundle's hash", checked.digest or "not installed"),
         ("overlays", ", ".join(args.get("overlays") or ()) or NOTHING),
     ]
 
 
-def round_seconds(checked: Checked) -> float | None:
-    """Seconds of one round at this site: training, and scoring the received model where the role does."""
+def round_steps(checked: Checked) -> int | None:
+    """Optimizer steps of one round at this site; of a job that counts epochs they follow from its images."""
     measured, work = checked.measured, checked.work
-    if not measured or not work or not work.steps or measured.step_seconds is None:
+    if work is None or work.steps or not work.epochs or not measured or not measured.batch:
+        return work.steps if work else None
+    share = 1.0 if checked.wanted.contrastive else measured.fraction
+    return math.ceil(work.epochs * share * checked.trained_on / measured.batch)
+
+
+def round_seconds(checked: Checked) -> float | None:
+    """Seconds of one round at this site: what it exchanges, training, and scoring the received model."""
+    measured, work, steps = checked.measured, checked.work, round_steps(checked)
+    if not measured or not work or not steps or measured.step_seconds is None:
         return None
     scored = (measured.score_seconds or 0) * checked.counts.get("validation", 0)
-    return work.steps * measured.step_seconds + (scored if work.role == "supervised" else 0)
+    told = (measured.metadata_seconds or 0) * checked.trained_on
+    return steps * measured.step_seconds + told + (scored if work.role == "supervised" and work.chooses else 0)
 
 
 def _about(seconds: float) -> str:
@@ -90,10 +101,17 @@ def _work(checked: Checked) -> Rows:
     rows = [
         ("one step", f"{measured.step_seconds:.3g} s, batch of {measured.batch}" if measured.step_seconds else None),
         ("scoring a case", f"{measured.score_seconds:.3g} s" if measured.score_seconds else None),
+        (
+            "exchanged statistics",
+            f"{measured.metadata_seconds:.3g} s an image, {size(measured.extras_bytes)} a round"
+            if measured.metadata_seconds is not None
+            else None,
+        ),
         ("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None),
     ]
     if (seconds := round_seconds(checked)) is not None:
-        rows.append((f"a round of {work.steps} steps", _about(seconds)))
+        steps = round_steps(checked)
+        rows.append((f"a round of {count(steps, 'step')}", _about(seconds)))
         rows.append((f"all {work.rounds} rounds", _about(seconds * work.rounds) if work.rounds else None))
     rows += [
         ("memory", f"{size(measured.peak_bytes)} at most, beside NVFlare's own"),

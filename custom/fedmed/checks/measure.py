@@ -22,6 +22,7 @@ from monai.bundle import ConfigParser
 from fedmed.data.store import FOLDER
 from fedmed.errors import FedMedError
 from fedmed.federation.client import Client
+from fedmed.federation.extras import extras_bytes
 from fedmed.federation.messages import Task
 from fedmed.federation.model import initial_network, named_tensors, parsed
 from fedmed.federation.site import SiteConfig, load_file
@@ -61,7 +62,8 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
     Args:
         request: ``site``, ``source`` (its YAML), ``datalist`` (a few of its cases), ``cache_dir``, ``args`` of the
-            executor, ``steps`` to measure, ``score`` (whether to score a validation case), ``max_batch_size``.
+            executor, ``steps`` to measure, ``score`` (whether to score the validation cases), ``scored`` (how many
+            cases that scores), ``metadata`` (whether to compute what the job exchanges), ``max_batch_size``.
         folder: where the client may write.
     """
     site = _site(request)
@@ -77,16 +79,32 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     found |= _prepare(parser, args["role"])
     found["cache_bytes"] = [path.stat().st_size for path in (site.cache_dir / FOLDER).glob("*.pt")]
     tensors = named_tensors(initial_network(parser, client.seed))
+    fraction, few = parser.config.get("label_fraction"), "metadata_min_images" in parser.config
     del parser
+    found["fraction"] = fraction if type(fraction) in (int, float) else 1.0
     found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
     task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
     if args["role"] == "evaluate":
-        found |= _timed("score", lambda: client.evaluate(replace(task, name="evaluate")))
+        found |= _timed(request["scored"], lambda: client.evaluate(replace(task, name="evaluate")))
     else:
         if request["score"]:
-            found |= _timed("score", lambda: client.validate(replace(task, name="validate")))
+            found |= _timed(request["scored"], lambda: client.validate(replace(task, name="validate")))
+        if request["metadata"]:
+            found |= _metadata(args, few, site, folder, task)
         found |= _train(client, task, folder)
     return found | _memory(site)
+
+
+def _metadata(args: Mapping[str, Any], few: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
+    """Seconds for an image and bytes of what others get of the site; the few cases at hand are enough for that."""
+    overrides = {**(args.get("overrides") or {}), **({"metadata_min_images": 2} if few else {})}
+    client = Client.from_args({**args, "overrides": overrides}, site, folder / "metadata")
+    started = time.monotonic()
+    values = client.metadata(replace(task, name="metadata")).values
+    seconds = time.monotonic() - started
+    if not values:
+        return {}
+    return {"metadata_seconds": seconds / values.get("n", 1), "extras_bytes": extras_bytes(values)}
 
 
 def _site(request: Mapping[str, Any]) -> SiteConfig:
@@ -128,10 +146,10 @@ def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
     }
 
 
-def _timed(name: str, work: Any) -> dict[str, float]:
+def _timed(cases: int, work: Any) -> dict[str, float]:
     started = time.monotonic()
     work()
-    return {f"{name}_seconds": time.monotonic() - started}
+    return {"score_seconds": (time.monotonic() - started) / cases}
 
 
 def _memory(site: SiteConfig) -> dict[str, int]:

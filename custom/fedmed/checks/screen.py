@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedmed.checks.check import Checked
+from fedmed.checks.checked import Checked
+from fedmed.checks.classes import picture_table
 from fedmed.checks.facts import lists, sections, summary
 from fedmed.checks.findings import NOTE, PROBLEM
 from fedmed.data.prepare.console import progress
@@ -45,7 +46,10 @@ def print_checked(checked: Checked, csv: Path | None, page: Path) -> None:
     what = f" as {checked.role}" if checked.role else ""
     console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
     usable = [case for case in {id(case): case for case in checked.cases.values()}.values() if case.usable]
-    rows = list_table(usable) if usable else [("list", "cases"), *lists(checked)]
+    if checked.pictures:
+        rows = picture_table(checked.entries, usable)
+    else:
+        rows = list_table(usable) if usable else [("list", "cases"), *lists(checked)]
     table = Table(*rows[0], title_justify="left")
     for row in rows[1:]:
         table.add_row(*row)

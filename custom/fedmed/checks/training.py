@@ -24,6 +24,8 @@ from fedmed.federation.site import SiteConfig
 
 PREFIX = ".fedmed-check-"
 SAMPLE = 3  # cases of a list that are prepared
+CONTRASTED = 16  # where cases are compared with each other
+SCORES = {"supervised": "validation", "evaluate": "testing"}  # what a role's score is of
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 FULL = 0.85  # share of the machine's memory from which a peak is worth a note
 
@@ -37,9 +39,12 @@ class Measured:
         step_seconds: median of the measured optimizer steps.
         prepare_seconds: mean time to prepare a case that is not in the cache yet.
         score_seconds: time to score one case with the received model.
+        metadata_seconds: time for one image of the statistics that a job exchanges.
         peak_bytes, cuda_peak_bytes: most memory at a time, of the machine and of the GPU.
         model_bytes, sent_bytes, state_bytes: all tensors; those that leave the site in a round; what it keeps of one.
         cache_bytes: mean size of a prepared case.
+        extras_bytes: what is sent of those statistics.
+        fraction: share of the labelled images that the job uses.
     """
 
     batch: int | None = None
@@ -47,12 +52,15 @@ class Measured:
     step_seconds: float | None = None
     prepare_seconds: float | None = None
     score_seconds: float | None = None
+    metadata_seconds: float | None = None
     peak_bytes: int | None = None
     cuda_peak_bytes: int | None = None
     model_bytes: int | None = None
     sent_bytes: int | None = None
     state_bytes: int | None = None
     cache_bytes: float | None = None
+    extras_bytes: int | None = None
+    fraction: float = 1.0
 
 
 @dataclass
@@ -84,7 +92,8 @@ def choose_sample(entries: Sequence[Entry], cases: Mapping[Entry, Case], role: s
         else:
             first = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
         chosen += list(dict.fromkeys([*first, *usable]))[: max(len(first), 1 if key in SCORED else most)]
-    return chosen if any(entry.list == MEASURED[role][0] for entry in chosen) else []
+    first = MEASURED[role] if most == CONTRASTED else MEASURED[role][:1]
+    return chosen if any(entry.list in first for entry in chosen) else []
 
 
 def _voxels(entry: Entry, case: Case | None) -> int:
@@ -134,6 +143,8 @@ def _attempt(
             "args": dict(work.args),
             "steps": steps,
             "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
+            "scored": max(1, sum(entry.list == SCORES.get(work.role) for entry in sample)),
+            "metadata": bool(work.exchanged),
             "max_batch_size": limit,
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")

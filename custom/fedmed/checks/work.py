@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.bundles.find import find_bundle
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.client import ROLES
 from fedmed.federation.job import read_job
 from fedmed.federation.plan import Plan
 
 METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
+CHANGE = "rsa"  # what `weighting: self_adaptive` weighs a site by
 OF_A_RUN = {"resume"}  # arguments that mean an earlier run, which a check has nothing to do with
 
 
@@ -23,10 +26,15 @@ class Work:
     Attributes:
         name: the job's name, or the bundle's when there is no job.
         args: arguments of the site's executor, for :meth:`fedmed.federation.client.Client.from_args`.
-        steps: optimizer steps a round, None without a job.
+        steps: optimizer steps a round, None without a job, or where it counts epochs.
+        epochs: passes over the site's images a round, None without a job, or where it counts steps.
         rounds: rounds of the job, None without a job.
         folder: the job's folder, None without a job.
         part: the site in the job whose part this is; another one when only the role was known.
+        chooses: whether labelled sites score models on their validation lists, by which one is chosen.
+        scores: whether the result is scored on the testing lists.
+        exchanged: values that sites send of their images before they train (a ``metadata`` task).
+        extras: all that the job asks for beside updates and scores; a site sends what its own settings allow.
     """
 
     name: str
@@ -35,6 +43,11 @@ class Work:
     rounds: int | None = None
     folder: Path | None = None
     part: str = ""
+    epochs: float | None = None
+    chooses: bool = True
+    scores: bool = True
+    exchanged: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
     @property
     def role(self) -> str:
@@ -74,11 +87,12 @@ def find_work(
         raise JobError(f"{folder} is no job folder (meta.json is missing); give the folder that the study lead sent")
     try:
         find_bundle(job, bundles)
+        method = pretraining(Bundle(job, site_bundles=bundles))
     except BundleError as error:
         raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
     role = role or _role_of(lists or {})
-    args = {"bundle": job, "role": role, "overlays": [*overlays, *METHODS.get(role, [])]}
-    return Work(job, args)
+    own = [method.overlay] if method and role == "unsupervised" else METHODS.get(role, [])
+    return Work(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
 
 
 def _of_job(folder: Path, site: str, role: str | None) -> Work:
@@ -101,7 +115,21 @@ def _of_job(folder: Path, site: str, role: str | None) -> Work:
     except (TypeError, AttributeError) as error:
         raise JobError(f"the job {folder}: its controller's arguments are wrong: {error}") from error
     args = {key: value for key, value in job.clients[match].items() if key not in OF_A_RUN}
-    return Work(job.name, args, plan.steps, plan.rounds, folder, match)
+    exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
+    adaptive = job.aggregator.get("weighting") == "self_adaptive"
+    extras = () if named[match] == "evaluate" else (*exchanged, *((CHANGE,) if adaptive else ()))
+    asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
+    return Work(
+        job.name,
+        args,
+        plan.steps,
+        plan.rounds,
+        folder,
+        match,
+        exchanged=exchanged,
+        extras=tuple(sorted(extras)),
+        **asked,
+    )
 
 
 def _role_of(lists: Mapping[str, int]) -> str:

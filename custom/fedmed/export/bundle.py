@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import PRETRAINED, pretrained
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
 from fedmed.export.formats import MODEL, TOLERANCE, Part, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
-from fedmed.export.pretraining import PRETRAINED, pretrained
 from fedmed.export.provenance import provenance
 from fedmed.export.runs import SELECTED, read_finished
 from fedmed.export.source import open_store

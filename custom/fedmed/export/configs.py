@@ -12,8 +12,8 @@ from monai.bundle.reference_resolver import ReferenceResolver
 from monai.bundle.utils import merge_kv
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import PRETRAINED, pretrained, pretraining, without_pretraining
 from fedmed.export.folder import CONFIGS
-from fedmed.export.pretraining import PRETRAINED, pretrained, pretraining, without_pretraining
 
 MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretrained
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.methods import methods
-from fedmed.export.pretraining import pretrained
 from fedmed.export.runs import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.weights import Weights
 from fedmed.federation.store import ModelStore

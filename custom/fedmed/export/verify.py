@@ -15,13 +15,13 @@ from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretrained
 from fedmed.errors import ExportError
 from fedmed.export.configs import speaks_of
 from fedmed.export.features import same_features
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
 from fedmed.export.phantoms import kind_of, phantom
-from fedmed.export.pretraining import pretrained
 from fedmed.export.results import compare
 
 SCHEMA = Path(__file__).with_name("metadata_schema.json")

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from monai.bundle import ConfigParser
-from torch import Tensor
 
 from fedmed.bundles.load import Bundle
-from fedmed.errors import BundleError, ExportError
+from fedmed.errors import BundleError
 
 PRETRAINED = "pretrained.pt"
 EXAMPLE = "pretraining: {overlay: pretrain, encoder: encoder, setting: pretrained}"
@@ -31,17 +30,6 @@ class Pretraining:
     def prefix(self) -> str:
         """What the names of the encoder's tensors begin with."""
         return f"{self.encoder}."
-
-    def encoder_of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The encoder's tensors under its own names.
-
-        Raises:
-            ExportError: there are none.
-        """
-        names = [name for name in tensors if name.startswith(self.prefix)]
-        if not names:
-            raise ExportError(f"the run's model has no tensor '{self.prefix}…'; is the bundle the run's?")
-        return {name.removeprefix(self.prefix): tensors[name] for name in names}
 
 
 def pretraining(bundle: Bundle) -> Pretraining | None:

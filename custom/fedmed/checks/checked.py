@@ -1,0 +1,61 @@
+"""All that a check finds at a site."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedmed.checks.connection import Connection
+from fedmed.checks.disk import Space
+from fedmed.checks.entries import MEASURED, Entry
+from fedmed.checks.findings import Finding, problems
+from fedmed.checks.machine import Machine
+from fedmed.checks.training import Measured
+from fedmed.checks.wanted import Wanted
+from fedmed.checks.work import Work
+from fedmed.data.prepare.case import Case
+from fedmed.federation.site import SiteConfig
+
+
+@dataclass
+class Checked:
+    """All that was found at a site. Only :mod:`fedmed.checks.page` decides what of it may leave.
+
+    Attributes:
+        counts: list -> number of entries.
+        cases: entry -> what its inspection said.
+        work, wanted: the site's part in the job, and what the job's bundle wants of images and labels.
+        pictures: whether the images are radiographs and not CT.
+        findings: what is wrong or worth a look.
+        left_out: parts that were not checked, of ``PARTS``.
+    """
+
+    site: SiteConfig
+    counts: Mapping[str, int] = field(default_factory=dict)
+    cases: Mapping[Entry, Case] = field(default_factory=dict)
+    entries: Sequence[Entry] = ()
+    work: Work | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+    pictures: bool = False
+    role: str | None = None
+    measured: Measured | None = None
+    spaces: Sequence[Space] = ()
+    machine: Machine | None = None
+    connection: Connection | None = None
+    findings: list[Finding] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str | None:
+        """Hash of the job's bundle, as it is installed here."""
+        return self.wanted.digest
+
+    @property
+    def trained_on(self) -> int:
+        """Images that the site's rounds read: usable, or at least listed."""
+        lists = MEASURED["unsupervised"] if self.wanted.contrastive else ("training",)
+        used = [e for e in self.entries if e.list in lists and (e not in self.cases or self.cases[e].usable)]
+        return len({entry.image for entry in used})
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing must be solved before the site joins."""
+        return not problems(self.findings)
