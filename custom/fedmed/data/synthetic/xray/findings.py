@@ -22,10 +22,10 @@ class Severity:
         lines: mm of water in the network of an interstitial disease.
     """
 
-    consolidation: tuple[float, float] = (0.5, 0.95)
-    size: tuple[float, float] = (28.0, 58.0)
+    consolidation: tuple[float, float] = (0.65, 1.0)
+    size: tuple[float, float] = (32.0, 62.0)
     haze: tuple[float, float] = (0.05, 0.13)
-    lines: tuple[float, float] = (10.0, 20.0)
+    lines: tuple[float, float] = (8.0, 16.0)
 
 
 def consolidate(rng: np.random.Generator, thorax: Thorax, severity: Severity) -> np.ndarray:
