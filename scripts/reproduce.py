@@ -3,6 +3,7 @@
 
     scripts/reproduce.py table1                              # on the demo federation, which is made on first use
     scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see experiments/data/
+    scripts/reproduce.py fedmoco_table2 --data cxr_demo      # pre-training without labels, and what it is good for
 
 Finished runs are kept: a stopped command goes on where it was, and tables share the runs that they have in common.
 """
@@ -14,10 +15,11 @@ from pathlib import Path
 from fedmed.errors import FedMedError, JobError
 from fedmed.experiments.checks import check_seeds
 from fedmed.experiments.claims import check_claims
-from fedmed.experiments.federation import Federation, load_federation
+from fedmed.experiments.federation import Federation, load_federation, read_yaml
 from fedmed.experiments.outputs import info_of, write_outputs
 from fedmed.experiments.plan import lacking
 from fedmed.experiments.pool import Outcome, run_all
+from fedmed.experiments.pretraining import reproduce as pretraining
 from fedmed.experiments.runs import Run, prepare
 from fedmed.experiments.scores import write_scores
 from fedmed.experiments.table import Table, load_table, only
@@ -31,7 +33,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", metavar="TABLE", help=f"YAML files, or some of: {tables}")
-    parser.add_argument("--data", default="demo", help=f"a federation: a YAML file, or one of: {data} (default demo)")
+    parser.add_argument("--data", help=f"a YAML file, or one of: {data} (default: demo, of pre-training cxr_demo)")
     parser.add_argument(
         "--out", type=Path, default=Path("runs"), help="results go to OUT/<data>/<table> (default runs)"
     )
@@ -94,8 +96,9 @@ def write(table: Table, federation: Federation, outcome: Outcome, runs: list[Run
     return write_outputs(folder, info_of(only(table, names), federation), scores)
 
 
-def reproduce(arguments: argparse.Namespace) -> int:
-    out, federation = arguments.out.resolve(), load_federation(find(arguments.data, EXPERIMENTS / "data"))
+def reproduce_federations(arguments: argparse.Namespace) -> int:
+    """Tables whose arms are federations that are scored on their sites' test lists."""
+    out, federation = arguments.out.resolve(), load_federation(find(arguments.data or "demo", EXPERIMENTS / "data"))
     tables = read(arguments.tables)
     tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
     tables = [available(table, federation) for table in tables]
@@ -107,6 +110,30 @@ def reproduce(arguments: argparse.Namespace) -> int:
         for path in write(table, federation, outcome, runs, out / federation.name / table.name):
             print(path)
     return 2 if outcome.failed else 0
+
+
+def reproduce_pretraining(arguments: argparse.Namespace) -> int:
+    """Tables whose arms are encoders that classifiers are trained on."""
+    tables = [find(name, EXPERIMENTS) for name in dict.fromkeys(arguments.tables)]
+    data = find(arguments.data or "cxr_demo", EXPERIMENTS / "data")
+    return pretraining.reproduce(tables, data, arguments.out, arguments.seeds, arguments.arms, arguments.jobs)
+
+
+KINDS = {"federations": reproduce_federations, "pretraining": reproduce_pretraining}
+
+
+def reproduce(arguments: argparse.Namespace) -> int:
+    """Run tables by what kind of experiment they are; all must be of one."""
+    files = {find(name, EXPERIMENTS): "a table" for name in arguments.tables}
+    files |= {find(arguments.data, EXPERIMENTS / "data"): "a description of data"} if arguments.data else {}
+    kinds = {path: read_yaml(path, what).get("experiment", "federations") for path, what in files.items()}
+    for path, kind in kinds.items():
+        if kind not in KINDS:
+            raise JobError(f"{path}: 'experiment' is {kind!r}; use {' or '.join(KINDS)}")
+    first = next(iter(kinds))
+    if other := [path for path in kinds if kinds[path] != kinds[first]]:
+        raise JobError(f"{first} is of the kind '{kinds[first]}', {other[0]} of '{kinds[other[0]]}'; run them apart")
+    return KINDS[kinds[first]](arguments)
 
 
 def main(argv: list[str] | None = None) -> int:

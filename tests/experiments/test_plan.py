@@ -15,7 +15,7 @@ from fedmed.experiments.table import Arm, Table, load_table, only
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEMO = load_federation(EXPERIMENTS / "data" / "demo.yaml")
-TABLES = sorted(EXPERIMENTS.glob("*.yaml"))
+TABLES = sorted(path for path in EXPERIMENTS.glob("*.yaml") if "experiment" not in yaml.safe_load(path.read_text()))
 
 
 def table(**arm):

@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +24,8 @@ from fedmed.experiments.table import Arm, Table
 from fedmed.federation.aside import records
 from fedmed.federation.loop import run_job
 from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.server_state import STATE
+from fedmed.federation.server import Server
+from fedmed.federation.server_state import RESULT, STATE
 from fedmed.federation.site import SiteConfig, load_site
 from fedmed.federation.state import save_json
 
@@ -68,7 +69,12 @@ def prepare(arm: Arm, table: Table, federation: Federation, seed: int, folder: P
     sites = {site: site_for(cases[site], role, lists) for site, role in roles.items() if site != POOL}
     if arm.pool:
         sites[POOL] = pooled_site([cases[site_name(site, arm, federation)] for site in arm.pool], lists)
-    return Run(arm.name, seed, job, sites, folder / f"{federation.name}-{_name(_made_of(job, sites))}")
+    return named_run(arm.name, seed, job, sites, folder, federation.name)
+
+
+def named_run(arm: str, seed: int, job: JobSpec, sites: Mapping[str, SiteConfig], folder: Path, data: str) -> Run:
+    """A run whose folder below ``folder`` is named by the data and by a hash of what the result depends on."""
+    return Run(arm, seed, job, sites, folder / f"{data}-{_name(_made_of(job, sites))}")
 
 
 def run(run: Run) -> list[Score]:
@@ -77,22 +83,35 @@ def run(run: Run) -> list[Score]:
     Raises:
         FedMedError: the job failed, or a site that trains never could.
     """
+    complete(run, lambda _: check_complete(run.folder, run.job))
+    return read_result(run.folder, run.arm, run.seed)
+
+
+def complete(run: Run, conclude: Callable[[Server], object]) -> None:
+    """Run, unless that was done before; a stopped run goes on after its last good round.
+
+    Args:
+        run: what to run.
+        conclude: called with the server of the finished job, before the run counts as done; it may refuse.
+
+    Raises:
+        FedMedError: the job failed.
+    """
     run.folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{run.folder}.lock"):  # another table may want the same run now
-        if not finished(run):
-            made_of, files = _unchanged(run), _files(run)
-            if not (goes_on := _stopped(run, files)):
-                if run.folder.exists():
-                    shutil.rmtree(run.folder)
-                write_job(run.job, run.folder / "job")
-                save_json(run.folder / STARTED_WITH, files)
-            with _logged(run.folder / "log.txt"):
-                run_job(run.folder / "job", run.folder, run.sites, resume=goes_on)
-                check_complete(run.folder, run.job)
-                _unchanged(run)
-            _forget_private_state(run)
-            save_json(run.folder / MADE_OF, {**made_of, "files": files})
-    return read_result(run.folder, run.arm, run.seed)
+        if finished(run):
+            return
+        made_of, files = _unchanged(run), _files(run)
+        if not (goes_on := _stopped(run, files)):
+            if run.folder.exists():
+                shutil.rmtree(run.folder)
+            write_job(run.job, run.folder / "job")
+            save_json(run.folder / STARTED_WITH, files)
+        with _logged(run.folder / "log.txt"):
+            conclude(run_job(run.folder / "job", run.folder, run.sites, resume=goes_on))
+            _unchanged(run)
+        _forget_private_state(run)
+        save_json(run.folder / MADE_OF, {**made_of, "files": files})
 
 
 def finished(run: Run) -> bool:
@@ -110,7 +129,9 @@ def _stopped(run: Run, files: Mapping[str, str]) -> bool:
         started_with = json.loads((run.folder / STARTED_WITH).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return started_with == files and (records(run.folder) / STATE).is_file()
+    server = records(run.folder)
+    # One that was stopped after its job, before it counted as done, has nothing to go on with.
+    return started_with == files and (server / STATE).is_file() and not (server / RESULT).is_file()
 
 
 def _files(run: Run) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED, read_datalist
+from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED, labels_are_classes, needed_files, read_datalist
 from fedmed.errors import DataError
 from fedmed.experiments.federation import POOL
 from fedmed.federation.site import SiteConfig
@@ -58,24 +58,24 @@ class Cases:
 
     def below(self, root: Path, name: str) -> list[dict[str, Any]]:
         """One list with paths relative to ``root``, a folder above the site's own."""
-        prefix = self.config.data_root.resolve().relative_to(root.resolve())
+        prefix, entries = self.config.data_root.resolve().relative_to(root.resolve()), self.lists.get(name, [])
+        files = needed_files(name, labels_are_classes(entries))
         return [
-            {key: str(prefix / value) if key in FILE_KEYS else value for key, value in entry.items()}
-            for entry in self.lists.get(name, [])
+            {key: str(prefix / value) if key in files else value for key, value in entry.items()} for entry in entries
         ]
 
 
 def site_for(cases: Cases, role: str, folder: Path) -> SiteConfig:
     """The site's settings with the lists of a role, written below ``folder``."""
     lists = cases.unsupervised() if role == "unsupervised" else cases.supervised()
-    return replace(cases.config, datalist=_write(folder, cases.config.site, lists))
+    return replace(cases.config, datalist=write_list(folder, cases.config.site, lists))
 
 
 def pooled_site(members: Sequence[Cases], folder: Path) -> SiteConfig:
     """One site that holds the labelled cases of several; it is the bound that federated training is compared with."""
     root = Path(os.path.commonpath([cases.config.data_root.resolve() for cases in members]))
     lists = {name: [entry for cases in members for entry in cases.below(root, name)] for name in LABELLED[:2]}
-    return replace(members[0].config, site=POOL, data_root=root, datalist=_write(folder, POOL, lists))
+    return replace(members[0].config, site=POOL, data_root=root, datalist=write_list(folder, POOL, lists))
 
 
 def state_of_files(config: SiteConfig) -> str:
@@ -93,7 +93,7 @@ def _state(path: Path) -> tuple[int, int]:
     return found.st_size, found.st_mtime_ns
 
 
-def _write(folder: Path, name: str, lists: Mapping[str, list]) -> Path:
+def write_list(folder: Path, name: str, lists: Mapping[str, list]) -> Path:
     """Write lists under a name of their content: another command may be reading the older ones now."""
     text = json.dumps(lists, indent=1) + "\n"
     path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"

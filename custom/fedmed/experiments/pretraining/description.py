@@ -69,17 +69,21 @@ class Budget:
         rounds: T; an arm may ask for a multiple.
         warm_up: t_w, rounds before metadata are exchanged; the same whatever T is.
         epochs: local epochs of a round.
+        milestones: shares of an arm's rounds at which the learning rate falls; the paper's are 120 and 160 of 200.
     """
 
     rounds: int
     warm_up: int
     epochs: float = 1
+    milestones: Sequence[float] = (0.6, 0.8)
 
     def __post_init__(self) -> None:
         require(is_whole(self.rounds, 1), "budget: rounds", self.rounds, "a whole number, 1 or more")
         good = is_whole(self.warm_up, 0) and self.warm_up <= self.rounds
         require(good, "budget: warm_up", self.warm_up, f"a whole number of rounds, at most {self.rounds}")
         require(is_number(self.epochs) and self.epochs > 0, "budget: epochs", self.epochs, "a number above 0")
+        good = isinstance(self.milestones, list | tuple) and all(is_number(m) and m > 0 for m in self.milestones)
+        require(good, "budget: milestones", self.milestones, "a list of shares of the rounds")
 
 
 @dataclass(frozen=True)

@@ -29,17 +29,18 @@ def figure(title: str, arms: Sequence[str], rows: Sequence[Row]) -> Figure:
     metrics = list(dict.fromkeys(row.metric for row in shown))
     drawn = Figure(figsize=(WIDTH, ROW * len(metrics) + 1.1), layout="constrained")
     panels = drawn.subplots(len(metrics), len(columns), squeeze=False, sharex="col", sharey="row")
-    colours = site_colours(list(arms))
+    colours, several = site_colours(list(arms)), len({protocol for _, protocol in columns}) > 1
     for line, metric in zip(panels, metrics, strict=True):
         for axes, (task, protocol) in zip(line, columns, strict=True):
             own = [row for row in shown if (row.task, row.protocol, row.metric) == (task, protocol, metric)]
             _panel(axes, own, arms, colours)
             if axes in panels[0]:
-                axes.set_title(f"{task}: {PROTOCOL_NAMES[protocol]}")
+                axes.set_title(f"{task}, {protocol}" if several else task)
             if axes in panels[-1]:
                 axes.set_xlabel("share of the training labels")
         line[0].set_ylabel(NAMES[metric])
-    _heading(drawn, title, panels[0][0])
+    protocols = " and ".join(PROTOCOL_NAMES[name] for name in dict.fromkeys(protocol for _, protocol in columns))
+    _heading(drawn, title, protocols, panels[0][0])
     return drawn
 
 
@@ -66,11 +67,11 @@ def _panel(axes: Axes, rows: Sequence[Row], arms: Sequence[str], colours: dict[s
     axes.tick_params(labelbottom=True)
 
 
-def _heading(drawn: Figure, title: str, axes: Axes) -> None:
+def _heading(drawn: Figure, title: str, protocols: str, axes: Axes) -> None:
     handles, labels = axes.get_legend_handles_labels()
-    caption = "Mean over seeds of the test list; bars: 95 % interval over patients, last epoch"
+    caption = f"Test list, {protocols}, last epoch; mean over seeds, bars: 95 % interval over patients"
     heading = "\n".join(textwrap.wrap(title, round(9 * drawn.get_figwidth())))
     drawn.suptitle(f"{heading}\n", x=0.008, ha="left", fontsize=12, fontweight="bold")
     top = 1 - (0.12 + 0.2 * (heading.count("\n") + 1)) / drawn.get_figheight()
     drawn.text(0.008, top, caption, color=MUTED, va="top")
-    drawn.legend(handles, labels, loc="outside lower left", ncols=min(4, len(labels)), frameon=False)
+    drawn.legend(handles, labels, loc="outside lower left", ncols=min(5, len(labels)), frameon=False)
