@@ -272,7 +272,7 @@ def test_train_evaluate_calibrate_infer(facts, site, tmp_path, capsys):
 
     folder = tmp_path / "in"
     (folder / "ward").mkdir(parents=True)
-    for number, name in enumerate(("a.png", "ward/b.png", "c.jpg")):
+    for number, name in enumerate(("a.png", "ward/b.png", "=c.jpg")):
         Image.open(site / f"images/testing{number:02d}.png").save(folder / name, quality=95)
     (folder / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
     values = {**facts, "dataset_dir": str(folder), "model_path": str(tmp_path / "models" / "model.pt")}
@@ -284,7 +284,7 @@ def test_train_evaluate_calibrate_infer(facts, site, tmp_path, capsys):
 
 def check_predictions(out, made, folder):
     rows = list(csv.DictReader((out / "predictions.csv").open()))
-    assert [row["image"] for row in rows] == ["a.png", "broken.png", "c.jpg", "ward/b.png"]
+    assert [row["image"] for row in rows] == ["'=c.jpg", "a.png", "broken.png", "ward/b.png"]  # quoted: no formula
     network = made.parser.get_parsed_content("network").eval()
     image = made.parser.get_parsed_content("preprocessing")({"image": str(folder / "ward" / "b.png")})["image"]
     with torch.no_grad():
@@ -292,11 +292,11 @@ def check_predictions(out, made, folder):
     got = [float(rows[3][f"p_{name}"]) for name in CLASSES]
     assert got == pytest.approx(expected.tolist(), abs=1e-5) and sum(got) == pytest.approx(1, abs=1e-5)
     assert rows[3]["predicted"] == CLASSES[int(expected.argmax())] and not rows[3]["error"]
-    assert "broken.png is damaged" in rows[1]["error"] and not rows[1]["predicted"] and not rows[1]["p_normal"]
+    assert "broken.png is damaged" in rows[2]["error"] and not rows[2]["predicted"] and not rows[2]["p_normal"]
     content = json.loads((out / "predictions.json").read_text())
-    assert content[1]["probabilities"] == dict.fromkeys(CLASSES) and content[3]["predicted"] == rows[3]["predicted"]
+    assert content[2]["probabilities"] == dict.fromkeys(CLASSES) and content[3]["predicted"] == rows[3]["predicted"]
     maps = sorted(path.relative_to(out / "heat_maps").as_posix() for path in (out / "heat_maps").rglob("*.png"))
-    assert maps == ["a.png.png", "c.jpg.png", "ward/b.png.png"]
+    assert maps == ["=c.jpg.png", "a.png.png", "ward/b.png.png"]
     colours = np.asarray(Image.open(out / "heat_maps" / maps[0])).astype(int)
     assert colours.shape == (512, 512, 3) and (colours[..., 0] - colours[..., 2]).max() > 50
 

@@ -13,6 +13,9 @@ from torch.nn import functional
 from cxr_classifier.errors import BundleInputError
 from cxr_classifier.readers import read_xray
 
+# Raise it when the same file gives another image: a cache of prepared images tells transforms apart by what they hold.
+VERSION = 1
+
 
 class LoadXrayd(MapTransform):
     """Read a path as an image (1, H, W), float32 in [0, 1]: H rows, W columns, bone bright.
@@ -22,6 +25,10 @@ class LoadXrayd(MapTransform):
     Raises:
         BundleInputError: see :func:`cxr_classifier.readers.read_xray`.
     """
+
+    def __init__(self, keys: KeysCollection, allow_missing_keys: bool = False) -> None:
+        super().__init__(keys, allow_missing_keys)
+        self.version = VERSION
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         case = dict(data)
@@ -50,7 +57,7 @@ class FitSquared(MapTransform):
         super().__init__(keys, allow_missing_keys)
         if int(size) != size or size < 8:
             raise BundleInputError(f"image_size is {size}; a whole number of at least 8 pixels is needed")
-        self.size = int(size)
+        self.size, self.version = int(size), VERSION
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         case = dict(data)
