@@ -42,7 +42,7 @@ class FedMedApp(MONAILabelApp):
             return super().init_datastore()
         store = LinkedDatastore(
             self.studies,
-            extensions=settings.MONAI_LABEL_DATASTORE_FILE_EXT,
+            extensions=[*settings.MONAI_LABEL_DATASTORE_FILE_EXT, "*.dcm"],
             auto_reload=settings.MONAI_LABEL_DATASTORE_AUTO_RELOAD,
             read_only=settings.MONAI_LABEL_DATASTORE_READ_ONLY,
         )

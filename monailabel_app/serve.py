@@ -44,9 +44,13 @@ def is_url(studies: str) -> bool:
 
 
 def prepare_studies(
-    options: argparse.Namespace,
+    options: argparse.Namespace, pictures: bool = False
 ) -> tuple[str, list[str], contextlib.AbstractContextManager[None]]:
     """Return what MONAI Label is to serve, what to tell the user about it, and what to hold while it does.
+
+    Args:
+        options: of the command.
+        pictures: whether a bundle takes pictures: then DICOM files are images of their own, and no slices.
 
     Raises:
         FedMedError: the studies cannot be served.
@@ -59,7 +63,7 @@ def prepare_studies(
     from fedmed.labelling.held import held
     from fedmed.labelling.studies import prepare_work  # only now: it takes a second
 
-    work = prepare_work(Path(options.studies), options.work, everything=options.all)
+    work = prepare_work(Path(options.studies), options.work, everything=options.all, pictures=pictures)
     told = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]
     told += [f"passed over, may not be read: {path}" for path in work.skipped]
     return str(work.folder), told, held(work.folder)
@@ -106,7 +110,7 @@ def serve(options: argparse.Namespace) -> None:
     if options.stock:
         check_stock(bundles)
     check_address(options.host, options.port)
-    studies, told, work = prepare_studies(options)
+    studies, told, work = prepare_studies(options, any(bundle.dimension == 2 for bundle in bundles))
     local = is_loopback(options.host)
     if not local:
         say(

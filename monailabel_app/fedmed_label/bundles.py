@@ -78,6 +78,11 @@ def read_bundle(folder: Path) -> ServedBundle:
             raise BundleError(f"{root} is not a bundle: {what} is missing; {EXPORT}")
     task = _task(root)
     bundle = ServedBundle(root, task, *_format(root, task))
+    if not bundle.weights.is_file() and (root / "models" / "pretrained.pt").is_file():
+        raise BundleError(
+            f"bundle {root} holds a pre-trained encoder and no model that names classes; train one on it first "
+            "(docs/README.md of the bundle says how) and export that"
+        )
     if not bundle.weights.is_file():
         raise BundleError(f"bundle {root} has no weights: models/model.pt is missing; {EXPORT}")
     return bundle

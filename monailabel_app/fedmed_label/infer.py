@@ -19,10 +19,12 @@ from torch import Tensor, nn
 
 from fedmed.errors import BundleError, DataError
 from fedmed_label.bundles import read_bundle
+from fedmed_label.heat_maps import heat_map, write_overlay
 from fedmed_label.weights import load_weights
 from fedmed_label.writers import PICTURES, flat_label, read_width_first, scores, write_png
 
 log = logging.getLogger("fedmed.label")
+HEAT_MAP, HEAT_MAP_LAYER = "heat_map", "heat_map_layer"  # in a request; in a bundle's inference configuration
 SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 
 
@@ -112,7 +114,7 @@ class BundleTask(BundleInferTask):
         except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
             log.warning("%s", data.get("image_path"), exc_info=True)
             raise DataError(
-                f"the model '{self.bundle.name}' cannot read it ({first_line(error)}); it needs a readable image with "
+                f"the model '{self.bundle.name}' cannot read it ({_said(error, data)}); it needs a readable image with "
                 f"{self.bundle.dimension} spatial axes and {self.bundle.channels} channel(s)"
             ) from error
         self._check(result[self.input_key])
@@ -130,9 +132,15 @@ class BundleTask(BundleInferTask):
             raise DataError(f"{needed} numbers, the image holds values that are not finite")
 
     def writer(self, data: dict[str, Any], extension: str | None = None, dtype: Any = None) -> tuple[Any, Any]:
-        """Scores of classes as JSON; a 2D mask as PNG or in the format a request asks for; a 3D mask as MONAI Label."""
+        """Scores of classes as JSON; a 2D mask as PNG or in the format a request asks for; a 3D mask as MONAI Label.
+
+        With classes a request may ask for ``heat_map`` (true): a PNG of the image as the network saw it, and over it
+        what spoke for the class with the highest score.
+        """
         if self.type == InferType.CLASSIFICATION:
-            return None, {"prediction": scores(data[self.output_label_key], self.bundle.classes)}
+            found = scores(data[self.output_label_key], self.bundle.classes)
+            picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
+            return picture, {"prediction": found}
         if self.dimension == 3:
             return super().writer(data, extension, dtype)
         label = flat_label(data, self.output_label_key, self.input_key)
@@ -140,6 +148,14 @@ class BundleTask(BundleInferTask):
         if asked.lower() in PICTURES:
             return write_png(label), data.get(self.output_json_key, {})
         return super().writer({**data, self.output_label_key: label}, asked, np.uint8)
+
+    def _heat_map(self, data: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> str:
+        layer, network = self.bundle_config.get(HEAT_MAP_LAYER), self._get_network(data["device"], None)
+        if not isinstance(layer, str) or layer not in dict(network.named_modules()):
+            raise DataError(f"the model '{self.bundle.name}' has no heat map: its '{HEAT_MAP_LAYER}' names no layer")
+        image = data[self.input_key]
+        best = max(found, key=lambda entry: entry["score"])["idx"]
+        return write_overlay(image, heat_map(network, image, best, layer))
 
     def _update_device(self, data: Mapping[str, Any] | None) -> None:
         """Set the device of the bundle's configuration, where MONAI would evaluate a text as code."""
@@ -159,6 +175,17 @@ class BundleTask(BundleInferTask):
         if cached is None or cached[1] != changed:
             self._networks[device] = (load_weights(copy.deepcopy(self.network), path, device), changed)
         return self._networks[device][0]
+
+
+def wants(value: Any) -> bool:
+    """Whether a request says yes; clients send words."""
+    return str(value).lower() in ("true", "1", "yes")
+
+
+def _said(error: BaseException, data: Mapping[str, Any]) -> str:
+    """What a reader said, without the path of the link to the image."""
+    path = str(data.get("image_path") or "")
+    return first_line(error).removeprefix(path).removeprefix(":").strip() if path else first_line(error)
 
 
 def first_line(error: BaseException) -> str:

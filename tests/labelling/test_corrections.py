@@ -335,3 +335,17 @@ def test_the_preprocessing_cache_notices_a_new_and_a_corrected_label(serve, subm
         submit(work.folder, "a", ones(count))
         use_labels(site, work)
         assert prepared("training")["label"].sum() == count
+
+
+def test_a_site_of_classes_is_told_where_its_labels_go(serve, submit):
+    site, work = serve()
+    submit(work.folder, "a")
+    lists = datalist(site)
+    lists["testing"] = [{"image": "images/t.nii.gz", "label": "covid"}]
+    site.datalist.write_text(json.dumps(lists))
+    before = tree(site.data_root)
+    with pytest.raises(
+        DataError, match="are names of classes, and what readers draw are masks. Write an image's class"
+    ):
+        use_labels(site, work)
+    assert tree(site.data_root) == before

@@ -49,6 +49,40 @@ def test_every_image_gets_a_link_with_an_id_of_its_own(folder):
     )
 
 
+def test_dicom_files_are_images_where_pictures_are_asked_for(folder):
+    (folder / "x" / "second.DICOM").write_text("x/second.DICOM")
+    work = prepare_work(folder, pictures=True)
+    assert set(work.images) == {"scan", "scan-2", "b_v2", "film", "photo", "slice", "second"}
+    assert {"slice.dcm", "second.dcm"} < set(links(work))
+    assert "slice" not in prepare_work(folder).images, "slices of CT are no images of their own"
+
+
+def test_a_folder_without_pictures_says_which_are_meant(tmp_path):
+    with pytest.raises(DataError, match=r"no image \(.nii, .nii.gz, .png, .jpg\) .* scripts/prepare_ct.py"):
+        prepare_work(tmp_path)
+    with pytest.raises(DataError, match=r"no image \(.nii, .nii.gz, .png, .jpg, .dcm\)"):
+        prepare_work(tmp_path, pictures=True)
+
+
+def test_a_site_of_classes_is_served_like_one_of_masks(tmp_path):
+    """Its labels are words, no files; what is served by default are the images without one."""
+    lists = {"training": [("a.dcm", "normal"), ("b.png", "normal")], "validation": [("c.jpg", "covid")]}
+    entries = {key: [{"image": name, "label": label} for name, label in listed] for key, listed in lists.items()}
+    entries["unlabeled"] = [{"image": "d.dcm"}]
+    root = tmp_path / "site"
+    root.mkdir()
+    for name in ["a.dcm", "b.png", "c.jpg", "d.dcm"]:
+        (root / name).write_text(name)
+    (root / "datalist.json").write_text(json.dumps(entries))
+    path = tmp_path / "site.yaml"
+    path.write_text(yaml.safe_dump({"site": "s", "data_root": str(root)}))
+    assert set(links(prepare_work(path))) == {"d.dcm"}
+    assert set(links(prepare_work(path, everything=True))) == {"a.dcm", "b.png", "c.jpg", "d.dcm"}
+    (root / "b.png").unlink()
+    with pytest.raises(DataError, match="entry 1 of 'training': the image .*b.png does not exist"):
+        prepare_work(path, everything=True)
+
+
 def test_folders_may_be_links_and_each_image_is_served_once(folder, tmp_path):
     """Hospitals put large disks behind links; one that leads upwards must not be walked for ever."""
     (disk := tmp_path / "disk").mkdir()

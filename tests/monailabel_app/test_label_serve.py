@@ -94,6 +94,12 @@ def test_a_name_that_does_not_say_the_task(launch, make_bundle, studies, name):
     assert re.search("rename it to|name the folder", refused(launch(studies, make_bundle(name))))
 
 
+def test_a_bundle_of_an_encoder_alone(launch, make_bundle, studies):
+    bundle = make_bundle("cxr_classification", axes=2)
+    (bundle / "models" / "model.pt").rename(bundle / "models" / "pretrained.pt")
+    assert "a pre-trained encoder and no model that names classes; train" in refused(launch(studies, bundle))
+
+
 def test_a_bundle_without_weights(launch, make_bundle, studies):
     bundle = make_bundle()
     (bundle / "models" / "model.pt").unlink()

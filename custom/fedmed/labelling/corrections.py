@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, read_datalist
+from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, read_datalist
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig
 from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
 from fedmed.labelling.provenance import provenance, read_notes
 from fedmed.labelling.staging import Staging
-from fedmed.labelling.studies import CORRECTED
+from fedmed.labelling.studies import CORRECTED, LISTS
 from fedmed.labelling.work import Work, ending_of, uploaded
 
 RECORD = "corrections.json"
@@ -52,9 +52,11 @@ def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result
         dry_run: write nothing.
 
     Raises:
-        DataError: a damaged datalist, a folder that cannot be written, or training masks that would all be empty.
+        DataError: a site whose labels are classes, a damaged datalist, a folder that cannot be written, or training
+            masks that would all be empty.
     """
     before = _content(site)
+    refuse_classes(site)
     plan = Plan(site, dict(read_datalist(site.datalist)))
     notes, foreign = read_notes(work.folder), uploaded(work.folder)
     images = {key: path for key, path in work.all_images.items() if key not in foreign}
@@ -70,6 +72,16 @@ def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result
             _write(site, plan, before)
     counts = [len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED)]
     return Result(outcomes, *counts, changed=bool(plan.masks))
+
+
+def refuse_classes(site: SiteConfig) -> None:
+    """Refuse a site of classification, whose labels are words of the datalist: no viewer draws those."""
+    listed = [entry for name in LISTS if name != UNLABELED for entry in list_entries(site.datalist, name)]
+    if labels_are_classes(listed):
+        raise DataError(
+            f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
+            f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""
+        )
 
 
 def _saved(folder: Path) -> Iterator[tuple[str, Path]]:

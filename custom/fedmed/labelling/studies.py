@@ -5,13 +5,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from fedmed.data.datalist import UNLABELED, load_datalist
+from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, listed_file, load_datalist
 from fedmed.errors import DataError
 from fedmed.federation.site import SiteConfig, load_file
 from fedmed.files import fedmed_home
 from fedmed.labelling.held import in_use, is_held
-from fedmed.labelling.work import ANOTHER, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
+from fedmed.labelling.work import ANOTHER, DICOM, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
 LISTS = ("training", "validation", "testing", UNLABELED)
@@ -38,7 +39,7 @@ def work_folder(studies: Path) -> Path:
     return fedmed_home() / "label" / f"{plain}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
-def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = False) -> Work:
+def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = False, pictures: bool = False) -> Work:
     """Make or update the folder of links for one label server.
 
     Args:
@@ -47,6 +48,7 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
             corrections.
         work: the folder; default :func:`work_folder`. Mode 0700: its labels are patient data.
         everything: of a site, the images of all lists.
+        pictures: of a folder, also its DICOM files, each an image: radiographs, no slices of CT.
 
     Returns:
         The folder and its images. An id is the file's name without extension, with other characters than letters,
@@ -59,7 +61,7 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
         SiteConfigError: the site's YAML is wrong.
     """
     name, identity, site = _identify(Path(studies))
-    found = _site_images(site, everything) if site else _folder_images(Path(studies).expanduser().resolve())
+    found = _site_images(site, everything) if site else _folder_images(Path(studies).expanduser().resolve(), pictures)
     readable = [path for path in found if os.access(path, os.R_OK)]
     if not readable:
         raise DataError(f"{studies}: none of {len(found)} images may be read by this user; allow reading them")
@@ -101,6 +103,10 @@ def _site_images(site: SiteConfig, everything: bool) -> list[Path]:
     cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False)
     corrected = str(site.data_root / CORRECTED) + os.sep
     for name in LISTS[:-1]:
+        entries = list_entries(site.datalist, name)
+        if labels_are_classes(entries):
+            cases += _of_classes(site, name, entries) if everything else []
+            continue
         labelled = load_datalist(site.data_root, site.datalist, name, required=False)
         cases += [case for case in labelled if everything or str(case["label"]).startswith(corrected)]
     if not cases:
@@ -109,17 +115,24 @@ def _site_images(site: SiteConfig, everything: bool) -> list[Path]:
     return list(dict.fromkeys(Path(case["image"]) for case in cases))
 
 
-def _folder_images(root: Path) -> list[Path]:
-    images = sorted(_walk(root))
+def _of_classes(site: SiteConfig, name: str, entries: list[Any]) -> list[dict[str, Any]]:
+    wheres = (f"{site.datalist}: entry {number} of '{name}'" for number in range(len(entries)))
+    files = (listed_file(site.data_root, where, "image", e) for where, e in zip(wheres, entries, strict=True))
+    return [{"image": file} for file in files]
+
+
+def _folder_images(root: Path, pictures: bool) -> list[Path]:
+    images = sorted(_walk(root, pictures))
     if not images:
+        endings = ".nii, .nii.gz, .png, .jpg" + (", .dcm" if pictures else "")
+        hint = "" if pictures else "turn a folder of series into a site with scripts/prepare_ct.py, or "
         raise DataError(
-            f"{root} holds no image (.nii, .nii.gz, .png, .jpg) at any depth. DICOM: turn a folder of series into a "
-            "site with scripts/prepare_ct.py, or give the URL of a DICOMweb server"
+            f"{root} holds no image ({endings}) at any depth. DICOM: {hint}give the URL of a DICOMweb server"
         )
     return images
 
 
-def _walk(root: Path) -> Iterator[Path]:
+def _walk(root: Path, pictures: bool) -> Iterator[Path]:
     """Images below a folder, each once; folders may be links, also to each other."""
     seen = set()
 
@@ -134,7 +147,8 @@ def _walk(root: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED)
         for name in names:
             path = Path(place) / name
-            if not name.startswith(".") and ending_of(name) and path.is_file():
+            ending = ending_of(name)
+            if not name.startswith(".") and ending and (pictures or ending not in DICOM) and path.is_file():
                 yield path
 
 

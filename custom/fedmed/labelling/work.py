@@ -13,6 +13,8 @@ from fedmed.files import write_atomically
 MAP = "studies.json"
 # As the link is spelled: MONAI Label knows some endings only, in small letters.
 ENDINGS = {".nii.gz": ".nii.gz", ".nii": ".nii", ".png": ".png", ".jpg": ".jpg", ".jpeg": ".jpg"}
+DICOM = {".dcm": ".dcm", ".dicom": ".dcm"}  # images of their own where they are radiographs
+ENDINGS |= DICOM
 ANOTHER = "name another with --work"
 
 

@@ -1,0 +1,56 @@
+"""Where a classifier saw the class that it names: a picture for a reader, no label."""
+
+import os
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+from monai.visualize import GradCAM
+from PIL import Image
+from torch import Tensor, nn
+
+LONG_SIDE = 512  # pixels of the picture, at least
+OPACITY = 0.5
+
+
+def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.ndarray:
+    """How much each place of an image speaks for a class (Grad-CAM, Selvaraju et al. 2017).
+
+    Args:
+        network: a classifier, with its weights.
+        image: (C, H, W), as the network sees it.
+        channel: of the class.
+        layer: name of the module whose output is weighed.
+
+    Returns:
+        (H, W) float32 in [0, 1]; all zeros where no place speaks for the class.
+    """
+    batch = torch.as_tensor(image)[None].float().to(next(network.parameters()).device)
+    with torch.enable_grad():
+        cam = GradCAM(network, target_layers=layer, postprocessing=lambda x: x)
+        heat = torch.as_tensor(cam(batch, class_idx=channel))[0, 0].detach().clamp(min=0).cpu()
+    network.zero_grad()
+    return (heat / heat.max() if heat.max() > 0 else heat).numpy().astype(np.float32)
+
+
+def write_overlay(image: Any, heat: np.ndarray) -> str:
+    """Paint heat (H, W) over the first channel of an image (C, H, W) in [0, 1]; return the PNG's path.
+
+    Rows stay rows: a bundle whose reader gives (W, H) gets its picture turned.
+    """
+    grey = torch.as_tensor(image)[0].cpu().numpy()
+    times = max(1, -(-LONG_SIDE // max(grey.shape)))
+    grey, warm = (_enlarged(values, times) for values in (grey, heat))
+    colour = np.stack([np.ones_like(warm), 1 - warm, np.zeros_like(warm)], axis=-1)  # yellow to red
+    alpha = OPACITY * warm[..., None]
+    mixed = ((1 - alpha) * grey[..., None] + alpha * colour).clip(0, 1)
+    handle, path = tempfile.mkstemp(suffix=".png")
+    with os.fdopen(handle, "wb") as stream:
+        Image.fromarray((mixed * 255).round().astype(np.uint8)).save(stream, "PNG")
+    return path
+
+
+def _enlarged(values: np.ndarray | Tensor, times: int) -> np.ndarray:
+    size = (values.shape[1] * times, values.shape[0] * times)
+    return np.asarray(Image.fromarray(np.asarray(values, np.float32)).resize(size, Image.Resampling.BILINEAR))
