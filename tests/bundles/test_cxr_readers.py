@@ -254,6 +254,16 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
         assert str(path) in str(caught.value) and "Doe" not in str(caught.value)
 
 
+def test_a_header_with_nonsense_is_refused(tmp_path):
+    path = dicom(tmp_path / "x.dcm", NumberOfFrames=12)
+    frames = b"\x28\x00\x08\x00IS\x02\x00"
+    content = path.read_bytes()
+    assert frames + b"12" in content
+    path.write_bytes(content.replace(frames + b"12", frames + b"1A"))
+    with pytest.raises(BundleInputError, match="x.dcm is damaged DICOM .*1A.*export it again"):
+        read_xray(path)
+
+
 @pytest.mark.parametrize("length", [0, 100, 140, 300, 500, 700, 900])
 def test_dicom_cut_anywhere_is_refused(tmp_path, length):
     path = dicom(tmp_path / "x.dcm")

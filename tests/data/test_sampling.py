@@ -8,7 +8,7 @@ from monai.transforms import RandCropByPosNegLabeld, RandFlipd, RandShiftIntensi
 
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.datalist import load_datalist
-from fedmed.data.sampling import training_loader
+from fedmed.data.sampling import probe_loader, training_loader
 from fedmed.data.store import FOLDER
 from fedmed.data.transforms.foreground import BACKGROUND, FOREGROUND, ForegroundIndexd
 from fedmed.data.transforms.load import LoadCased
@@ -103,3 +103,18 @@ def test_workers_give_equal_batches_for_equal_seeds(site):
     where = site()
     runs = [batches(training_loader(dataset(*where, flip()), 2, 4, seed=3, num_workers=2)) for _ in range(2)]
     assert torch.equal(*runs)
+
+
+def test_probe_images_are_the_same_each_time_and_chosen_by_the_seed():
+    images = [{"image": torch.full((1, 2, 2), float(i))} for i in range(10)]
+
+    def places(loader):
+        return [int(value) for batch in loader for value in batch["image"][:, 0, 0, 0]]
+
+    loader = probe_loader(images, samples=6, seed=1, batch_size=4)
+    first = places(loader)
+    assert len(set(first)) == 6 and places(loader) == first == places(probe_loader(images, 6, 1, 5))
+    assert places(probe_loader(images, 6, 2, 4)) != first
+    assert sorted(places(probe_loader(images, 100, 1, 4))) == list(range(10))
+    with pytest.raises(DataError, match="0 images are asked for"):
+        probe_loader(images, 0, 1, 4)

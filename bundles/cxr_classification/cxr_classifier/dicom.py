@@ -29,10 +29,18 @@ def read_dicom(path: Path) -> np.ndarray:
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydicom mentions every oddity of a header
-        header = _header(path)
-        _check(header, path)
-        stored = _pixels(header, path)
-        values = _shown(stored, header, path)
+        try:
+            return _read(path)
+        except BundleInputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a damaged header breaks pydicom at any place
+            raise BundleInputError(f"{path} is damaged DICOM ({_reason(error)}); export it again") from error
+
+
+def _read(path: Path) -> np.ndarray:
+    header = _header(path)
+    _check(header, path)
+    values = _shown(_pixels(header, path), header, path)
     return 1 - values if header.PhotometricInterpretation == "MONOCHROME1" else values
 
 
@@ -41,10 +49,7 @@ def _header(path: Path) -> Any:
         import pydicom
     except ImportError as error:
         raise BundleInputError(f"{path} is DICOM, which needs pydicom: pip install pydicom") from error
-    try:
-        return pydicom.dcmread(path, force=True)
-    except Exception as error:  # noqa: BLE001 - a damaged file breaks pydicom at any place
-        raise BundleInputError(f"{path} is damaged DICOM ({_reason(error)}); export it again") from error
+    return pydicom.dcmread(path, force=True)
 
 
 def _check(header: Any, path: Path) -> None:
