@@ -1,5 +1,6 @@
 """The soft parts of a frontal radiograph: the CT phantom on a coarse grid, summed along the beam."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,8 +11,8 @@ from fedmed.data.synthetic.anatomy import Chest, Patient, build_chest, draw_pati
 from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, smooth_max, smooth_min
 from fedmed.data.synthetic.xray.view import View
 
-VOXEL = 5.0  # mm
-ALONG_BEAM = 1.2  # silhouettes are tangents of the beam: along it surfaces are smooth and voxels may be longer
+VOXEL = 5.8  # mm
+ALONG_BEAM = 1.1  # silhouettes are tangents of the beam: along it surfaces are smooth and voxels may be longer
 FAT_SHARE, ABDOMEN_SHARE, BLOOD_SHARE = -0.10, 0.03, 0.04  # attenuation beyond that of water
 
 
@@ -83,7 +84,7 @@ class Thorax:
 def build_thorax(rng: np.random.Generator, sitter: Sitter, voxel: float = VOXEL) -> Thorax:
     """Compute the large surfaces of one person on voxels of ``voxel`` mm."""
     patient = sitter.patient
-    low, high = (-205.0, -140.0, -70.0), (205.0, 130.0, patient.height + 75)
+    low, high = (-195.0, -136.0, -66.0), (195.0, 128.0, patient.height + 72)
     spacing = (voxel, ALONG_BEAM * voxel, voxel)
     shape = tuple(int((b - a) / step) + 1 for a, b, step in zip(low, high, spacing, strict=True))
     grid = Grid(shape, spacing, (high[0], low[1], high[2]), (-1, 1, -1))
@@ -134,11 +135,18 @@ def _turned(thorax: Thorax, mu: np.ndarray, turn: float, layers: int = 4) -> np.
     total = np.zeros((2, mu.shape[0], mu.shape[2]), dtype=np.float32)
     y = thorax.grid.axes[1].reshape(-1)
     for part in np.array_split(np.arange(len(y)), layers):
-        away = -np.sin(turn) * (float(y[part].mean()) + 20) / thorax.grid.spacing[0]
+        away = -math.sin(turn) * (float(y[part].mean()) + 20) / thorax.grid.spacing[0]
         cut = slice(part[0], part[-1] + 1)
         for i, field in enumerate((mu, thorax.lungs)):
-            total[i] += ndimage.shift(field[:, cut].sum(axis=1), (away, 0), order=1, mode="nearest")
+            total[i] += _moved(field[:, cut].sum(axis=1), away)
     return total * np.float32(thorax.grid.spacing[1])
+
+
+def _moved(field: np.ndarray, away: float) -> np.ndarray:
+    """``field`` moved by a few rows, or a part of one; what leaves at one side, air or an arm, enters at the other."""
+    whole = math.floor(away)
+    part = np.float32(away - whole)
+    return (1 - part) * np.roll(field, whole, axis=0) + part * np.roll(field, whole + 1, axis=0)
 
 
 def _attenuation(thorax: Thorax) -> np.ndarray:

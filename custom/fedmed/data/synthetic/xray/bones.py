@@ -1,5 +1,7 @@
 """Ribs, clavicles, shoulder blades, upper arms and spine of a frontal radiograph, as mm of water beyond soft tissue."""
 
+import math
+
 import numpy as np
 
 from fedmed.data.synthetic.anatomy import profile, spine_line
@@ -94,7 +96,7 @@ def _blades(sitter: Sitter, view: View, raised: float) -> np.ndarray:
     """Shoulder blades: a thin plate with a denser rim, turned out of the lung fields by raised arms."""
     s, h = sitter.patient.scale, sitter.patient.height
     x, z = view.axes
-    side = np.abs(x + np.sin(view.turn) * 50) / s - 34 * raised * np.clip((0.95 * h - z) / (0.45 * h), 0, 1)
+    side = np.abs(x + math.sin(view.turn) * 50) / s - 34 * raised * np.clip((0.95 * h - z) / (0.45 * h), 0, 1)
     inner = (side - 78 - 0.10 * (z - 0.7 * h)) * 0.9
     outer = (142 - side + 0.42 * (z - 0.80 * h)) * 0.8
     top, bottom = (0.985 * h - 0.05 * (side - 100) - z) * 0.9, z - 0.50 * h
@@ -109,9 +111,11 @@ def _spine(sitter: Sitter, view: View) -> np.ndarray:
     """Vertebral bodies parted by discs, pedicles and spinous processes."""
     patient = sitter.patient
     s, pitch = patient.scale, 0.104 * patient.height
-    x, z = view.axes
+    whole, z = view.axes
+    columns = np.flatnonzero((np.abs(whole) < 60).any(axis=0))  # the rest of the image has none
+    x, z = (axis[:, columns] for axis in (whole, z))
     middle, _ = spine_line(patient, z)
-    u = (x - middle - np.sin(view.turn) * 30) / s
+    u = (x - middle - math.sin(view.turn) * 30) / s
     level = (z - 1.045 * patient.height) / pitch
     away = np.abs(level - np.round(level))  # 0 in the middle of a body, 0.5 in a disc
     narrow = np.clip((z / patient.height - 0.2) / 1.0, 0, 1)
@@ -125,4 +129,6 @@ def _spine(sitter: Sitter, view: View) -> np.ndarray:
     process = np.exp(-((u / 2.4) ** 2 + ((np.abs(level - np.round(level) + 0.22)) / 0.2) ** 2))
     wing = np.exp(-((height / 5.0) ** 2)) * np.clip((30 - np.abs(u)) / 5, 0, 1) * np.clip((np.abs(u) - 12) / 5, 0, 1)
     total = body * (13 - 7 * disc + 6 * plate) + 8 * cortex * (1 - disc) + 9 * pedicle + 11 * process + 7 * wing
-    return total.astype(np.float32)
+    placed = np.zeros(view.shape, dtype=np.float32)
+    placed[:, columns] = total
+    return placed

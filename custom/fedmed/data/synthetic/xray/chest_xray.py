@@ -16,7 +16,7 @@ from fedmed.data.synthetic.xray.findings import Severity
 from fedmed.data.synthetic.xray.view import View
 from fedmed.seeds import derive_seed
 
-VERSION = 4  # grows with every change of the pixels: the folder's name holds it
+VERSION = 6  # grows with every change of the pixels: the folder's name holds it
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def distractions(rng: np.random.Generator, thorax: Thorax, view: View, lung: np.
     x, z = view.axes
     total = np.zeros(view.shape, dtype=np.float32)
     for _ in range(rng.poisson(0.5)):  # a streak of collapsed lung
-        at, lean = (rng.choice([-1, 1]) * rng.uniform(40, 95), rng.uniform(0.2, 0.5) * h), rng.normal(0, 0.3)
+        at, lean = (_side(rng) * rng.uniform(40, 95), rng.uniform(0.2, 0.5) * h), rng.normal(0, 0.3)
         along, across = (x - at[0]) + lean * (z - at[1]), (z - at[1]) - lean * (x - at[0])
         total += np.exp(-((along / rng.uniform(12, 28)) ** 2) - (across / 2.5) ** 2) * rng.uniform(6, 16)
     if rng.random() < 0.3:  # nipples
@@ -95,7 +95,7 @@ def distractions(rng: np.random.Generator, thorax: Thorax, view: View, lung: np.
             away = np.hypot(x - side * 78 * s, z - 0.30 * h)
             total += 6 / (1 + np.exp(np.clip((away - 5) / 0.9, -20, 20)))
     for _ in range(rng.poisson(0.3)):  # an old, calcified nodule
-        away = np.hypot(x - rng.choice([-1, 1]) * rng.uniform(40, 95), z - rng.uniform(0.3, 0.8) * h)
+        away = np.hypot(x - _side(rng) * rng.uniform(40, 95), z - rng.uniform(0.3, 0.8) * h)
         total += 10 / (1 + np.exp(np.clip((away - rng.uniform(2, 4)) / 0.7, -20, 20)))
     total *= np.clip(lung / 40, 0, 1)
     # Veins fuller than usual: broad, soft shadows round the hila, which is no interstitial disease.
@@ -105,3 +105,7 @@ def distractions(rng: np.random.Generator, thorax: Thorax, view: View, lung: np.
         total += full * np.exp(-(away**2))
     uneven = rng.uniform(0.4, 1.6) * view.noise(rng, 70.0) + rng.uniform(0.3, 1.0) * view.noise(rng, 28.0)
     return total + uneven * np.clip(lung / 60, 0, 1.5)
+
+
+def _side(rng: np.random.Generator) -> float:
+    return 1.0 if rng.random() < 0.5 else -1.0

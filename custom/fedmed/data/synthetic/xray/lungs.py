@@ -6,7 +6,7 @@ from fedmed.data.synthetic import vessels
 from fedmed.data.synthetic.xray.body import Thorax
 from fedmed.data.synthetic.xray.view import View
 
-ENDS = 90  # branches of an artery
+ENDS = 70  # branches of an artery
 STEP = 2.0  # mm between two points of a tube
 
 

@@ -38,9 +38,9 @@ def bedside(rng: np.random.Generator, sitter: Sitter, view: View) -> np.ndarray:
 
 def _disc(view: View, at: tuple, radius: float) -> np.ndarray:
     row, col = (float(v[0]) for v in view.place(np.array([at], dtype=float)))
-    rows, cols = np.ogrid[: view.shape[0], : view.shape[1]]
-    away = np.hypot(rows - row, cols - col) * view.pixel
-    return np.clip((radius - away) / view.pixel + 0.5, 0, 1).astype(np.float32)
+    rows, cols = (np.arange(n, dtype=np.float32) - place for n, place in zip(view.shape, (row, col), strict=True))
+    away = np.sqrt(rows[:, None] ** 2 + cols[None, :] ** 2) * view.pixel
+    return np.clip((radius - away) / view.pixel + 0.5, 0, 1)
 
 
 def _wire(rng, view: View, start: tuple, end: tuple, radius: float, dense: float, bend: float) -> np.ndarray:
