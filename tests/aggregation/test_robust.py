@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import trim_mean
 from torch import tensor
 
-from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.robust import BLOCK, MiddleMean
+from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import JobError, RoundFailed
 from fedmed.federation.messages import Update
 from fedmed.seeds import derive_seed

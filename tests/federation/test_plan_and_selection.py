@@ -29,6 +29,21 @@ def test_min_clients_never_asks_for_more_than_take_part():
         ({"sites": {"a": "teacher"}}, "site 'a': role 'teacher'"),
         ({"rounds": 0}, "'rounds' is 0"),
         ({"steps": 1.5}, "'steps' is 1.5"),
+        ({"steps": None}, "either 'steps' or 'epochs'"),
+        ({"epochs": 1}, "either 'steps' or 'epochs'"),
+        ({"steps": None, "epochs": 0}, "'epochs' is 0"),
+        ({"steps": None, "epochs": True}, "'epochs' is True"),
+        ({"steps": None, "epochs": float("inf")}, "'epochs' is inf"),
+        ({"select": "first"}, "'select' is 'first'; use best or last"),
+        ({"select": "last", "sites": {"e": "evaluate"}}, "no site trains"),
+        ({"select": "last", "sites": {"u": "unsupervised"}, "warm_start_rounds": 1}, "set 'warm_start_rounds' to 0"),
+        ({"select": "last", "evaluate_last": True}, "'evaluate_last' needs"),
+        ({"evaluate": False, "evaluate_last": True}, "'evaluate_last' needs"),
+        ({"exchange": ["mu"]}, "'exchange' is"),
+        ({"exchange": {"from_round": -1, "names": ["mu"]}}, "'exchange' is"),
+        ({"exchange": {"from_round": 0, "names": []}}, "'exchange.names' is"),
+        ({"exchange": {"from_round": 0, "names": ["mu", "mu"]}}, "'exchange.names' is"),
+        ({"exchange": {"from_round": 0, "names": "mu"}}, "'exchange.names' is"),
         ({"warm_start_rounds": 4}, "'warm_start_rounds' is 4"),
         ({"min_clients": 4}, "'min_clients' is 4"),
     ],
@@ -48,3 +63,12 @@ def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
     )
     assert selection.best_round == -1 and selection.best_tensors is first
     assert selection.offer(2, 0.4, second)
+
+
+def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():
+    plan = Plan({"u": "unsupervised"}, rounds=3, epochs=0.5, select="last", evaluate=False)
+    assert plan.participants(0) == ["u"] and not plan.validates(0)
+    assert not Plan(SITES, rounds=3, steps=1, select="last").validates(0)
+    assert not plan.exchanges(2)
+    exchanging = Plan(SITES, rounds=3, steps=1, exchange={"from_round": 1, "names": ["mu"]})
+    assert [exchanging.exchanges(round) for round in range(3)] == [False, True, True]

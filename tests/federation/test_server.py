@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -260,3 +261,77 @@ def test_a_full_disk_leaves_the_round_uncounted(make):
 def test_wrong_arguments_are_refused(make, aggregator):
     with pytest.raises(JobError):
         make(aggregator)
+
+
+def test_of_epochs_only_the_site_knows_the_steps(make):
+    server = make(steps=None, epochs=2)
+    task = server.train_tasks(0)["a"]
+    assert (task.steps, task.epochs) == (0, 2)
+    server.accept(update("a", n_steps=10**5))
+
+
+def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_bounded(make):
+    server = make({"weighting": "self_adaptive", "max_norm": 1.0}, min_clients=1)
+    server.train_tasks(0)
+    wild = update("a")
+    wild.extras["rsa"] = float("nan")
+    with pytest.raises(UpdateRefused, match="'rsa' is nan"):
+        server.accept(wild)
+    far = update("b", value=9.0)
+    far.extras["rsa"] = -1.0
+    with pytest.raises(UpdateRefused, match="norm of its differences"):
+        server.accept(far)
+    with pytest.raises(JobError, match="round 0: 'floor' is 0.5; 3 sites"):
+        make({"weighting": "self_adaptive", "floor": 0.5})
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_kept_classifier_is_calibrated_and_training_goes_on_without(make, tmp_path, failed):
+    """``failed``: the model of the last good round is the selected one, and both are one file of the state."""
+    store = Store()
+    store.bundle.calibration = "decoder.weight"  # stands for a temperature
+
+    def scored(round, dice, temperatures):
+        updates = [update(site, round, dice=dice) for site in "ab"] + [update("u", round)]
+        for each, temperature in zip(updates, temperatures, strict=False):
+            each.metrics |= {} if temperature is None else {"val_temperature": temperature}
+        return updates
+
+    server = make(store=store, rounds=5)
+    play(server, 0, scored(0, 0.1, (None, None)))
+    assert all(torch.equal(tensor, MODEL[name]) for name, tensor in store.saved[0][0].items())
+    if failed:
+        server.train_tasks(1)
+        for each in scored(1, 0.9, (1.5, 2.5))[:2]:
+            server.accept(each)
+        with pytest.raises(RoundFailed):
+            server.finish_round()
+    else:
+        play(server, 1, scored(1, 0.9, (1.5, 2.5)))
+    (best, meta, _), trained = [kept for kept in store.saved if kept[2]][-1], server.train_tasks(2)["a"].tensors
+    assert meta["round"] == 0 and best["decoder.weight"].item() == 2.0 and best["decoder.weight"].shape == (1, 1)
+    assert trained["decoder.weight"].item() != 2.0
+    store.folder = tmp_path / "none"
+    server.keeper.keep()
+    (tmp_path / "resumed").mkdir()
+    shutil.copytree(tmp_path / "models", tmp_path / "old" / "resume" / "models")
+    shutil.copyfile(tmp_path / "server_state.json", tmp_path / "old" / "resume" / "server_state.json")
+    controller = {"sites": SITES, "rounds": 5, "steps": 4, "resume": "old"}
+    again = Server.from_args(controller, {}, store, tmp_path / "resumed", app=tmp_path / "old")
+    assert again.selection.best_tensors["decoder.weight"].item() == 2.0
+    assert torch.equal(again.tensors["decoder.weight"], server.tensors["decoder.weight"])
+
+
+def test_a_result_without_labels_has_no_chosen_round(make):
+    server = make(select="last", sites={"u": "unsupervised", "e": "evaluate"}, rounds=1)
+    assert not server.train_tasks(0)["u"].validate
+    play(server, 0, [update("u")])
+    closing = Closing(server)
+    assert closing.validation_tasks() == {}
+    closing.finish_validation({})
+    tasks = closing.evaluation_tasks()
+    assert set(tasks) == {"u", "e"} and torch.equal(
+        tasks["e"].tensors["encoder.weight"], server.tensors["encoder.weight"]
+    )
+    closing.finish({"e": {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 2}})
+    assert not [kept for kept in server.store.saved if kept[2]]

@@ -17,9 +17,9 @@ from fedmed.federation.job import read_job
 from fedmed.federation.messages import Task, Update
 from fedmed.federation.state import load_tensors
 from fedmed.federation.store import ModelStore
-from fedmed.flare.aggregators import IterationWeightedAggregator, PartialSharingAggregator
+from fedmed.flare.aggregators import IterationWeightedAggregator, PartialSharingAggregator, SelfAdaptiveAggregator
 from fedmed.flare.convert import model_to_task, model_to_update, task_to_model, update_to_model
-from fedmed.flare.executors import ConsistencyExecutor, SupervisedExecutor
+from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
 
 
 @pytest.fixture
@@ -136,3 +136,9 @@ def test_names_of_executors_and_aggregators_say_what_they_do():
         PartialSharingAggregator(sharing="full")
     with pytest.raises(JobError, match="use PartialSharingAggregator"):
         IterationWeightedAggregator(sharing="block_6")
+    with pytest.raises(JobError, match="use SelfAdaptiveAggregator"):
+        IterationWeightedAggregator(weighting="self_adaptive")
+    with pytest.raises(JobError, match="'weighting': 'self_adaptive'"):
+        SelfAdaptiveAggregator(sharing="full")
+    with pytest.raises(JobError, match="ContrastiveExecutor.*'evaluate'"):
+        ContrastiveExecutor(role="evaluate")

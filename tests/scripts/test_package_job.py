@@ -28,6 +28,33 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     assert job.clients["a"]["overrides"] == {"batch_size": 2} and job.clients["b"]["overlays"] == ["consistency"]
 
 
+def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
+    options = ["--sites", "a:unsupervised", "b:unsupervised", "--bundle", "cxr_classification", "--overlay", "pretrain"]
+    options += ["--method", "contrastive", "--rounds", "200", "--epochs", "1", "--weighting", "self_adaptive"]
+    code, said = package(tmp_path / "study", *options, "--exchange-from", "50", "--select", "last", "--no-evaluate")
+    assert code == 0, said
+    job = read_job(tmp_path / "study")
+    assert job.controller["exchange"] == {"from_round": 50, "names": ["mu", "sigma", "n"]}
+    assert (job.controller["select"], job.controller["evaluate"], job.controller["epochs"]) == ("last", False, 1)
+    assert "steps" not in job.controller and job.aggregator["weighting"] == "self_adaptive"
+    assert job.persistor["overlays"] == job.clients["a"]["overlays"] == ["pretrain"]
+    texts = {path.name: path.read_text() for path in (tmp_path / "study").rglob("config_fed_*.json")}
+    assert "executors.ContrastiveExecutor" in texts["config_fed_client.json"]
+    assert (
+        '"metadata"' in texts["config_fed_client.json"] and "SelfAdaptiveAggregator" in texts["config_fed_server.json"]
+    )
+
+
+def test_a_job_may_start_from_a_part_of_a_checkpoint(package, tmp_path):
+    options = ["--sites", "a:supervised", "--bundle", "cxr_classification", "--overlay", "linear", "--epochs", "50"]
+    code, said = package(
+        tmp_path / "study", *options, "--checkpoint", "encoder.pt", "--checkpoint-tensor", r"^encoder\."
+    )
+    assert code == 0, said
+    persistor = read_job(tmp_path / "study").persistor
+    assert (persistor["checkpoint"], persistor["checkpoint_tensors"]) == ("encoder.pt", [r"^encoder\."])
+
+
 def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(package, tmp_path):
     options = ["--sites", "a:supervised", "b:unsupervised"]
     assert package(tmp_path / "with" / "study", *options)[0] == 0
@@ -50,6 +77,9 @@ def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(
         (["--sites", "a:supervised", "--overlay", "nothing"], "no overlay 'nothing'"),
         (["--sites", "a:supervised", "--sharing", "half"], "sharing group 'half'"),
         (["--sites", "a:supervised", "--set", "x"], "'x' is not ID=VALUE"),
+        (["--sites", "a:supervised", "--steps", "3", "--epochs", "1"], "either 'steps' or 'epochs'"),
+        (["--sites", "a:supervised", "--floor", "0.1"], "'floor' is for weighting 'self_adaptive'"),
+        (["--sites", "a:supervised", "--checkpoint-tensor", "^encoder"], "name that too"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(package, tmp_path, options, message):

@@ -1,0 +1,138 @@
+"""What sites tell one another as FLARE carries it: from the executor of one site to the task of another."""
+
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from nvflare.apis.fl_constant import ReservedKey, ReturnCode
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.shareable import Shareable
+from nvflare.apis.signal import Signal
+from nvflare.app_common.decomposers import common_decomposers
+from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.fuel.utils import fobs
+
+from fedmed.federation.ledger import read_ledger
+from fedmed.federation.messages import Extras, Task, Update
+from fedmed.flare.controller import FederationController
+from fedmed.flare.convert import (
+    answer_to_model,
+    extras_to_model,
+    model_to_answer,
+    model_to_extras,
+    model_to_task,
+    task_to_model,
+)
+from fedmed.flare.executors import ContrastiveExecutor
+
+BUNDLES = Path(__file__).parents[1] / "federation"
+VALUES = {
+    "mu": torch.tensor([0.1, -2.0], dtype=torch.float64),
+    "sigma": torch.randn(3),
+    "half": torch.ones(1).half(),
+    "point": torch.tensor(2.5),
+    "n": 7,
+    "rsa": 1 / 3,
+}
+
+
+def wire(model):
+    common_decomposers.register()
+    return FLModelUtils.from_shareable(fobs.loads(fobs.dumps(FLModelUtils.to_shareable(model))))
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+    return type(one) is type(other) and one == other
+
+
+def test_values_of_an_answer_arrive_bit_by_bit_and_in_their_kind():
+    for answer in (Extras("a", 3, VALUES), Update("a", 3, {"w": torch.ones(2)}, 1, 2, {}, VALUES)):
+        name = "train" if isinstance(answer, Update) else "metadata"
+        received = model_to_answer(name, wire(answer_to_model(answer)), "a")
+        values = received.extras if isinstance(answer, Update) else received.values
+        assert type(received) is type(answer) and (received.site, received.round) == ("a", 3)
+        assert list(values) == list(VALUES) and all(same(values[key], VALUES[key]) for key in VALUES)
+
+
+def test_values_of_a_task_arrive_bit_by_bit_and_in_their_order():
+    others = [{"mu": torch.randn(2), "sigma": torch.randn(3).double()}, {"mu": torch.randn(2)}]
+    task = Task("train", 4, 9, {}, epochs=0.5, reuse=True, extras={"others": others})
+    again = model_to_task(wire(task_to_model(task)))
+    assert again.config() == task.config() and (again.reuse, again.epochs, again.tensors) == (True, 0.5, {})
+    assert [list(values) for values in again.extras["others"]] == [["mu", "sigma"], ["mu"]]
+    assert all(same(a[key], b[key]) for a, b in zip(others, again.extras["others"], strict=True) for key in a)
+
+
+@pytest.mark.parametrize(
+    "facts", [{}, {"round": 1}, {"round": 1, "extras": 3}, {"round": 1, "extras": {"mu": np.array(["x"])}}, "yes"]
+)
+def test_what_is_malformed_is_an_answer_to_no_round(facts):
+    model = extras_to_model(Extras("a", 1, {"n": 1}))
+    model.meta = {"client_name": "a", "fedmed": facts}
+    assert model_to_extras(model) == Extras("a", -1)
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Return a function: a site's answer to a task, over the wire."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "datalist.json").write_text(json.dumps({"unlabeled": [[1.0, 2, 3], [0.5, 1, -1], [2, 0, 1]]}))
+    (tmp_path / "configs").mkdir()
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "configs"))
+    monkeypatch.setenv("FEDMED_BUNDLES", str(BUNDLES))
+    monkeypatch.syspath_prepend(str(BUNDLES / "exchanging_bundle"))
+    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+    engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
+    context = FLContext()
+    for key, value in {"ENGINE": engine, "IDENTITY_NAME": "a", "RUN_NUM": "job"}.items():
+        context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
+
+    def ask(name, task, **privacy) -> Shareable:
+        limits = {"account": "account.json", **privacy}
+        values = {"data_root": str(tmp_path / "data"), "device": "cpu", "privacy": limits}
+        (tmp_path / "configs" / "a.yaml").write_text(yaml.safe_dump(values))
+        # A new executor for each task, as in a simulator with one thread.
+        executor = ContrastiveExecutor(role="unsupervised", bundle="exchanging_bundle", overlays=[])
+        common_decomposers.register()
+        sent = fobs.loads(fobs.dumps(FLModelUtils.to_shareable(task_to_model(task))))
+        return fobs.loads(fobs.dumps(executor.execute(name, sent, context, Signal())))
+
+    return ask
+
+
+def started():
+    from exchanging import Net
+
+    torch.manual_seed(0)
+    return Net().state_dict()
+
+
+def test_a_site_keeps_the_model_for_its_task_to_train_and_sends_what_it_allows(ask, tmp_path):
+    allowed = {"allowed_extras": ["mu", "n", "rsa"]}
+    reply = ask("metadata", Task("metadata", 2, 4, started()), **allowed)
+    model, answers = FLModelUtils.from_shareable(reply), {}
+    model.meta["client_name"] = "a"
+    assert FederationController._take(SimpleNamespace(), None, "metadata", answers, model) is True
+    data = torch.tensor([[1.0, 2, 3], [0.5, 1, -1], [2, 0, 1]])
+    state = started()
+    expected = (data @ state["weight"].T + state["bias"]).mean(0)
+    assert torch.allclose(answers["a"].values["mu"], expected) and answers["a"].values["n"] == 3
+    task = Task("train", 2, 4, {}, epochs=1, reuse=True, extras={"others": [{"mu": torch.ones(2)}]})
+    update = model_to_answer("train", FLModelUtils.from_shareable(ask("train", task, **allowed)), "a")
+    assert update.n_steps == math.ceil(3 / 2) and update.tensors["weight"].any() and -1 <= update.extras["rsa"] <= 1
+    lines = [(line["answer"], line["extras"]) for line in read_ledger(tmp_path / "run") if line["answer"] != "live"]
+    assert lines == [("metadata", {"mu": "float32 2", "n": 3}), ("update", {"rsa": update.extras["rsa"]})]
+
+
+def test_without_a_word_of_the_site_nothing_leaves_and_without_a_model_it_says_so(ask, caplog):
+    reply = ask("metadata", Task("metadata", 2, 4, started()))
+    assert model_to_answer("metadata", FLModelUtils.from_shareable(reply), "a") == Extras("a", 2, {})
+    reply = ask("train", Task("train", 3, 4, {}, epochs=1, reuse=True))
+    assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION and "is of round 2, round 3" in caplog.text
