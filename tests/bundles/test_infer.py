@@ -41,6 +41,14 @@ def test_a_bundle_without_segments_is_refused(named):
         segment_names(named({"0": "background"}))
 
 
+def test_a_classifier_draws_no_segments(named):
+    root = named({"0": "normal", "1": "covid"})
+    path = root / "configs" / "metadata.json"
+    path.write_text(path.read_text().replace('"channel_def"', '"format": "classes", "channel_def"'))
+    with pytest.raises(BundleError, match="names a class of a whole image and draws no mask"):
+        segment_names(root)
+
+
 def test_metadata_without_a_version_are_refused(named):
     root = named({"0": "background", "1": "x"})
     for content in ("{}", "[]", '{"version": 1}', "no JSON"):

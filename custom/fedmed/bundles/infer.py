@@ -44,10 +44,15 @@ def segment_names(root: Path) -> list[str]:
     """Names of the values 1, 2, … of a segmentation: ``channel_def`` of the bundle's first output, less background.
 
     Raises:
-        BundleError: as ``check_ready``; or the metadata name nothing but background.
+        BundleError: as ``check_ready``; the bundle classifies; or the metadata name nothing but background.
     """
     outputs = check_ready(root).get("network_data_format", {}).get("outputs", {})
-    channels = next(iter(outputs.values()), {}).get("channel_def", {})
+    output = next(iter(outputs.values()), {})
+    if output.get("format") == "classes":
+        raise BundleError(
+            f"{root} names a class of a whole image and draws no mask; run it with python -m monai.bundle"
+        )
+    channels = output.get("channel_def", {})
     names = [channels[key] for key in sorted(channels, key=int)]
     foreground = [name for name in names if name.lower() != "background"]
     if not foreground:
