@@ -63,7 +63,7 @@ def table_markdown(title: str, arms: Sequence[Arm], rows: Sequence[Row]) -> str:
     seeds = count(1, "seed") if n_seeds == [1] else f"{numbers} seeds"
     lines = [f"# {title}", "", f"Mean ± standard deviation over {seeds} [95 % interval over patients].", ""]
     sections = dict.fromkeys((r.protocol, r.model, r.task, r.test, r.metric) for r in rows)
-    for section in sorted(sections, key=lambda s: (s[0] != "linear", s[1] == "highest")):
+    for section in sorted(sections, key=lambda s: (s[0] != "linear", s[1] == "highest", s[3] == "external")):
         own = [r for r in rows if (r.protocol, r.model, r.task, r.test, r.metric) == section]
         if section[3] == "internal" or section[4] == "auroc":  # a threshold does not travel between hospitals
             lines += _section(section, arms, own)
