@@ -111,3 +111,24 @@ def test_the_account_is_foretold(tiny_job, blind):
 def test_a_site_that_is_not_in_the_job_is_told_who_is(tiny_job, blind):
     with pytest.raises(JobError, match="no site 'ct_south'; it has ct_east, ct_north. Name yours with --site"):
         forecast(tiny_job(sites=TWO), blind("ct_south"))
+
+
+def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account(tiny_job, blind):
+    exchange = {"from_round": 2, "names": ["mu", "n"]}
+    spec = {"select": "last", "evaluate": False, "exchange": exchange, "weighting": "self_adaptive"}
+    job = tiny_job(sites={"ct_north": "unsupervised", "ct_east": "unsupervised"}, rounds=4, **spec)
+    made = forecast(job, blind())
+    assert [(s.task, s.rounds, s.times, s.extras) for s in made.sendings] == [
+        ("metadata", (2, 3), 2, []),
+        ("train", (0, 3), 4, []),
+    ]
+    page = forecast_page(made)
+    assert "asks for mu, n, rsa, which" in page and "does not list" in page
+    allowed = {"allowed_extras": ["rsa", "mu", "n"], "extras_noise": 0.25}
+    noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
+    open_made = forecast(job, blind(privacy={**allowed, **noise}))
+    assert [s.extras for s in open_made.sendings] == [["mu", "n"], ["rsa"]]
+    page = forecast_page(open_made)
+    assert "In 2 rounds mu, n are computed from all training images" in page and "does not list" not in page
+    assert "Arrays get noise of standard deviation 0.25" in page
+    assert "The account (ε, δ) does not cover mu, n, rsa" in page

@@ -10,7 +10,7 @@ import yaml
 from fedmed.errors import PrivacyError
 from fedmed.federation.ledger import measure
 from fedmed.federation.limits import SiteLimits
-from fedmed.federation.messages import Release, Update
+from fedmed.federation.messages import Extras, Release, Update
 from fedmed.federation.noise import l2_norm
 from fedmed.federation.site import parse_site
 
@@ -72,6 +72,12 @@ def test_scalars_and_extras_leave_only_if_listed_and_it_is_said_once(limits, cap
     ]
     assert gate.metrics("validate", 3, {"val_dice": 0.5}) == {"val_dice": 0.5}
     assert gate.metrics("evaluate", 3, {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}) == {}  # read together
+    half = {"auroc": 0.9, "auroc_low": 0.8, "accuracy": 0.7, "n_cases": 4}
+    assert limits(allowed_metrics=["auroc", "n_cases"]).metrics("evaluate", 3, half) == {"auroc": 0.9}
+    assert limits(allowed_metrics=["accuracy", "n_cases"]).metrics("evaluate", 3, half).keys() == {
+        "accuracy",
+        "n_cases",
+    }
     whole = limits(allowed_metrics=["dice_mean", "dice_std", "n_cases"])
     scores = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}
     assert whole.metrics("evaluate", 3, {**scores, "path": "/patients/x"}) == scores
@@ -85,7 +91,7 @@ def test_scalars_and_extras_leave_only_if_listed_and_it_is_said_once(limits, cap
 def test_scalars_for_tensorboard_pass_the_same_list(limits):
     gate = limits(allowed_metrics=["train_loss", "val_dice"])
     assert gate.live("train/loss", 0.5, 1) and gate.live("validation/dice", 0.6, 0)
-    assert not gate.live("train/foreground_fraction", 0.1, 1)
+    assert not gate.live("train/foreground_fraction", 0.1, 1) and not gate.live("validation/auroc", 0.6, 0)
     assert [line["metrics"] for line in ledger(gate)] == [{"train_loss": 0.5}, {"val_dice": 0.6}]
 
 
@@ -192,3 +198,45 @@ def test_every_kind_of_answer_has_one_door(limits, answer):
     gate = limits()
     assert type(gate.answer("validate", 1, answer)) is type(answer)
     assert len(ledger(gate)) == 1
+
+
+VALUES = {"mu": torch.randn(4000), "sigma": torch.randn(3).double(), "n": 9, "secret": torch.ones(2)}
+
+
+def test_values_for_other_sites_leave_only_if_listed_and_are_written_down(limits):
+    assert limits().answer("metadata", 3, Extras("site_a", 3, dict(VALUES))) == Extras("site_a", 3, {})
+    gate = limits(allowed_extras=["mu", "n", "sigma"])
+    passed = gate.answer("metadata", 3, Extras("site_a", 3, dict(VALUES)))
+    assert list(passed.values) == ["mu", "sigma", "n"] and all(passed.values[n] is VALUES[n] for n in passed.values)
+    line = ledger(gate)[-1]
+    assert (line["answer"], line["task"], line["round"]) == ("metadata", "metadata", 3)
+    assert line["extras"] == {"mu": "float32 4000", "n": 9, "sigma": "float64 3"} and "extras_noise" not in line
+    assert (line["bytes"], line["sha256"]) == measure({"extras": passed.values}) and line["bytes"] == 16000 + 24 + 1
+    with pytest.raises(PrivacyError, match="has 16001 bytes, 9000 are allowed"):
+        limits(allowed_extras=["mu", "n"], max_bytes=9000).metadata(Extras("site_a", 3, dict(VALUES)))
+    with pytest.raises(PrivacyError, match="'/extras/mu' is a float; only plain values"):
+        limits(allowed_extras=["mu"]).metadata(Extras("site_a", 3, {"mu": math.nan}))
+
+
+def test_noise_of_extras_reaches_every_array_also_of_an_update_and_no_number(limits):
+    gate = limits(allowed_extras=["mu", "sigma", "n", "rsa"], extras_noise=0.5)
+    passed = gate.metadata(Extras("site_a", 3, {"mu": VALUES["mu"], "sigma": VALUES["sigma"], "n": 9}))
+    noise = passed.values["mu"] - VALUES["mu"]
+    assert float(noise.std()) == pytest.approx(0.5, rel=0.05) and abs(float(noise.mean())) < 0.04
+    assert passed.values["sigma"].dtype == torch.float64 and not torch.equal(passed.values["sigma"], VALUES["sigma"])
+    assert passed.values["n"] == 9 and ledger(gate)[0]["extras_noise"] == 0.5
+    nested = {"rsa": 0.25, "mu": [torch.zeros(2), {"deep": torch.zeros(1)}]}
+    extras = gate.apply(update(extras=nested)).extras
+    assert extras["rsa"] == 0.25 and extras["mu"][0].all() and extras["mu"][1]["deep"].all()
+    with pytest.raises(PrivacyError, match="array of torch.int64 cannot carry noise: 'privacy.extras_noise'"):
+        gate.metadata(Extras("site_a", 3, {"mu": torch.ones(2).long()}))
+    assert not gate.privacy.account.exists(), "extras are outside the account"
+
+
+def test_seeded_noise_of_extras_is_not_that_of_the_update(limits):
+    zeros = {"w": torch.zeros(50)}
+    seeded = {**NOISE, "clip_norm": 1.0, "noise_multiplier": 1.0, "noise_seed": 3}
+    gate = limits(**seeded, allowed_extras=["mu"], extras_noise=1.0)
+    first, again = (gate.apply(update(dict(zeros), extras={"mu": torch.zeros(50)})) for _ in range(2))
+    assert torch.equal(first.extras["mu"], again.extras["mu"])
+    assert not torch.allclose(first.extras["mu"], first.tensors["w"])

@@ -35,6 +35,7 @@ def test_the_example_is_valid_and_paths_are_relative_to_the_file(load, tmp_path)
     assert limits.account == tmp_path / "local/account.json"
     assert (limits.max_bytes, limits.clip_norm, limits.noise_multiplier) == (20_000_000, 1.0, 2.0)
     assert (limits.delta, limits.max_epsilon) == (1e-5, 50.0)
+    assert (limits.allowed_extras, limits.extras_noise) == (("rsa",), 0.01)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,9 @@ def test_the_example_is_valid_and_paths_are_relative_to_the_file(load, tmp_path)
         ({"noise_multiplier": 1.0}, "'privacy.noise_multiplier' needs 'privacy.clip_norm'"),
         ({"noise_multiplier": 1.0, "clip_norm": 1.0}, "needs 'privacy.allowed_metrics'"),
         ({"max_epsilon": 3.0}, "'privacy.max_epsilon' needs 'privacy.noise_multiplier'"),
-        ({"noise_seed": 0}, "'privacy.noise_seed' needs"),
+        ({"noise_seed": 0}, "'privacy.noise_seed' needs 'privacy.noise_multiplier' or 'privacy.extras_noise'"),
+        ({"extras_noise": 0.1}, "'privacy.extras_noise' needs 'privacy.allowed_extras'"),
+        ({"extras_noise": 0, "allowed_extras": ["mu"]}, "'privacy.extras_noise' is 0; it must be a number above 0"),
     ],
 )
 def test_each_mistake_has_one_clear_error(load, block, message, tmp_path):
