@@ -1,5 +1,6 @@
 """Descriptions of data: what is refused, above all a task in which class means hospital."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -130,6 +131,30 @@ def test_a_table_with_an_empty_cell_is_refused(describe, tmp_path):
     (tmp_path / "data" / "west" / "labels.csv").write_text("file,label,patient\na.png,covid,\n")
     with pytest.raises(DataError, match="line 2 has no 'patient'"):
         open_hospitals(describe())
+
+
+def test_a_site_with_a_datalist_learns_from_all_but_its_held_out_lists(describe, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    lists = {
+        "training": [{"image": "a.png", "label": "normal", "patient": "A"}, {"image": "b.png", "label": "ill"}],
+        "unlabeled": [{"image": "c.png", "label": "ill"}],
+        "validation": [{"image": "d.png", "label": "ill"}],
+        "testing": [{"image": "e.png", "label": "normal"}, {"image": "f.png", "label": "ill"}],
+    }
+    (tmp_path / "datalist.json").write_text(json.dumps(lists))
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu"}))
+    task = {"site": "own", "classes": ["normal", "ill"]}
+    description = describe(sites={"own": {}}, tasks={"t": task}, healthy={"own": ["normal"]})
+    own = open_hospitals(description)["own"]
+    assert [(c.image, c.label, c.patient) for c in own.training] == [
+        ("a.png", "normal", "A"),
+        ("b.png", "ill", "b"),
+        ("c.png", None, "c"),
+    ]
+    assert [c.image for c in own.testing] == ["e.png", "f.png"]
+    # Where nobody has looked, nothing is known: a skewed arm has no use for such images.
+    nodes = node_cases(description, {"own": own}, Arm("a", "fedavg", skew=["diseased"]))
+    assert [c.image for c in nodes["own"]] == ["b.png"]
 
 
 @pytest.mark.parametrize("name", ["cxr_demo", "cxr_real"])

@@ -104,7 +104,7 @@ class Scores:
     """
 
     def __init__(self, results: Iterable[Result], truths: Mapping[tuple[str, str], Truth]) -> None:
-        self.truths, self._weights, self._resampled = truths, {}, {}
+        self.truths, self._weights, self._single, self._resampled = truths, {}, {}, {}
         self.results: dict[tuple[str, Setting], dict[int, dict[str, Floats]]] = {}
         for each in results:
             draws = self.results.setdefault((each.arm, each.setting), {}).setdefault(each.seed, {})
@@ -127,17 +127,20 @@ class Scores:
         key = (arm, setting, metric)
         if key not in self._resampled:
             self._resampled[key] = {
-                seed: np.mean([self.of_one(setting, metric, p) for p in draws.values()], axis=0)
+                seed: np.mean([self.of_one(arm, setting, seed, draw, metric) for draw in draws], axis=0)
                 for seed, draws in sorted(self.results[arm, setting].items())
             }
         return self._resampled[key]
 
-    def of_one(self, setting: Setting, metric: str, probabilities: Floats) -> Floats:
+    def of_one(self, arm: str, setting: Setting, seed: int, draw: str, metric: str) -> Floats:
         """One classifier's metric of the sample and of its resamples, (1 + B,)."""
-        test = (setting.task, setting.test)
+        test, key = (setting.task, setting.test), (arm, setting, seed, draw, metric)
         if test not in self._weights:
             self._weights[test] = resamples(self.truths[test].patients, RESAMPLES, derive_seed(0, *test))
-        return score(metric, self.truths[test].labels, probabilities, self._weights[test])
+        if key not in self._single:
+            probabilities = self.results[arm, setting][seed][draw]
+            self._single[key] = score(metric, self.truths[test].labels, probabilities, self._weights[test])
+        return self._single[key]
 
     def rows(self) -> list[Row]:
         """Every classifier's scores with 95 % intervals over patients."""
@@ -151,7 +154,7 @@ class Scores:
     def _row(self, arm: str, seed: int, setting: Setting, draw: str, probabilities: Floats) -> Row:
         found: list[float] = []
         for metric in METRICS:
-            values = self.of_one(setting, metric, probabilities)
+            values = self.of_one(arm, setting, seed, draw, metric)
             found += [float(values[0]), *interval(values[1:])]
         return Row(arm, seed, *astuple(setting), draw, len(probabilities), *found)
 
