@@ -24,6 +24,18 @@ from fedmed.federation.store import ModelStore
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 CLASSES = ["normal", "consolidation", "interstitial"]
+SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "learning_rate": 0.02}
+PRETRAINING = {
+    "sites": dict.fromkeys(("cxr_metro", "cxr_rural"), "unsupervised"),
+    "overlays": ["demo", "pretrain"],
+    "method": "contrastive",
+    "epochs": 1,
+    "select": "last",
+    "evaluate": False,
+    "exchange": {"from_round": 1, "names": ["mu", "sigma", "n"]},
+    "weighting": "self_adaptive",
+    "overrides": {"unsupervised": SMALL},
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +55,7 @@ def run(tmp_path_factory, xray_sites):
 
     def run(name, **settings):
         folder = tmp_path_factory.mktemp(name)
-        spec = {"bundle": "cxr_classification", "overlays": ["demo"], "rounds": 2, **settings}
+        spec = {"bundle": "cxr_classification", "overlays": ["demo"], **settings}
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FEDMED_SITE_CONFIGS", str(xray_sites))
             run_job(write_job(JobSpec(name=name, **spec), folder / "job"), folder / "ws")
@@ -56,7 +68,7 @@ def run(tmp_path_factory, xray_sites):
 def classifier(run, tmp_path_factory):
     """(workspace, exported bundle) of a classifier that is not the starting model and has a temperature of 1.25."""
     small = {"batch_size": 4, "image_size": 48}
-    settings = {"sites": SITES, "steps": 1, "overrides": dict.fromkeys(("supervised", "evaluate"), small)}
+    settings = {"sites": SITES, "rounds": 2, "steps": 1, "overrides": dict.fromkeys(("supervised", "evaluate"), small)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedmed.engines.calibration.fit_temperature", lambda *_: 1.25)
         workspace = run("hospital_study", **settings)
@@ -67,19 +79,7 @@ def classifier(run, tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoder(run, tmp_path_factory):
     """(workspace, exported bundle) of a pre-training."""
-    small = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "learning_rate": 0.02}
-    workspace = run(
-        "pretraining",
-        sites=dict.fromkeys(("cxr_metro", "cxr_rural"), "unsupervised"),
-        overlays=["demo", "pretrain"],
-        method="contrastive",
-        epochs=1,
-        select="last",
-        evaluate=False,
-        exchange={"from_round": 1, "names": ["mu", "sigma", "n"]},
-        weighting="self_adaptive",
-        overrides={"unsupervised": small},
-    )
+    workspace = run("pretraining", **PRETRAINING, rounds=2)
     made = export_bundle(workspace, tmp_path_factory.mktemp("encoder") / "cxr_classification", verify=True)
     return workspace, made
 
@@ -205,6 +205,14 @@ def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeyp
     shared = [name for name in store.initial if name.startswith("encoder.")]
     assert shared and all(torch.equal(store.initial[name], weights[name]) for name in shared)
     assert store.initial["classifier.weight"].shape == (3, 128)
+
+
+def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(run, tmp_path):
+    settings = {**PRETRAINING, "exchange": None, "weighting": "iterations", "sharing": "projection"}
+    made = export_bundle(run("private", **settings, rounds=1), tmp_path / "cxr_classification", verify=True)
+    weights = torch.load(made.out / "models" / "pretrained.pt", weights_only=True)
+    assert weights and all(name.startswith("encoder.") for name in weights)
+    assert "go on pre-training" not in card_of(made.out) and any("features" in check for check in made.checks)
 
 
 def test_an_encoder_that_computes_something_else_is_noticed(encoder, tmp_path):

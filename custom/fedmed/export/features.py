@@ -37,7 +37,7 @@ def same_features(
     """
     ours = bundle.parser(device="cpu")
     network = parsed(ours, "network")
-    network.load_state_dict(dict(tensors), strict=True)
+    network.load_state_dict({**network.state_dict(), **tensors}, strict=True)  # the encoder may be all there is
     theirs = ConfigParser()
     theirs.read_config(str(folder / CONFIGS / bundle.config_file("train").name))
     theirs.update({"bundle_root": str(folder), "device": "cpu", made.setting: str(folder / MODELS / PRETRAINED)})

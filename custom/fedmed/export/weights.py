@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
+from fedmed.bundles.pretraining import pretrained
 from fedmed.errors import ExportError
 from fedmed.export.runs import FinishedRun
 from fedmed.export.site_state import private_state
@@ -33,7 +34,7 @@ class Weights:
 def complete_weights(
     run: FinishedRun, store: ModelStore, which: str, site: str | None = None, site_run: Path | None = None
 ) -> Weights:
-    """Put a run's model together.
+    """Put a run's model together; of a pre-training whose other layers are the sites' own, the encoder alone.
 
     Args:
         run: the run.
@@ -49,6 +50,10 @@ def complete_weights(
     round, shared = run.model(which)
     policies = RolePolicies.from_args(store.initial, store.groups, run.plan, run.aggregator)
     held = policies.of("supervised", round).private(store.initial)
+    encoder = pretrained(store.bundle)
+    if site is None and held and encoder and not any(name.startswith(encoder.prefix) for name in held):
+        whole = fitted(shared, store.initial, "the run's model")  # what is left of it goes on without the rest
+        return Weights({name: tensor for name, tensor in whole.items() if name.startswith(encoder.prefix)}, round)
     if site is None:
         if held:
             raise ExportError(
