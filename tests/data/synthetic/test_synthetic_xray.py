@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import runpy
 from collections import Counter
 from dataclasses import replace
 
@@ -182,3 +183,8 @@ def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(tmp_
         half = site[-2:] if site[-1].isdigit() else ""
         assert settings.datalist == settings.data_root / f"datalist{half}.json" and settings.datalist.is_file()
         assert settings.data_root.name == site.removesuffix(half)
+
+
+def test_the_command_makes_each_institution_once():
+    whole_sites = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["whole_sites"]
+    assert sorted(whole_sites("chest_xray")) == sorted(SITES) and len(whole_sites("chest_ct")) == 5
