@@ -8,6 +8,7 @@ import torch
 
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.federation import client as client_module
+from fedmed.federation import site_parser
 from fedmed.federation.client import Client
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
@@ -36,7 +37,8 @@ def test_swapping_two_labelled_sites_does_not_change_the_model(tiny_job, tmp_pat
 
     job = tiny_job(sites=TWO, steps=1)
     run_job(job, tmp_path / "first")
-    monkeypatch.setattr(client_module, "derive_seed", swapped_seed)
+    for module in (client_module, site_parser):
+        monkeypatch.setattr(module, "derive_seed", swapped_seed)
     sites = {}
     for site in TWO:
         theirs = load_site(other[site])

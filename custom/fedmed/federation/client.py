@@ -24,6 +24,7 @@ from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
 from fedmed.federation.sharing import policy_of_round
 from fedmed.federation.site import SiteConfig
+from fedmed.federation.site_parser import site_parser
 from fedmed.federation.site_state import SiteState
 from fedmed.seeds import derive_seed
 
@@ -190,7 +191,7 @@ class Client:
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()
         metrics = recorder.finish()
-        self.progress.event("end", task, score=metrics[self.bundle.score.test])
+        self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
 
     def release(self, task: Task) -> Release:
@@ -223,30 +224,7 @@ class Client:
         return parser, network, policy, before, state
 
     def _parser(self, task: Task, facts: Mapping[str, Any]) -> ConfigParser:
-        site = self.site
-        parser = self.bundle.parser(
-            dataset_dir=str(site.data_root),
-            datalist=str(site.datalist),
-            device=site.device,
-            amp=site.amp,
-            num_workers=site.workers,
-            cache_dir=str(site.cache_dir),
-            output_dir=str(self.folder / "bundle"),
-            round=task.round,
-            epochs_before=task.round * (task.epochs or 1),
-            seed=derive_seed(self.seed, site.site, task.round, "sampling"),
-            augment_seed=derive_seed(self.seed, site.site, task.round, "augmentation"),
-            **facts,
-        )
-        # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here.
-        parts = [part for part in ("train", "validate", "evaluate") if part in parser.config]
-        parser.update({f"{part}#handlers": [] for part in parts})
-        if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
-            log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
-            parser["batch_size"] = site.max_batch_size
-        if task.epochs:  # before anything is built from it
-            parser["epoch_length"] = math.ceil(task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"])
-        return parser
+        return site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
 
     def _score(self, task: Task, parser: ConfigParser) -> dict[str, float]:
         """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them."""

@@ -5,26 +5,26 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
-from fedmed.aggregation.clipping import check_bound, clipping_record
+from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
 from fedmed.federation.calibration import calibrated, mean_temperature
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.extras import extras_bytes, numbers
+from fedmed.federation.extras import extras_bytes
 from fedmed.federation.guard import CollapseGuard
 from fedmed.federation.keeper import Keeper
 from fedmed.federation.messages import Extras, Task, Update
 from fedmed.federation.plan import Plan
 from fedmed.federation.record import RunRecord
+from fedmed.federation.rounds import round_record
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_state import START
 from fedmed.federation.sharing import RolePolicies
@@ -219,18 +219,8 @@ class Server:
             self._aggregate(updates)
             self.failed_in_a_row = 0
         finally:
-            self.record.round(self._round_record(updates, score, not self.failed_in_a_row))
+            self.record.round(round_record(self, updates, score, not self.failed_in_a_row))
             self.keeper.keep()
-
-    def _warnings(self, updates: list[Update]) -> list[dict[str, Any]]:
-        """What is unusual in a round, but no reason to stop: in pseudo-labels, what sites exchange, and weights."""
-        found = self.exchange.warnings()
-        found += [asdict(finding) for update in updates if self.guard and (finding := self.guard.check(update))]
-        _, reasons = self.rule.weighting.of_round(updates, self.rule.user_weights)
-        found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
-        for finding in found:
-            log.warning("round %d: site '%s': %s", self.round, finding["site"], finding["message"])
-        return found
 
     def _aggregate(self, updates: list[Update]) -> None:
         needed, asked = self.plan.needed(self.round), len(self.plan.participants(self.round))
@@ -267,30 +257,3 @@ class Server:
             self.best_scores, self.temperature = dict(sorted(scores.items())), temperature
             self.save(tensors, {"round": round, "score": score}, True)
         return score
-
-    def _round_record(self, updates: list[Update], score: float | None, aggregated: bool) -> dict[str, Any]:
-        sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
-        sent = sum(extras_bytes(u.extras) for u in updates)
-        return {
-            "round": self.round,
-            "seconds": time.monotonic() - self.round_started,
-            "aggregated": aggregated,
-            "accepted": [u.site for u in updates],
-            "refused": [{"site": s, "reason": r} for s, r in sorted(self.refused.items())],
-            "warnings": self._warnings(updates),
-            "coefficients": self.rule.coefficients(updates) if aggregated else {},
-            "sites": sites,
-            "score": score,
-            "bytes_down": self.bytes_down,
-            "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + self.exchange.received,
-            **self._extras(updates, self.bytes_extras + sent),
-            **clipping_record(updates, self.rule.clip_norm),
-        }
-
-    def _extras(self, updates: list[Update], size: int) -> dict[str, Any]:
-        """What a round's record says of values beside the model: numbers by site, and bytes of all; {} without any."""
-        told = {site: numbers(values) for site, values in self.exchange.values.items()}
-        for update in updates:
-            told[update.site] = told.get(update.site, {}) | numbers(update.extras)
-        known = {site: values for site, values in sorted(told.items()) if values}
-        return {"extras": known, "bytes_extras": size} if known or size else {}

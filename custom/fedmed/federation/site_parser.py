@@ -1,0 +1,59 @@
+"""A bundle's configuration for one task at one site."""
+
+import logging
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from monai.bundle import ConfigParser
+
+from fedmed.bundles.load import Bundle
+from fedmed.federation.messages import Task
+from fedmed.federation.model import parsed
+from fedmed.federation.site import SiteConfig
+from fedmed.seeds import derive_seed
+
+log = logging.getLogger("fedmed.site")
+
+
+def site_parser(
+    bundle: Bundle, site: SiteConfig, folder: Path, task: Task, seed: int, facts: Mapping[str, Any]
+) -> ConfigParser:
+    """Return the bundle's configuration with the site's own facts and what the task asks for.
+
+    Args:
+        bundle: with the job's overlays and overrides.
+        site: its settings.
+        folder: the job's folder at the site.
+        task: its round, and epochs, from which ``epoch_length`` follows.
+        seed: the job's seed.
+        facts: further ids -> values; those that the configuration does not have are left out.
+
+    Raises:
+        BundleError: the configuration cannot be read, or for epochs its training list cannot be built.
+        DataError: for epochs, the site's training list cannot be read.
+    """
+    parser = bundle.parser(
+        dataset_dir=str(site.data_root),
+        datalist=str(site.datalist),
+        device=site.device,
+        amp=site.amp,
+        num_workers=site.workers,
+        cache_dir=str(site.cache_dir),
+        output_dir=str(folder / "bundle"),
+        round=task.round,
+        epochs_before=max(task.round, 0) * (task.epochs or 1),
+        seed=derive_seed(seed, site.site, task.round, "sampling"),
+        augment_seed=derive_seed(seed, site.site, task.round, "augmentation"),
+        **facts,
+    )
+    # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here.
+    parts = [part for part in ("train", "validate", "evaluate") if part in parser.config]
+    parser.update({f"{part}#handlers": [] for part in parts})
+    if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
+        log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
+        parser["batch_size"] = site.max_batch_size
+    if task.epochs:  # before anything is built from it: a later change would make all of it anew
+        parser["epoch_length"] = math.ceil(task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"])
+    return parser
