@@ -257,10 +257,12 @@ def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"mu": torch.ones(3), "n": 4}, "another form than those of the others: 'mu' float32 × 3, not float32 × 2"),
+        ({"mu": torch.ones(3), "n": 4}, "another form than those of others: 'mu' float32 × 3, not float32 × 2"),
         ({"mu": torch.tensor([1.0, math.nan]), "n": 4}, "'mu' is neither"),
         ({"mu": torch.ones(1, 2), "n": 4}, "'mu' is neither"),
         ({"mu": torch.ones(2).long(), "n": 4}, "'mu' is neither"),
+        ({"mu": torch.empty(0), "n": 4}, "'mu' is neither"),
+        ({"mu": torch.tensor([0.0, -2e6]), "n": 4}, "'mu' goes beyond 1e+06"),
         ({"mu": torch.ones(2), "n": math.inf}, "'n' is neither"),
         ({"mu": torch.ones(2), "n": True}, "'n' is neither"),
         ({"mu": torch.ones(2), "n": torch.ones(2)}, "'n' float32 × 2, not number"),
@@ -277,10 +279,11 @@ def test_answers_that_do_not_fit_are_left_out(change, reason):
     assert [warning["site"] for warning in exchange.warnings()] == ["b", "d"] and not exchange.warnings()
 
 
-def test_of_two_forms_the_first_sites_counts():
+@pytest.mark.parametrize(("sizes", "kept"), [({"a": 2, "b": 3}, ""), ({"a": 2, "b": 3, "c": 3}, "bc"), ({"a": 2}, "a")])
+def test_without_a_majority_nobody_is_believed(sizes, kept):
     exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
-    exchange.take({s: Extras(s, 0, {"mu": torch.ones(ord(s))}) for s in "ba"}, 0, ["a", "b"])
-    assert exchange.values.keys() == {"a"}
+    exchange.take({s: Extras(s, 0, {"mu": torch.ones(size)}) for s, size in sizes.items()}, 0, sorted(sizes))
+    assert exchange.values.keys() == set(kept) and all("another form" in reason for reason in exchange.missing.values())
 
 
 def test_bytes_count_elements_and_numbers():

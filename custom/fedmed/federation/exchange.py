@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
@@ -20,6 +21,7 @@ from fedmed.federation.messages import Extras, Task
 from fedmed.federation.plan import Plan
 
 log = logging.getLogger("fedmed.server")
+LARGEST = 1e6  # what is larger would only make the others' training fail
 Form = tuple[tuple[str, str], ...]  # of a site's values: names, and whether number or tensor of which shape
 
 
@@ -83,17 +85,21 @@ class Exchange:
         if unknown := sorted(set(values) - set(self.names)):
             return f"it sent '{unknown[0]}', which the job does not ask for"
         for name, value in values.items():
-            vector = isinstance(value, Tensor) and value.ndim == 1 and value.is_floating_point()
+            vector = isinstance(value, Tensor) and value.ndim == 1 and value.numel() and value.is_floating_point()
             if not is_number(value) and not (vector and all_finite(value)):
                 return f"its '{name}' is neither a finite number nor a vector of such"
+            if float(torch.as_tensor(value).abs().amax()) > LARGEST:
+                return f"its '{name}' goes beyond {LARGEST:g}, as no statistic of features does"
         return None
 
     def _leave_out_strangers(self) -> None:
-        """Sites whose values have another form than most; among forms that are equally frequent the first site's."""
+        """Sites whose values have another form than those of most; if no form is the most frequent one, all."""
         forms: dict[str, Form] = {site: _form(values) for site, values in sorted(self.values.items())}
-        usual = max(Counter(forms.values()).items(), key=lambda item: item[1], default=((), 0))[0]
+        ranked = Counter(forms.values()).most_common(2)
+        usual = None if len(ranked) == 2 and ranked[0][1] == ranked[1][1] else ranked[0][0] if ranked else ()
         for site in [site for site, form in forms.items() if form != usual]:
-            self.missing[site] = f"its values have another form than those of the others: {_words(forms[site], usual)}"
+            what = "no form is that of most sites" if usual is None else _words(forms[site], usual)
+            self.missing[site] = f"its values have another form than those of others: {what}"
             del self.values[site]
 
     def fill(self, task: Task, site: str) -> Task:
