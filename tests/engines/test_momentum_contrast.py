@@ -278,6 +278,18 @@ def test_a_rebuilt_engine_goes_on_where_the_last_was(network, batches, policy):
     assert second.state_dict()["epochs_done"] == 2
 
 
+def test_a_refilled_queue_begins_with_keys_of_the_received_model(network, batches):
+    engine = build(network, batches, key_policy="refill", augment=lambda images: images)
+    engine.run()
+    state, twin = engine.state_dict(), copy.deepcopy(network)
+    rebuilt, seen = build(network, batches, key_policy="refill", augment=lambda images: images), []
+    rebuilt.load_state_dict(state)
+    rebuilt.add_event_handler(Events.EPOCH_STARTED, lambda e: seen.append(e.queue.keys.clone()))
+    rebuilt.run()
+    expected = torch.cat([twin.train()(batch["image"][:, 1]).detach() for batch in batches[: SIZE // BATCH]])
+    assert torch.allclose(seen[0], expected, atol=1e-6) and not torch.allclose(seen[0], state["queue"]["keys"])
+
+
 def test_state_survives_a_round_without_steps(network, batches):
     first = build(network, batches)
     first.run()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fedmed.engines.schedules import milestone_rate
 from fedmed.errors import FedMedError
 
-KEY_POLICIES = ("copy", "keep")
+KEY_POLICIES = ("copy", "refill", "keep")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ContrastOptions:
             "temperature": (not 0 < self.temperature < math.inf, "a positive number, such as 0.2"),
             "synthetic_fraction": (not 0 <= self.synthetic_fraction < math.inf, "0 (none) or more, such as 0.05"),
             "box_cox": (not 0 < self.box_cox < math.inf, "a positive number, such as 0.5"),
-            "key_policy": (self.key_policy not in KEY_POLICIES, " or ".join(KEY_POLICIES)),
+            "key_policy": (self.key_policy not in KEY_POLICIES, ", ".join(KEY_POLICIES)),
             "max_grad_norm": (norm is not None and not norm > 0, "a positive number, or null for no clipping"),
         }
         for name, (bad, use) in wrong.items():

@@ -53,7 +53,9 @@ class MomentumContrastEngine(StatefulTrainer):
         temperature: τ_e > 0.
         synthetic_fraction: η >= 0; ``floor(η N / others)`` draws of each other site.
         box_cox: λ > 0 of the statistics.
-        key_policy: ``copy``: each run's key encoder starts as the received model; ``keep``: as it was left.
+        key_policy: ``copy``: each run's key encoder starts as the received model, the queue goes on; ``refill``: the
+            queue begins with keys of that encoder too, for runs so short that most of their negatives would be an
+            earlier model's; ``keep``: the key encoder goes on as it was left.
         seed: of the synthetic draws.
         milestones: epochs, counted over all of the site's rounds, from which on the learning rate is multiplied by
             another ``milestone_factor``; FedMoCo: 120 and 160.
@@ -180,6 +182,8 @@ class MomentumContrastEngine(StatefulTrainer):
 
     def _start_keys(self) -> None:
         self.key_network = key_encoder(self.network)
+        if self.options.key_policy == "refill":
+            self.queue, self._kept = None, {}
         if self.options.key_policy == "keep" and "key_network" in self._kept:
             try:
                 self.key_network.load_state_dict(self._kept["key_network"])
