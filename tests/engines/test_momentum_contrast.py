@@ -140,9 +140,47 @@ def test_dead_features_are_counted_and_harmless(network, batches):
         network.layers[4].bias.fill_(-1)
     engine = build(network, batches)
     engine.run()
-    assert engine.state.output["zero_rows"] == BATCH
+    assert engine.state.output["zero_rows"] == 1
     assert engine.state.output["contrastive_accuracy"] == 0
     assert torch.isfinite(engine.state.output["loss"])
+
+
+def test_the_share_of_dead_features_is_that_of_a_batch(network, batches):
+    batches[-1]["image"][:3] = -100.0  # three of four images: negative after the first ReLU's bias alone
+    with torch.no_grad():
+        network.layers[0].weight.fill_(1.0)
+        network.layers[4].weight.copy_(network.layers[4].weight.abs())
+        network.layers[4].bias.fill_(-1e-3)
+    engine = build(network, batches, lr=0.0)
+    engine.run()
+    assert engine.state.output["zero_rows"] == 0.75
+
+
+# A queue that is longer than a round
+
+
+def warned(caplog, network, batches, state=(), **options):
+    """What an engine says about its queue; ``state``: of the round before."""
+    caplog.clear()
+    engine = build(network, batches, **options)
+    engine.load_state_dict(dict(state))
+    with caplog.at_level("WARNING", "fedmed.site"):
+        engine.run()
+    return [record.getMessage() for record in caplog.records], engine.state_dict()
+
+
+def test_a_queue_longer_than_a_round_is_told_once(network, batches, caplog):
+    told, state = warned(caplog, network, batches, queue_size=17)  # a round: four batches of four
+    assert len(told) == 1 and "17 keys, but a round makes only 16 (4 steps of 4 images)" in told[0]
+    assert "queue_size to 16 or less or key_policy to refill" in told[0]
+    assert warned(caplog, network, batches, state, queue_size=17)[0] == []
+
+
+@pytest.mark.parametrize(
+    "fits", [{"queue_size": 16}, {"queue_size": 17, "key_policy": "refill"}, {"queue_size": 20, "epoch_length": 5}]
+)
+def test_a_queue_that_a_round_renews_is_no_matter(network, batches, caplog, fits):
+    assert warned(caplog, network, batches, **fits)[0] == []
 
 
 # Synthetic negatives

@@ -1,5 +1,6 @@
 """Contrastive pre-training on images without labels: MoCo, and what FedMoCo adds at a site."""
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from fedmed.losses.info_nce import info_nce
 from fedmed.networks.momentum import key_encoder, momentum_update
 from fedmed.networks.queue import KeyQueue
 from fedmed.seeds import derive_seed
+
+log = logging.getLogger("fedmed.site")
 
 
 class MomentumContrastEngine(StatefulTrainer):
@@ -68,7 +71,7 @@ class MomentumContrastEngine(StatefulTrainer):
         train_handlers: Ignite handlers.
 
     ``engine.state.output`` has detached scalars: ``loss``; ``contrastive_accuracy``, the share of queries that are
-    nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, queries of the batch whose
+    nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, the share of queries whose
     features are all 0; with other sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
 
     Raises:
@@ -133,6 +136,7 @@ class MomentumContrastEngine(StatefulTrainer):
         self.epochs_before, self.epochs_done, self.similarity = epochs_before, 0, 1.0
         self._kept: Mapping[str, Any] = {}
         self.add_event_handler(Events.STARTED, self._fill_queue)
+        self.add_event_handler(Events.ITERATION_STARTED(once=1), self._compare_queue)
 
     def run(self) -> None:  # type: ignore[override]
         """Train ``max_epochs`` epochs and measure how much the network's view of the probe images changed."""
@@ -203,6 +207,18 @@ class MomentumContrastEngine(StatefulTrainer):
         while self.queue is None or not self.queue.full:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
             self._enqueue(self._keys(self.augment(self._pair(next(batches))[1])))
+
+    def _compare_queue(self) -> None:
+        """Say, in a site's first run, that its queue will hold keys of earlier rounds' models."""
+        keys, batch = self.options.queue_size, len(self.state.batch["image"])
+        steps = self.state.epoch_length * self.state.max_epochs
+        if keys > steps * batch and self.options.key_policy != "refill" and not self.epochs_done:
+            log.warning(
+                "the queue has %d keys, but a round makes only %d (%d steps of %d images): the others come from models "
+                "of earlier rounds, and telling models apart instead of images may make all features alike. Set "
+                "queue_size to %d or less or key_policy to refill, or train more epochs a round",
+                *(keys, steps * batch, steps, batch, steps * batch),
+            )
 
     def _iteration(self, engine: "MomentumContrastEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         query_view, key_view = (self.augment(images) for images in self._pair(batchdata))
@@ -278,7 +294,7 @@ class MomentumContrastEngine(StatefulTrainer):
         found = {
             "contrastive_accuracy": (positive > negatives.amax(dim=1)).float().mean(),
             "positive_similarity": positive.detach().mean(),
-            "zero_rows": (queries.abs().amax(dim=1) == 0).sum().float(),
+            "zero_rows": (queries.abs().amax(dim=1) == 0).float().mean(),
         }
         if self.synthetic is not None:
             found["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
