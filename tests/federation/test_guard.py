@@ -1,11 +1,15 @@
-"""A collapse of pseudo-labels is told once, and only then."""
+"""A collapse of pseudo-labels or of contrastive features is told once, and only then."""
 
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
+import torch
 
-from fedmed.federation.guard import CollapseGuard
+from fedmed.engines.momentum_contrast import MomentumContrastEngine
+from fedmed.federation.guard_contrast import ACCURACY, SIMILARITY, ZERO
+from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
 from fedmed.federation.messages import Update
 from fedmed.reports.page import page
@@ -14,9 +18,14 @@ from fedmed.reports.run import read_run
 
 def told(fractions, site="u"):
     """Rounds (counted from 0) in which a site with these foreground fractions is warned of."""
-    guard = CollapseGuard()
-    updates = [Update(site, r, {}, 4, 10, {"train_foreground_fraction": f}) for r, f in enumerate(fractions)]
-    return [(update.round, found.message) for update in updates if (found := guard.check(update))]
+    found = found_in(CollapseGuard(), [{"train_foreground_fraction": f} for f in fractions], site)
+    return [(round, finding.message) for round, finding in found]
+
+
+def found_in(guard, metrics, site="u"):
+    """(round, finding) of a site that reports these metrics round by round."""
+    updates = [Update(site, round, {}, 4, 10, sent) for round, sent in enumerate(metrics)]
+    return [(update.round, finding) for update in updates for finding in guard.check(update)]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +66,113 @@ def test_a_collapse_is_told_once_with_numbers_and_advice(fractions, round, words
 def test_a_second_collapse_is_told_again_and_sites_are_apart():
     assert [r for r, _ in told([0.02, 0.02, 0.02, 0.5, 0.02, 0.5, 0.0])] == [3, 5, 6]
     guard = CollapseGuard()
-    assert guard.check(Update("a", 0, {}, 1, 1, {"train_foreground_fraction": 0.01})) is None
-    assert guard.check(Update("b", 0, {}, 1, 1, {"train_foreground_fraction": 0.99})) is None
-    assert guard.check(Update("labelled", 1, {}, 1, 1, {"train_loss": 0.5})) is None
-    assert guard.check(Update("a", 1, {}, 1, 1, {"train_foreground_fraction": 0.99})).site == "a"
+    assert guard.check(Update("a", 0, {}, 1, 1, {"train_foreground_fraction": 0.01})) == []
+    assert guard.check(Update("b", 0, {}, 1, 1, {"train_foreground_fraction": 0.99})) == []
+    assert guard.check(Update("labelled", 1, {}, 1, 1, {"train_loss": 0.5})) == []
+    (found,) = guard.check(Update("a", 1, {}, 1, 1, {"train_foreground_fraction": 0.99}))
+    assert (found.site, found.what) == ("a", "pseudo_labels_spreading")
+    assert (found.value, found.reference) == (0.99, 0.01)
+
+
+# Contrastive pre-training
+
+
+def contrast(*pairs, **more):
+    """Metrics of rounds with these positive similarities and contrastive accuracies."""
+    return [{"train_positive_similarity": s, "train_contrastive_accuracy": a, **more} for s, a in pairs]
+
+
+# The demo with a queue of 256 keys and 7 steps a round; it ended at a loss of log(257), where it had begun.
+COLLAPSE = [
+    (0.83, 0.0045), (0.79, 0.022), (0.94, 0.17), (0.95, 0.15), (0.99, 0.16), (0.9975, 0.147), (0.997, 0.147),
+    (0.999, 0.156), (0.9994, 0.094), (0.999, 0.067), (1.0, 0.0),
+]  # fmt: skip
+# The same with synthetic negatives: not all alike, but hardly any image is found.
+SLOW_COLLAPSE = [
+    (0.8201, 0.027), (0.8209, 0.022), (0.8882, 0.156), (0.9724, 0.156), (0.9921, 0.165), (0.9936, 0.103),
+    (0.9948, 0.022), (0.9958, 0.013), (0.9966, 0.018), (0.9970, 0.022), (0.9977, 0.036), (0.9984, 0.036),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pairs", "round"),
+    [
+        (COLLAPSE, 10),
+        (SLOW_COLLAPSE, 6),
+        ([*COLLAPSE, (1.0, 0.0), (0.985, 0.04), (0.99, 0.05), (1.0, 0.0)], 10),  # up and down is no recovery
+        ([(0.9, 0.3), (0.999, 0.01)], 1),
+        ([(0.999, 0.001)] * 6, 3),  # has never learned anything
+    ],
+)
+def test_features_that_become_the_same_are_told_once_with_numbers_and_advice(pairs, round):
+    ((at, finding),) = found_in(CollapseGuard(), contrast(*pairs))
+    assert (at, finding.what) == (round, "features_alike")
+    assert (finding.value, finding.reference) == (pairs[at][1], max(accuracy for _, accuracy in pairs[:at]))
+    for advice in ("queue_size", "key_policy refill", "local epochs", "learning_rate", "key_momentum"):
+        assert advice in finding.message
+
+
+def test_the_message_of_a_contrastive_collapse():
+    ((_, finding),) = found_in(CollapseGuard(), contrast(*COLLAPSE))
+    assert "similarity of 1.0000, and 0 % of them are found among other images, 17 % in the" in finding.message
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        [(0.9 - 0.1 * k / 29, 0.02 + 0.148 * k / 29) for k in range(30)],  # ends at (0.80, 0.168)
+        [(0.8143, 0.0035), (0.61, 0.01), (0.56, 0.02), (0.6583, 0.04)],
+        [(0.763, 0.027), (0.792, 0.152), (0.99, 0.133), (0.996, 0.145), (0.996, 0.059), (0.995, 0.055), (0.94, 0.02)],
+        [(0.999, 0.001), (0.995, 0.0), (0.99, 0.002), (0.95, 0.01), (0.9, 0.2)],  # an untrained network
+        [(0.999, 0.9)] * 4,  # images that are easy to tell apart
+        [(0.8, 0.3), (0.8, 0.001)],  # a bad round, but views differ
+    ],
+)
+def test_learning_by_contrast_is_no_collapse(healthy):
+    assert found_in(CollapseGuard(), contrast(*healthy, train_zero_rows=0.1)) == []
+
+
+def test_a_contrastive_collapse_after_a_recovery_is_told_again():
+    pairs = [*COLLAPSE, (0.9, 0.2), (0.999, 0.01)]
+    assert [round for round, _ in found_in(CollapseGuard(), contrast(*pairs))] == [10, 12]
+
+
+def test_a_projection_that_dies_is_told_from_the_first_round_on():
+    metrics = contrast((0.4, 0.3), train_zero_rows=0.5) + contrast((0.2, 0.1), (0.0, 0.0), train_zero_rows=0.63)
+    ((round, finding),) = found_in(CollapseGuard(), metrics)
+    assert (round, finding.what, finding.value, finding.reference) == (1, "features_zero", 0.63, 0.5)
+    assert "63 % of its images have no feature above 0" in finding.message and "max_grad_norm" in finding.message
+    assert [round for round, _ in found_in(CollapseGuard(), metrics[1:])] == [0]
+
+
+@pytest.mark.parametrize("at", range(len(COLLAPSE) + 1))
+def test_a_guard_goes_on_from_its_state(at):
+    """A resumed run warns of the same rounds; what is kept is plain."""
+    metrics = [
+        {**sent, "train_foreground_fraction": f}
+        for sent, f in zip(contrast(*COLLAPSE), [0.02, 0.02, 0.02, 0.5, *[1.0] * 7], strict=True)
+    ]
+    first, second = CollapseGuard(), CollapseGuard()
+    found = found_in(first, metrics[:at])
+    second.restore(json.loads(json.dumps(first.state())))
+    found += [(at + round, finding) for round, finding in found_in(second, metrics[at:])]
+    assert [(round, finding.what) for round, finding in found] == [
+        (3, "pseudo_labels_spreading"),
+        (10, "features_alike"),
+    ]
+    second.restore({})
+    assert second.state() == CollapseGuard().state()
+
+
+def test_a_site_that_does_not_say_how_alike_its_features_are_is_not_judged():
+    assert found_in(CollapseGuard(), [{"train_contrastive_accuracy": a} for _, a in COLLAPSE]) == []
+
+
+def test_the_guard_reads_what_the_engine_reports():
+    scalars = MomentumContrastEngine._scalars(
+        SimpleNamespace(synthetic=None), torch.eye(2), torch.ones(2), torch.zeros(2, 3)
+    )
+    assert {f"train_{name}" for name in scalars} == {SIMILARITY, ACCURACY, ZERO}
 
 
 def test_a_federation_that_runs_away_is_warned_of_and_goes_on(tiny_job, lively, unscored, tmp_path, caplog):

@@ -31,7 +31,8 @@ class Plan:
         evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
         release_from: supervised site whose private layers score the sites that have none of their own; the site must
             allow it (``allow_release`` in its own settings).
-        collapse_guard: warn when the pseudo-labels of a site collapse (see :mod:`fedmed.federation.guard`).
+        collapse_guard: warn when pseudo-labels or contrastive features of a site collapse (see
+            :mod:`fedmed.federation.guards`).
         job: the job's name, for the report.
         select: ``best``: the model that labelled sites score best is the result; ``last``: the last aggregate is, no
             site validates, and none needs labels.

@@ -46,10 +46,10 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
 
 
 def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
-    """What is unusual in a round, but no reason to stop: in pseudo-labels, what sites exchange, and weights."""
+    """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and weights."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())
     findings = [server.guard.check(update) for update in updates] if server.guard else []
-    found += [asdict(finding) for finding in findings if finding]
+    found += [asdict(finding) for of_site in findings for finding in of_site]
     _, reasons = server.rule.weighting.of_round(updates, server.rule.user_weights)
     found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
     for finding in found:

@@ -19,7 +19,7 @@ from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
 from fedmed.federation.calibration import calibrated, mean_temperature
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.extras import extras_bytes
-from fedmed.federation.guard import CollapseGuard
+from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.keeper import Keeper
 from fedmed.federation.messages import Extras, Task, Update
 from fedmed.federation.plan import Plan
