@@ -1,0 +1,120 @@
+"""FedMoCo's jobs say what their names promise, and one leads to the next."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.federation.job import read_job
+from fedmed.federation.loop import run_job
+from fedmed.federation.site import load_file
+from fedmed.federation.state import load_tensors
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+PRETRAINING = ["cxr_fedmoco", "cxr_fedmoco_six", "cxr_fedmoco_paper", "cxr_fedavg_moco"]
+DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
+
+
+@pytest.mark.parametrize("name", PRETRAINING + DOWNSTREAM)
+def test_job_is_complete(name):
+    job = read_job(JOBS / name)
+    assert {site: args["role"] for site, args in job.clients.items()} == job.controller["sites"]
+    assert {args["bundle"] for args in job.clients.values()} == {job.persistor["bundle"]} == {"cxr_classification"}
+    for args in job.clients.values():
+        assert args["overlays"] == job.persistor["overlays"] and args["seed"] == job.persistor["seed"]
+    for app in json.loads((JOBS / name / "meta.json").read_text())["deploy_map"]:
+        assert (JOBS / name / app / "custom" / "README.md").is_file()
+    for path in (JOBS / name).glob("app_*/config/config_fed_client.json"):
+        (chain,) = (config := json.loads(path.read_text()))["task_result_filters"]
+        assert chain["filters"] == [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}]
+        assert chain["tasks"] == config["executors"][0]["tasks"]
+
+
+@pytest.mark.parametrize("name", PRETRAINING)
+def test_pre_training_needs_no_labels(name):
+    job = read_job(JOBS / name)
+    assert set(job.controller["sites"].values()) == {"unsupervised"}
+    assert job.controller["select"] == "last" and not job.controller["evaluate"]
+    assert job.persistor["overlays"][-1] == "pretrain"
+
+
+def test_fedmoco_is_fedavg_with_its_two_additions():
+    """03, section 9: one seed, one schedule, one augmentation; other weights, and metadata."""
+    ours, plain = read_job(JOBS / "cxr_fedmoco"), read_job(JOBS / "cxr_fedavg_moco")
+    assert ours.clients == plain.clients and ours.persistor == plain.persistor
+    assert {**ours.aggregator, "weighting": "samples"} == {**plain.aggregator}
+    own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
+    assert own == {"job": "cxr_fedmoco", "exchange": {"from_round": 4, "names": ["mu", "sigma", "n"]}}
+
+
+def test_six_nodes_are_halves_of_the_three():
+    three, six = (read_job(JOBS / name).controller for name in ("cxr_fedmoco", "cxr_fedmoco_six"))
+    assert sorted(six["sites"]) == sorted(f"{site}_{half}" for site in three["sites"] for half in (1, 2))
+    assert {**six, "sites": 0, "job": 0} == {**three, "sites": 0, "job": 0}
+
+
+def test_the_papers_schedule():
+    """03, section 7: a local epoch a round, 200 rounds, metadata after 50."""
+    plan = read_job(JOBS / "cxr_fedmoco_paper").controller
+    assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
+    assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]
+
+
+def test_demo_sites_let_the_values_of_the_method_leave():
+    for site in read_job(JOBS / "cxr_fedmoco_six").clients:
+        values = yaml.safe_load((JOBS.parent / "site_configs" / "demo" / f"{site}.yaml").read_text())
+        assert set(values["privacy"]["allowed_extras"]) == {"rsa", "mu", "sigma", "n"}
+
+
+def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monkeypatch):
+    """Each job for a round: the encoder of the first is what the others start from; a linear probe leaves it alone."""
+    sites = tiny_sites(tmp_path)
+    run_job(
+        tiny(tmp_path, "cxr_fedmoco", rounds=2, exchange={"from_round": 1, "names": ["mu", "sigma", "n"]}),
+        tmp_path / "pretraining",
+        sites,
+    )
+    models = tmp_path / "pretraining/server/simulate_job/app_server"
+    monkeypatch.setenv("FEDMED_MODELS", str(models))
+    encoder = {k: v for k, v in tensors(models).items() if k.startswith("encoder.")}
+    lines = (tmp_path / "pretraining/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert all({"rsa", "n"} <= set(extras) for extras in json.loads(lines[1])["extras"].values())
+    for name in DOWNSTREAM:
+        run_job(tiny(tmp_path, name, rounds=1, epochs=1), tmp_path / name, sites)
+        result = json.loads((tmp_path / name / "server/simulate_job/fedmed/result.json").read_text())
+        assert all(0 <= row["auroc"] <= 1 and row["n_cases"] for row in result["test"].values())
+        trained = tensors(tmp_path / name / "server/simulate_job/app_server")
+        same = [bool((trained[key] == value).all()) for key, value in encoder.items()]
+        assert len(same) > 50 and all(same) == (name == "cxr_linear")
+
+
+def tiny_sites(folder):
+    found = {}
+    for site in ("cxr_metro", "cxr_rural", "cxr_children"):
+        path = folder / f"{site}.yaml"
+        extras = ["rsa", "mu", "sigma", "n"]
+        values = {"site": site, "demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
+        path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras}}))
+        found[site] = load_file(path)
+    return found
+
+
+def tiny(folder, name, **plan):
+    """A copy of a job with little to do."""
+    job = shutil.copytree(JOBS / name, folder / "jobs" / name)
+    server = job / "app_server/config/config_fed_server.json"
+    config = json.loads(server.read_text())
+    config["workflows"][0]["args"] |= plan
+    server.write_text(json.dumps(config))
+    for path in job.glob("app_*/config/config_fed_client.json"):
+        client = json.loads(path.read_text())
+        small = {"batch_size": 8, "queue_size": 8, "metadata_min_images": 8, "rsa_samples": 8}
+        client["executors"][0]["executor"]["args"]["overrides"] |= small
+        path.write_text(json.dumps(client))
+    return job
+
+
+def tensors(folder):
+    return load_tensors(folder / "FL_global_model.pt")["model"]
