@@ -1,11 +1,14 @@
 import math
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmed.aggregation.self_adaptive import self_adaptive_weights
+from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import FedMedError, JobError
+from fedmed.federation.messages import Update
 
 
 def weights(*r, **options):
@@ -17,6 +20,17 @@ def test_chk_m8():
     assert weights(1, 1, 1) == [1 / 3] * 3
     assert weights(1, 1, 0.99) == [0, 0, 1]  # invariant 5: two idle sites, one that trained
     assert weights(-1, 1, 1) == [1, 0, 0]
+
+
+def test_invariant_5_the_only_site_that_trained_is_the_aggregate():
+    state = {"weight": torch.tensor([0.1, -0.7])}
+
+    def update(site, change, r, n_samples):
+        return Update(site, 0, {"weight": torch.full((2,), change)}, 4, n_samples, {}, {"rsa": r})
+
+    updates = [update("idle", 0.0, 1.0, 900), update("idle too", 0.0, 1.0, 100), update("trained", 0.3, 0.99, 5)]
+    found = WeightedMean(weighting="self_adaptive").aggregate(state, updates)
+    assert torch.equal(found["weight"], state["weight"] + 0.3)
 
 
 def test_softmax_form_of_chk_m8():

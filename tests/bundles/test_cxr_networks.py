@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "cxr_classification"
@@ -43,6 +45,36 @@ def test_chk_m1_relu_then_unit_rows():
     assert made[3].tolist() == [0, 0, 0]
     (made * torch.arange(3)).sum().backward()
     assert torch.isfinite(rows.grad).all() and rows.grad[3].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_chk_m1_rows_of_zeros_are_finite_in_any_precision(dtype):
+    made = unit_rows(torch.tensor([[0, 0, 0], [-1, -2, -3], [-0.3, 0.6, 0.8]], dtype=dtype))
+    assert made[:2].tolist() == [[0, 0, 0]] * 2 and made.dtype == (dtype if dtype == torch.float64 else torch.float32)
+    torch.testing.assert_close(made[2].double(), torch.tensor([0, 0.6, 0.8]).double(), atol=2e-3, rtol=0)
+
+
+def test_chk_m1_a_network_without_a_positive_feature(contrastive):
+    with torch.no_grad():
+        contrastive.projection.weight.zero_()
+        contrastive.projection.bias.fill_(-1)
+    made = contrastive(torch.zeros(2, 1, 32, 32))
+    assert made.tolist() == [[0] * 6] * 2
+    made.sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in contrastive.parameters())
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.lists(st.floats(-60_000, 60_000, width=16), min_size=3, max_size=3), min_size=1, max_size=5),
+    st.sampled_from([torch.float16, torch.float32, torch.float64]),
+)
+def test_invariant_1_entries_from_zero_and_rows_of_length_one_or_zero(rows, dtype):
+    rows = torch.tensor(rows, dtype=dtype)
+    made = unit_rows(rows)
+    assert bool((made >= 0).all()) and bool(((made > 0) <= (rows > 0)).all())
+    expected = (rows > 0).any(dim=1).to(made.dtype)
+    torch.testing.assert_close(made.norm(dim=1), expected, atol=1e-6, rtol=0)
 
 
 def test_the_default_encoder_is_resnet_18():

@@ -11,8 +11,8 @@ PATIENCE = 3  # rounds of a site in which a network without any training may wel
 DEAD = 0.5  # share of images without any feature
 CURED, CURED_ALIKE = 2.0, 0.98  # told of, a collapse is over with twice the accuracy, or below this similarity
 ADVICE = (
-    "use fewer keys (queue_size at most the images of a round) or key_policy refill, more local epochs a round, a "
-    "lower learning_rate or a lower key_momentum"
+    "set key_policy refill or use fewer keys (queue_size well below the images of a round), more local epochs a round, "
+    "a lower learning_rate or a lower key_momentum"
 )
 REVIVE = "lower learning_rate or set max_grad_norm, and start anew: what is dead does not learn"
 SIMILARITY, ACCURACY, ZERO = "train_positive_similarity", "train_contrastive_accuracy", "train_zero_rows"
