@@ -49,7 +49,7 @@ def test_limits_follow_the_numbers(federation):
     assert "Warnings" not in told and "refused" not in told
     federation |= {"guard_warnings": 3, "refused_updates": 1}
     told = " ".join(limits(federation))
-    assert "vanished or spread: 3" in told and "Updates that the server refused: 1" in told
+    assert "Warnings of the server during training: 3" in told and "Updates that the server refused: 1" in told
     for row in federation["sites"]:
         row["test_dice"] = None
     assert "No site has tested this model." in limits(federation)

@@ -18,7 +18,7 @@ RULES = {
     "trimmed_mean": "The trimmed mean of the updates is taken, coordinate by coordinate",
 }
 INCIDENTS = {
-    "guard_warnings": "Warnings that pseudo-labels vanished or spread",
+    "guard_warnings": "Warnings of the server during training",
     "refused_updates": "Updates that the server refused",
     "failed_rounds": "Rounds that failed",
 }
