@@ -6,7 +6,7 @@ from fedmed.federation.messages import Update
 ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and is above 0.99 for a few rounds at most
 FALL = 1 / 5  # of the accuracy in the site's best round
 LEARNED = 0.05  # a best accuracy below it is no height to fall from
-CHANCE = 0.01  # more than one hit in as many keys as are usual
+CHANCE = 0.01  # with 100 keys or more, chance finds no more
 PATIENCE = 3  # rounds of a site in which a network without any training may well be at chance
 DEAD = 0.5  # share of images without any feature
 CURED, CURED_ALIKE = 2.0, 0.98  # told of, a collapse is over with twice the accuracy, or below this similarity
