@@ -30,7 +30,12 @@ class BundleAggregator(ModelAggregator):
     def accept_model(self, model: FLModel) -> bool:
         """Return whether the update takes part in the round; a refusal is logged with site and tensor."""
         try:
-            self.server.accept(model_to_update(model))
+            update = model_to_update(model)
+        except UpdateRefused as error:
+            self.server.fail(error.site, error.reason)
+            return False
+        try:
+            self.server.accept(update)
         except UpdateRefused as error:
             self.warning(str(error))
             return False

@@ -1,5 +1,6 @@
 """Between our messages and FLARE's ``FLModel``: numpy arrays on the wire, plain values in the meta."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,11 @@ from fedmed.federation.extras import map_tensors
 from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.federation.model import plain_metrics
 
+log = logging.getLogger("fedmed.flare")
 KEY = "fedmed"
+DEEPEST = 8  # levels of values within values; what is sent has three
+MOST_VALUES, LONGEST_NAME = 1000, 200  # of an update; the server writes them down
+MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # what reading nonsense may raise
 
 
 def to_numpy(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -31,17 +36,26 @@ def extras_to_numpy(extras: Mapping[str, Any]) -> dict[str, Any]:
     return map_tensors(extras, lambda tensor: tensor.detach().cpu().numpy())
 
 
-def extras_to_tensors(value: Any) -> Any:
+def extras_to_tensors(value: Any, level: int = 0) -> Any:
     """Inverse of :func:`extras_to_numpy`.
 
     Raises:
-        TypeError: an array of something else than numbers.
+        TypeError: an array of something else than numbers, a key that is no name, another kind of object than plain
+            values, arrays, mappings and lists, or too many levels of these.
     """
+    if level > DEEPEST:
+        raise TypeError(f"values within values within values, {DEEPEST} levels and more")
     if isinstance(value, np.ndarray):
         return torch.from_numpy(np.array(value))
     if isinstance(value, Mapping):
-        return {key: extras_to_tensors(item) for key, item in value.items()}
-    return [extras_to_tensors(item) for item in value] if isinstance(value, list | tuple) else value
+        if strange := [key for key in value if not isinstance(key, str)]:
+            raise TypeError(f"a {type(strange[0]).__name__} is no name of a value")
+        return {key: extras_to_tensors(item, level + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [extras_to_tensors(item, level + 1) for item in value]
+    if value is not None and type(value) not in (bool, int, float, str):
+        raise TypeError(f"a {type(value).__name__} is no value that may travel")
+    return value
 
 
 def task_to_model(task: Task) -> FLModel:
@@ -60,7 +74,10 @@ def model_to_task(model: FLModel) -> Task:
     config = (model.meta or {}).get(KEY)
     if not config or model.params is None:
         raise JobError("the task carries no FedMed settings; was it sent by FedMed's controller?")
-    return Task.from_config(config, to_tensors(model.params), extras_to_tensors(config.get("extras") or {}))
+    try:
+        return Task.from_config(config, to_tensors(model.params), extras_to_tensors(config.get("extras") or {}))
+    except MALFORMED as error:
+        raise JobError(f"the task is malformed ({error}); do server and site use the same FedMed?") from error
 
 
 def update_to_model(update: Update) -> FLModel:
@@ -85,12 +102,24 @@ def model_to_update(model: FLModel) -> Update:
     if not isinstance(facts, Mapping) or model.params_type != ParamsType.DIFF:
         raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
     try:
-        numbers = {key: int(facts[key]) for key in ("round", "n_steps", "n_samples")}
-        tensors, metrics = to_tensors(model.params), plain_metrics(facts.get("metrics", {}))
-        extras = extras_to_tensors(dict(facts.get("extras", {})))
-    except (KeyError, TypeError, ValueError) as error:
+        numbers = {key: _whole(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
+        tensors, metrics = to_tensors(model.params), plain_metrics(_few(facts.get("metrics", {})))
+        extras = extras_to_tensors(_few(facts.get("extras", {})))
+    except MALFORMED as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
     return Update(site=site, tensors=tensors, metrics=metrics, extras=extras, **numbers)
+
+
+def _few(values: Mapping[str, Any]) -> dict[str, Any]:
+    if len(values) > MOST_VALUES or any(len(name) > LONGEST_NAME for name in values if isinstance(name, str)):
+        raise ValueError(f"more than {MOST_VALUES} values, or a name of more than {LONGEST_NAME} characters")
+    return dict(values)
+
+
+def _whole(name: str, value: Any) -> int:
+    if type(value) is not int:
+        raise TypeError(f"'{name}' is no whole number")
+    return value
 
 
 def extras_to_model(extras: Extras) -> FLModel:
@@ -103,8 +132,9 @@ def model_to_extras(model: FLModel) -> Extras:
     """Inverse of :func:`extras_to_model`, at the server; what is malformed counts as values of no round."""
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     try:
-        return Extras(site, facts["round"], extras_to_tensors(dict(facts["extras"])))
-    except (KeyError, TypeError, ValueError):
+        return Extras(site, _whole("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
+    except MALFORMED as error:
+        log.warning("site '%s': malformed answer to the task 'metadata': %s", site, error)
         return Extras(site, -1)
 
 
@@ -162,5 +192,8 @@ def model_to_answer(task: str, model: FLModel, site: str) -> Update | Extras | R
     if task == "train":
         return model_to_update(model)
     if task == "metadata":
-        return model_to_extras(model)
+        extras = model_to_extras(model)
+        if extras.round < 0:
+            raise UpdateRefused(site, "its values for other sites are malformed")
+        return extras
     return model_to_release(model) if task == "release" else plain_metrics(facts.get("metrics") or {})
