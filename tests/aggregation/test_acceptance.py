@@ -56,6 +56,13 @@ def with_tensors_zero():
         (good(site="ct_north"), None, "already sent an update for round 4"),
         (good(n_steps=-1), None, "n_steps is -1"),
         (good(n_steps=2.5), None, "n_steps is 2.5"),
+        (
+            good(n_steps=2**60),
+            None,
+            "n_steps is 1152921504606846976; it must be a whole number, 0 to 1,000",
+        ),
+        (good(n_samples=-3), None, "n_samples is -3"),
+        (good(n_samples=True), None, "n_samples is True"),
         (good(n_steps=0), "conv.weight", "changed although the site did no step"),
         (with_tensors(head__weight=torch.ones(1)), "head.weight", "not one that the site may send"),
         (without("bn.num_batches_tracked"), "bn.num_batches_tracked", "missing"),

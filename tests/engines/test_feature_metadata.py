@@ -31,9 +31,22 @@ def draws(others, count=5, seed=0):
     return SyntheticNegatives(others, count, 0.5, torch.Generator().manual_seed(seed))
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        *([{}], [3], ["mu"], [{"mu": torch.ones(2)}], [{"mu": [1.0], "sigma": torch.ones(1)}]),
+        *([{"mu": torch.tensor(1.0), "sigma": torch.ones(1)}], [{"mu": torch.ones(1), "sigma": torch.ones(1).long()}]),
+    ],
+)
+def test_statistics_that_are_none_are_an_error_in_words(others):
+    with pytest.raises(FedMedError, match="statistics of another site hold no vector '(mu|sigma)'"):
+        draws(others)
+
+
 def test_chk_m3():
     z = torch.tensor([0, 0.04, 0.25, 0.64, 1.0], dtype=torch.float64)
     assert box_cox(z, 0.5).tolist() == pytest.approx([-2, -1.6, -1, -0.4, 0], abs=1e-12)
+    assert inverse_box_cox(box_cox(z, 0.5), 0.5).tolist() == pytest.approx(z.tolist(), abs=1e-12)
     assert inverse_box_cox(torch.tensor([-3.0, 0.5]), 0.5).tolist() == [0, 1.5625]
 
 
@@ -56,7 +69,9 @@ def test_chk_m4():
     assert found["mu"].tolist() == pytest.approx([-0.66548807] * 2, abs=1e-7)
     assert found["sigma"].tolist() == pytest.approx([0.82543721, -0.52704193, 0.82543721], abs=1e-7)
     assert found["n"] == 4 and found["sigma"].dtype == torch.float32
-    mean, variance = found["mu"].double(), found["sigma"].double()[[0, 2]] * 3 / 4  # denominator n
+    biased = found["sigma"].double() * 3 / 4  # denominator n
+    assert biased.tolist() == pytest.approx([0.61907791, -0.39528145, 0.61907791], abs=1e-7)
+    mean, variance = found["mu"].double(), biased[[0, 2]]
     assert ((mean / 2 + 1) ** 2 + variance / 4).tolist() == pytest.approx([0.6, 0.6], abs=1e-7)
 
 

@@ -5,6 +5,7 @@ import math
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -267,6 +268,11 @@ def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
         ({"mu": torch.ones(2), "n": True}, "'n' is neither"),
         ({"mu": torch.ones(2), "n": torch.ones(2)}, "'n' float32 × 2, not number"),
         ({"mu": torch.ones(2), "n": 3, "names": 1}, "it sent 'names'"),
+        ({"mu": torch.ones(2), "n": 3, 1: 1, "x": 2}, "it sent '1'"),
+        ({"mu": torch.ones(2), "n": 2**64 - 1}, "'n' goes beyond"),
+        ({"mu": torch.ones(2), "n": 10**400}, "'n' is neither"),
+        ({"mu": torch.ones(2).to(torch.float8_e4m3fn), "n": 4}, "'mu' is neither"),
+        ({"mu": "far away", "n": 4}, "'mu' is neither"),
     ],
 )
 def test_answers_that_do_not_fit_are_left_out(change, reason):
@@ -284,6 +290,19 @@ def test_without_a_majority_nobody_is_believed(sizes, kept):
     exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
     exchange.take({s: Extras(s, 0, {"mu": torch.ones(size)}) for s, size in sizes.items()}, 0, sorted(sizes))
     assert exchange.values.keys() == set(kept) and all("another form" in reason for reason in exchange.missing.values())
+
+
+@pytest.mark.parametrize("round", [np.zeros(3), "0", 0.0, False, None])
+def test_an_answer_to_something_that_is_no_round_is_left_out(round):
+    exchange = Exchange(Plan({"a": "supervised"}, rounds=1, steps=1, exchange={"from_round": 0, "names": ["mu"]}))
+    exchange.take({"a": Extras("a", round, {"mu": torch.ones(1)})}, 0, ["a"])
+    assert not exchange.values and not exchange.answered and exchange.missing == {"a": "it answered something else"}
+
+
+def test_numbers_alone_are_no_news_for_the_others(federation, seen):
+    federation(rounds=1, exchange={"from_round": 0, "names": ["n"]})
+    trained = [task for _, task, _ in seen if task.name == "train"]
+    assert len(trained) == 3 and not any(task.extras for task in trained)
 
 
 def test_bytes_count_elements_and_numbers():

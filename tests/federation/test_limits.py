@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -231,6 +232,18 @@ def test_noise_of_extras_reaches_every_array_also_of_an_update_and_no_number(lim
     with pytest.raises(PrivacyError, match="array of torch.int64 cannot carry noise: 'privacy.extras_noise'"):
         gate.metadata(Extras("site_a", 3, {"mu": torch.ones(2).long()}))
     assert not gate.privacy.account.exists(), "extras are outside the account"
+
+
+@pytest.mark.parametrize("value", [[0.1, 0.2], {"x": 1.0}, [torch.ones(1), [3]]])
+def test_numbers_that_would_get_no_noise_do_not_leave_where_noise_is_asked_for(limits, value):
+    assert limits(allowed_extras=["mu"]).metadata(Extras("site_a", 3, {"mu": value})).values["mu"] is value
+    with pytest.raises(PrivacyError, match="'mu' holds numbers outside of an array, without noise: 'privacy.extras_n"):
+        limits(allowed_extras=["mu"], extras_noise=0.5).metadata(Extras("site_a", 3, {"mu": value}))
+
+
+def test_what_the_ledger_cannot_name_does_not_leave(limits):
+    with pytest.raises(PrivacyError, match="ledger.*cannot be written .*ndarray"):
+        limits(allowed_extras=["mu"]).metadata(Extras("site_a", 3, {"mu": np.ones(2)}))
 
 
 def test_seeded_noise_of_extras_is_not_that_of_the_update(limits):

@@ -211,6 +211,15 @@ def test_checkpoint_starts_private_layers_at_once_and_is_scored_with_them(make):
     assert all("decoder.weight" in task.tensors for task in closing.evaluation_tasks().values())
 
 
+def test_after_a_warm_start_a_new_site_gets_its_layers_too_and_not_only_the_checkpoints(make):
+    store = Store(checkpoint="model.pt")
+    store.taken = ["encoder.weight"]  # `checkpoint_tensors`
+    server = make({"sharing": "head", "warm_start_sharing": "full"}, store, warm_start_rounds=1)
+    play(server, 0, [update(site) for site in "ab"])
+    sent = server.train_tasks(1)["u"].tensors["decoder.weight"]
+    assert torch.equal(sent, server.tensors["decoder.weight"]) and not torch.equal(sent, MODEL["decoder.weight"])
+
+
 def test_evaluation_names_the_private_state_that_was_scored(make):
     """Site b misses round 1; the aggregate of round 1 is the best, and b was scored with its state of round 0."""
     server = make({"sharing": "head"}, min_clients=1)
@@ -283,6 +292,23 @@ def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_boun
         server.accept(far)
     with pytest.raises(JobError, match="round 0: 'floor' is 0.5; 3 sites"):
         make({"weighting": "self_adaptive", "floor": 0.5})
+
+
+@pytest.mark.parametrize(
+    ("metric", "first"),
+    [("val_temperature", 1e308), ("val_temperature", 1e-300), ("val_temperature", -1.0), ("val_dice", 1e308)],
+)
+def test_an_absurd_score_or_temperature_ends_no_run(make, tmp_path, metric, first):
+    store = Store()
+    store.bundle.calibration = "decoder.weight"
+    server = make(store=store)
+    play(server, 0, [update(site, dice=0.1) for site in "ab"] + [update("u")])
+    updates = [update(site, 1, dice=0.5) for site in "ab"] + [update("u", 1)]
+    updates[0].metrics[metric] = updates[1].metrics[metric] = first
+    play(server, 1, updates)
+    assert server.model_round == 1 and server.temperature is None
+    assert server.selection.best_score == (0.1 if metric == "val_dice" else 0.5)
+    assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 2
 
 
 @pytest.mark.parametrize("failed", [False, True])

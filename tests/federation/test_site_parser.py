@@ -26,6 +26,14 @@ def images(site):
     return len(json.loads(site.datalist.read_text())["training"])
 
 
+def test_rounding_makes_no_step_more(site, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedmed.federation.site_parser.parsed", lambda parser, id: range(100))
+    bundle = Bundle("covid_ct_segmentation", ["demo"], {**SMALL, "batch_size": 1})
+    steps = {epochs: site_parser(bundle, site, tmp_path, Task("train", 0, 1, {}, epochs=epochs), 0, {})["epoch_length"]
+             for epochs in (0.07, 0.071, 1e-12)}  # fmt: skip
+    assert 0.07 * 100 > 7 and steps == {0.07: 7, 0.071: 8, 1e-12: 1}
+
+
 @pytest.mark.parametrize(("epochs", "batch", "most"), [(1, 2, None), (2.5, 2, None), (1, 4, 1), (0.01, 2, None)])
 def test_epochs_become_steps_of_this_sites_images_and_batches(site, tmp_path, epochs, batch, most):
     bundle = Bundle("covid_ct_segmentation", ["demo"], {**SMALL, "batch_size": batch})

@@ -17,8 +17,10 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
+from fedmed.errors import JobError, UpdateRefused
 from fedmed.federation.ledger import read_ledger
 from fedmed.federation.messages import Extras, Task, Update
+from fedmed.flare.aggregators import SelfAdaptiveAggregator
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import (
     answer_to_model,
@@ -26,6 +28,7 @@ from fedmed.flare.convert import (
     model_to_answer,
     model_to_extras,
     model_to_task,
+    model_to_update,
     task_to_model,
 )
 from fedmed.flare.executors import ContrastiveExecutor
@@ -39,6 +42,15 @@ VALUES = {
     "n": 7,
     "rsa": 1 / 3,
 }
+
+
+DEEP = 1.0
+for _ in range(900):
+    DEEP = [DEEP]
+MALFORMED = (
+    *(3, "mu", [1], {1: 1.0}, {b"mu": 1.0}, {"mu": {("x", 1): 1.0}}, {"mu": DEEP}, {"mu": np.array(["x"])}),
+    *({"mu": np.array([None])}, {"mu": np.zeros(2, dtype=">f4")}, {"mu": object()}, {"mu": b"x"}, {"mu": Path("/x")}),
+)
 
 
 def wire(model):
@@ -71,12 +83,55 @@ def test_values_of_a_task_arrive_bit_by_bit_and_in_their_order():
 
 
 @pytest.mark.parametrize(
-    "facts", [{}, {"round": 1}, {"round": 1, "extras": 3}, {"round": 1, "extras": {"mu": np.array(["x"])}}, "yes"]
+    "facts",
+    [
+        *({}, {"round": 1}, {"round": 1, "extras": 3}, "yes", {"round": "1", "extras": {}}),
+        *({"round": np.zeros(3), "extras": {}}, {"round": 1.0, "extras": {}}, {"round": True, "extras": {}}),
+        *({"round": 1, "extras": extras} for extras in MALFORMED),
+    ],
 )
 def test_what_is_malformed_is_an_answer_to_no_round(facts):
     model = extras_to_model(Extras("a", 1, {"n": 1}))
     model.meta = {"client_name": "a", "fedmed": facts}
     assert model_to_extras(model) == Extras("a", -1)
+    with pytest.raises(UpdateRefused, match="'a'.*(malformed|no answer of FedMed)"):
+        model_to_answer("metadata", model, "a")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(
+            {key: value}
+            for key in ("round", "n_steps", "n_samples")
+            for value in (math.inf, "1", 1.0, None, np.ones(2))
+        ),
+        *({"metrics": metrics} for metrics in ([1], "x", {"x" * 201: 1.0}, dict.fromkeys(map(str, range(1001)), 1))),
+        *({"extras": extras} for extras in [*MALFORMED, dict.fromkeys(map(str, range(1001)), 1)]),
+    ],
+)
+def test_a_malformed_update_is_refused_with_the_sites_name_and_the_server_notes_it(change):
+    model = answer_to_model(Update("a", 0, {"w": torch.ones(1)}, 1, 2))
+    model.meta = {"client_name": "a", "fedmed": {**model.meta["fedmed"], **change}}
+    aggregator, noted = SelfAdaptiveAggregator(weighting="self_adaptive"), []
+    aggregator.bind(SimpleNamespace(fail=lambda site, reason: noted.append((site, reason))))
+    assert aggregator.accept_model(model) is False
+    assert [site for site, _ in noted] == ["a"] and "malformed update" in noted[0][1]
+
+
+def test_of_metrics_only_named_finite_numbers_arrive():
+    strange = {b"x": 1.0, 3: 1.0, "huge": 10**400, "nan": math.nan, "text": "Meier", "ok": 1}
+    model = answer_to_model(Update("a", 0, {}, 1, 2))
+    model.meta = {"client_name": "a", "fedmed": {**model.meta["fedmed"], "metrics": strange}}
+    assert model_to_update(model).metrics == {"ok": 1}
+
+
+@pytest.mark.parametrize("extras", [extras for extras in MALFORMED if extras])
+def test_a_malformed_task_is_an_error_in_words(extras):
+    model = task_to_model(Task("train", 0, 1, {"w": torch.ones(1)}, steps=1))
+    model.meta["fedmed"]["extras"] = extras
+    with pytest.raises(JobError, match="malformed|incomplete"):
+        model_to_task(model)
 
 
 @pytest.fixture

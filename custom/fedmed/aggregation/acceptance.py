@@ -14,6 +14,7 @@ from fedmed.errors import UpdateRefused
 # Elements whose norm is taken at once: torch gives a sum of 32768 or more to several threads, and then its last bits
 # depend on how many there are.
 _NORM_BLOCK = 16_384
+MOST = 10**12  # steps or samples
 
 
 def check_update(
@@ -33,17 +34,18 @@ def check_update(
         max_norm: largest allowed L2 norm over all floating-point differences together; None allows any.
 
     Raises:
-        UpdateRefused: another round's or a repeated update, a wrong number of steps, an unknown or missing name, a
-            wrong shape or dtype, a value that is not finite, a changed constant, a change without a step, or too large
-            a norm. It names the site, and the tensor where there is one.
+        UpdateRefused: another round's or a repeated update, a wrong number of steps or samples, an unknown or missing
+            name, a wrong shape or dtype, a value that is not finite, a changed constant, a change without a step, or
+            too large a norm. It names the site, and the tensor where there is one.
     """
     if update.round != round:
         raise UpdateRefused(update.site, f"it was computed for round {update.round}, this is round {round}")
     if update.site in seen:
         raise UpdateRefused(update.site, f"it already sent an update for round {round}")
-    steps = update.n_steps
-    if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 0:
-        raise UpdateRefused(update.site, f"n_steps is {steps!r}; it must be a whole number, 0 or more")
+    for name in ("n_steps", "n_samples"):  # a site may be weighed by either
+        count = getattr(update, name)
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= MOST:
+            raise UpdateRefused(update.site, f"{name} is {count!r}; it must be a whole number, 0 to {MOST:,}")
     _check_names(update, expected)
     for name, reference in expected.items():
         _check_tensor(update, name, reference)

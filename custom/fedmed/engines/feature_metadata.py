@@ -152,7 +152,8 @@ class SyntheticNegatives:
             raise FedMedError(f"SyntheticNegatives: {count} draws of {len(others)} sites; both must be 1 or more")
         self.count, self.box_cox, self.generator = count, box_cox, generator
         self.clamped_fraction, self.zero_rows = 0.0, 0
-        gaussians = [_gaussian(other, len(others[0]["mu"])) for other in others]
+        dim = len(_vector(others[0], "mu"))
+        gaussians = [_gaussian(other, dim) for other in others]
         self.dim = len(gaussians[0][0])
         self._means = torch.stack([mean for mean, _ in gaussians])[:, None, :]
         self._roots = torch.stack([root for _, root in gaussians])
@@ -178,9 +179,20 @@ class SyntheticNegatives:
         return self._means + normal @ self._roots
 
 
+def _vector(other: Mapping[str, Tensor], name: str) -> Tensor:
+    """A vector of another site's statistics, float64 on the CPU."""
+    value = other.get(name) if isinstance(other, Mapping) else None
+    if not isinstance(value, Tensor) or value.ndim != 1 or not value.is_floating_point():
+        raise FedMedError(
+            f"feature statistics of another site hold no vector '{name}'; the job must exchange mu and sigma, and the "
+            "server must use the same FedMed"
+        )
+    return value.detach().cpu().double()
+
+
 def _gaussian(other: Mapping[str, Tensor], dim: int) -> tuple[Tensor, Tensor]:
     """Mean (d,) and the symmetric root of Σ (d, d), float64; the root is unique, unlike a choice of eigenvectors."""
-    mean, upper = (torch.as_tensor(other[name]).detach().cpu().double() for name in ("mu", "sigma"))
+    mean, upper = (_vector(other, name) for name in ("mu", "sigma"))
     if mean.shape != (dim,) or upper.shape != (dim * (dim + 1) // 2,):
         raise FedMedError(
             f"feature statistics of another site have shapes {tuple(mean.shape)} and {tuple(upper.shape)}; {dim} "

@@ -6,13 +6,15 @@ from collections.abc import Collection, Mapping
 import torch
 from torch import Tensor
 
+from fedmed.engines.calibration import COLDEST, HOTTEST
+
 METRIC = "val_temperature"
 
 
 def mean_temperature(metrics: Mapping[str, Mapping[str, float]], sites: Collection[str]) -> float | None:
-    """Return the mean over the labelled sites that sent one above 0; None if none did."""
-    sent = [metrics[site].get(METRIC, 0.0) for site in sorted(sites) if site in metrics]
-    found = [value for value in sent if value > 0]
+    """Return the mean over the labelled sites that sent one that a fit can give, [0.05, 20]; None if none did."""
+    sent = [metrics[site].get(METRIC, math.nan) for site in sorted(sites) if site in metrics]
+    found = [value for value in sent if COLDEST <= value <= HOTTEST]
     return math.fsum(found) / len(found) if found else None
 
 

@@ -21,6 +21,7 @@ from fedmed.federation.messages import Extras, Task
 from fedmed.federation.plan import Plan
 
 log = logging.getLogger("fedmed.server")
+FLOATS = (torch.float16, torch.float32, torch.float64)
 LARGEST = 1e6  # what is larger would only make the others' training fail
 Form = tuple[tuple[str, str], ...]  # of a site's values: names, and whether number or tensor of which shape
 
@@ -66,7 +67,8 @@ class Exchange:
         self.open = False
         for site in sorted(asked):
             answer = answers.get(site)
-            if answer is None or answer.round != round or answer.site != site:
+            # The round comes from the network: it may be anything, also what cannot be compared.
+            if answer is None or type(answer.round) is not int or (answer.round, answer.site) != (round, site):
                 self.missing.setdefault(site, "it did not answer" if answer is None else "it answered something else")
                 continue
             self.answered.add(site)
@@ -82,13 +84,13 @@ class Exchange:
             return "it sent nothing: too few images, or 'privacy.allowed_extras' in its own settings does not list them"
         if lacking := [name for name in self.names if name not in values]:
             return f"it sent no '{lacking[0]}', which the others need"
-        if unknown := sorted(set(values) - set(self.names)):
-            return f"it sent '{unknown[0]}', which the job does not ask for"
+        if unknown := sorted(map(str, set(values) - set(self.names))):
+            return f"it sent '{unknown[0]:.40}', which the job does not ask for"
         for name, value in values.items():
-            vector = isinstance(value, Tensor) and value.ndim == 1 and value.numel() and value.is_floating_point()
+            vector = isinstance(value, Tensor) and value.ndim == 1 and value.numel() and value.dtype in FLOATS
             if not is_number(value) and not (vector and all_finite(value)):
                 return f"its '{name}' is neither a finite number nor a vector of such"
-            if float(torch.as_tensor(value).abs().amax()) > LARGEST:
+            if float(value.abs().amax() if vector else abs(value)) > LARGEST:
                 return f"its '{name}' goes beyond {LARGEST:g}, as no statistic of features does"
         return None
 
@@ -107,7 +109,7 @@ class Exchange:
         if site in self.answered:
             task.tensors, task.reuse = {}, True
         others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
-        task.extras = {"others": others} if others else {}
+        task.extras = {"others": others} if any(others) else {}  # all have the same names
         return task
 
     def warnings(self) -> list[dict[str, str]]:

@@ -1,6 +1,6 @@
 """Values that travel beside a model: numbers and tensors, in mappings and lists."""
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,8 +30,8 @@ def extras_bytes(value: Any) -> int:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a plain, finite number."""
-    return type(value) in (int, float) and math.isfinite(value)
+    """Whether it is a plain, finite number, also as a float."""
+    return type(value) in (int, float) and abs(value) <= sys.float_info.max  # NaN is not
 
 
 def numbers(extras: Mapping[str, Any]) -> dict[str, float]:

@@ -52,7 +52,7 @@ class Ledger:
                 stream.flush()
                 if answer != "live":  # a training step need not wait for the disk
                     os.fsync(stream.fileno())
-        except OSError as error:
+        except (OSError, TypeError, ValueError) as error:
             raise PrivacyError(f"the ledger {self.path} cannot be written ({error}); nothing is sent") from error
 
 

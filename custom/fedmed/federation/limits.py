@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
@@ -139,6 +140,9 @@ class SiteLimits:
         if std is None or not kept:
             return kept, {}
         source = self._source(round, "extras noise")
+        for name, value in kept.items():
+            if _bare(value):
+                raise self.allowed.refusal(f"'{name}' holds numbers outside of an array, without noise", "extras_noise")
 
         def noised(tensor: Tensor) -> Tensor:
             if not tensor.is_floating_point():
@@ -168,6 +172,13 @@ class SiteLimits:
         extras = {name: map_tensors(value, kind) for name, value in sorted(content.get("extras", {}).items())}
         plain |= {"tensors": describe(content.get("tensors", {})), "extras": extras}
         self.ledger.write(answer, task, round, **plain, **facts)
+
+
+def _bare(value: Any, inside: bool = False) -> bool:
+    """Whether there are numbers that get no noise though they may be many: in lists, or in arrays of another kind."""
+    if isinstance(value, Mapping | list | tuple):
+        return any(_bare(item, True) for item in (value.values() if isinstance(value, Mapping) else value))
+    return isinstance(value, np.ndarray) or (inside and type(value) in (int, float))
 
 
 def _content(update: Update) -> dict[str, Any]:

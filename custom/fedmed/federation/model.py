@@ -1,6 +1,5 @@
 """The model of a bundle as named tensors."""
 
-import math
 import random
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -11,6 +10,7 @@ from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
 from fedmed.errors import BundleError, FedMedError, SharingError
+from fedmed.federation.extras import is_number
 from fedmed.seeds import derive_seed
 
 
@@ -77,5 +77,5 @@ def merge(own: Mapping[str, Tensor], received: Mapping[str, Tensor], required: C
 
 
 def plain_metrics(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """Keep finite numbers only: nothing else may travel as a metric."""
-    return {k: v for k, v in metrics.items() if type(v) in (int, float) and math.isfinite(v)}
+    """Keep finite numbers with a name only: nothing else may travel as a metric."""
+    return {name: value for name, value in metrics.items() if isinstance(name, str) and is_number(value)}

@@ -25,10 +25,11 @@ class ModelSelection:
         self.best_tensors: Mapping[str, Tensor] | None = None
 
     def score(self, scores: Mapping[str, float]) -> float | None:
-        """Mean over the selecting sites, or None if one of them sent no score."""
+        """Mean over the selecting sites; None if one of them sent no score, or absurd ones have no finite mean."""
         if not self.sites or any(site not in scores for site in self.sites):
             return None
-        return sum(scores[site] for site in self.sites) / len(self.sites)
+        mean = sum(scores[site] for site in self.sites) / len(self.sites)
+        return mean if math.isfinite(mean) else None
 
     def offer(self, round: int, score: float | None, tensors: Mapping[str, Tensor]) -> bool:
         """Keep ``tensors`` (the aggregate after ``round``) if its score is the best; on a tie the earlier one stays."""

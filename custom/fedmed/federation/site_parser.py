@@ -55,5 +55,6 @@ def site_parser(
         log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
         parser["batch_size"] = site.max_batch_size
     if task.epochs:  # before anything is built from it: a later change would make all of it anew
-        parser["epoch_length"] = math.ceil(task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"])
+        batches = task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"]
+        parser["epoch_length"] = max(1, math.ceil(batches - 1e-9))  # 0.07 · 100 is 7.000000000000001
     return parser

@@ -70,7 +70,6 @@ class TaskMaker:
             round: the round of the task.
         """
         private = self.policies.of(role, round).private(self.store.initial)
-        if last is None and self.store.checkpoint is not None:
-            return [name for name in private if name in self.store.taken]
         before = set(self.policies.of(role, last or 0).private(self.store.initial))
-        return [name for name in private if name not in before]
+        begun = self.store.taken if last is None and self.store.checkpoint is not None else ()
+        return [name for name in private if name not in before or name in begun]
