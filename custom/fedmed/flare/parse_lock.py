@@ -1,8 +1,8 @@
 """One thread at a time in Python's parser of literals.
 
-CPython counts the depth of an AST under construction in one place for all threads (python/cpython#106905). When a thread
-loses its turn in the middle, which garbage collection brings about, the other's count is wrong and it fails with
-``SystemError: AST constructor recursion depth mismatch``. NumPy parses the header of every array with
+CPython counts the depth of an AST under construction in one place for all threads (python/cpython#106905). When a
+thread loses its turn in the middle, which garbage collection brings about, the other's count is wrong and it fails
+with ``SystemError: AST constructor recursion depth mismatch``. NumPy parses the header of every array with
 ``ast.literal_eval``, NVFlare decodes several sites' arrays at the same time, and ends the whole job on that error.
 """
 
