@@ -46,7 +46,7 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
     assert ours.clients == plain.clients and ours.persistor == plain.persistor
     assert {**ours.aggregator, "weighting": "samples"} == {**plain.aggregator}
     own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
-    assert own == {"job": "cxr_fedmoco", "exchange": {"from_round": 4, "names": ["mu", "sigma", "n"]}}
+    assert own == {"job": "cxr_fedmoco", "exchange": {"from_round": 6, "names": ["mu", "sigma", "n"]}}
 
 
 def test_six_nodes_are_halves_of_the_three():
