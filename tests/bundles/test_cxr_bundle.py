@@ -15,7 +15,7 @@ from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_n
 from PIL import Image
 
 from fedmed.bundles.load import Bundle
-from fedmed.errors import DataError
+from fedmed.errors import DataError, OverrideError
 from fedmed.export.verify import SCHEMA
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "cxr_classification"
@@ -222,6 +222,16 @@ def test_feature_statistics(pretrained, facts):
         parse("train", "pretrain", **{**values, "metadata_min_images": 49}).get_parsed_content("metadata#provider")()
         == {}
     )
+
+
+@pytest.mark.parametrize(
+    ("job", "site", "least"), [(2, None, 64), (100, None, 100), (2, 10, 10), (20, 10, 20), (64, 500, 500)]
+)
+def test_a_job_can_only_raise_the_images_that_a_sites_statistics_need(job, site, least):
+    bundle = Bundle("cxr_classification", ["demo", "pretrain"], {"metadata_min_images": job})
+    assert bundle.parser(site_min_images=site).get_parsed_content("metadata#least") == least
+    with pytest.raises(OverrideError, match="site_min_images"):
+        Bundle("cxr_classification", ["demo", "pretrain"], {"site_min_images": 2})
 
 
 def test_views_start_from_two_contrasts_of_the_image(pretrained):

@@ -44,7 +44,7 @@ def xray_sites(tmp_path_factory):
     folder = tmp_path_factory.mktemp("xray_sites")
     for site in SITES:
         values = {"demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
-        values["privacy"] = {"allowed_extras": ["rsa", "mu", "sigma", "n"]}
+        values["privacy"] = {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_min_images": 4}
         (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
     return folder
 

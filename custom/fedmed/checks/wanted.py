@@ -43,10 +43,10 @@ def what_is_wanted(work: Work | None, site: SiteConfig) -> tuple[Wanted, list[Fi
     try:
         args = work.args
         bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
-        parser = bundle.parser(device="cpu")
+        parser = bundle.parser(device="cpu", site_min_images=site.privacy.extras_min_images)
         image = parser["_meta_"]["network_data_format"]["inputs"]["image"]
         contrastive = pretrained(bundle) is not None
-        least = parsed(parser, "metadata_min_images") if contrastive and work.exchanged else None
+        least = parsed(parser, "metadata#least") if contrastive and work.exchanged else None
         config: Mapping[str, Any] = parser.config
     except (BundleError, KeyError) as error:
         text = str(error) if isinstance(error, FedMedError) else f"the job names no {error}; ask the study lead"

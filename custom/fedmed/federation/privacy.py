@@ -20,6 +20,7 @@ EXAMPLE = """\
       max_epsilon: 50               # the site stops answering before its account passes this
       allowed_extras: [rsa]         # a method's values beside the model; default: none
       extras_noise: 0.01            # Gaussian noise of this standard deviation in every array of them
+      extras_min_images: 500        # fewest images that statistics among them are of; default: 2 for each feature
 """
 DELTA = 1e-5
 
@@ -41,6 +42,8 @@ class Privacy:
         max_epsilon: an answer that would bring the account above it is not given.
         extras_noise: standard deviation of the noise in every value of an array among the extras; plain numbers, such
             as ``rsa``, get none.
+        extras_min_images: fewest images of which statistics among the extras may be; a job can only ask for more. None
+            = the method's own number, for FedMoCo twice that of the features.
         noise_seed: makes the noise repeatable and therefore worthless as protection; for experiments only.
     """
 
@@ -54,6 +57,7 @@ class Privacy:
     delta: float = DELTA
     max_epsilon: float | None = None
     extras_noise: float | None = None
+    extras_min_images: int | None = None
     noise_seed: int | None = None
 
 
@@ -117,6 +121,12 @@ def _whole(key: str, value: Any, path: Path) -> int:
     return value
 
 
+def _images(key: str, value: Any, path: Path) -> int:
+    if _whole(key, value, path) < 2:
+        raise _wrong(path, f"key 'privacy.{key}' is {value}; statistics need 2 images at least")
+    return value
+
+
 def _file(key: str, value: Any, path: Path) -> Path:
     if not isinstance(value, str) or not value:
         raise _wrong(path, f"key 'privacy.{key}' is {value!r}; it must be the path of a file")
@@ -131,6 +141,7 @@ CHECKS = {
     "max_bytes": _whole,
     **dict.fromkeys(("clip_norm", "noise_multiplier", "delta", "max_epsilon", "extras_noise"), _number),
     "noise_seed": _whole,
+    "extras_min_images": _images,
 }
 
 
@@ -144,8 +155,9 @@ def _check_together(privacy: Privacy, path: Path) -> None:
             "'privacy.noise_multiplier' needs 'privacy.allowed_metrics': scalars carry no noise and are outside the "
             "account, so say which may leave ([] for none)",
         )
-    if privacy.extras_noise is not None and not privacy.allowed_extras:
-        raise _wrong(path, "'privacy.extras_noise' needs 'privacy.allowed_extras': without it no extras leave")
+    for key in ("extras_noise", "extras_min_images"):
+        if getattr(privacy, key) is not None and not privacy.allowed_extras:
+            raise _wrong(path, f"'privacy.{key}' needs 'privacy.allowed_extras': without it no extras leave")
     if noise is None and privacy.max_epsilon is not None:
         raise _wrong(path, "'privacy.max_epsilon' needs 'privacy.noise_multiplier': without noise there is no account")
     if noise is None and privacy.extras_noise is None and privacy.noise_seed is not None:

@@ -41,6 +41,7 @@ def site_parser(
         amp=site.amp,
         num_workers=site.workers,
         cache_dir=str(site.cache_dir),
+        site_min_images=site.privacy.extras_min_images,
         output_dir=str(folder / "bundle"),
         round=task.round,
         epochs_before=max(task.round, 0) * (task.epochs or 1),

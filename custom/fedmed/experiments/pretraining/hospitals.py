@@ -94,4 +94,5 @@ def _settings(description: Description, name: str, folder: Path) -> SiteConfig:
     if not folder.is_dir():
         raise DataError(f"hospital '{name}': the folder {folder} does not exist; restore it, or set FEDMED_DATA")
     values = {"data_root": str(folder), "device": description.device, "threads": description.threads}
-    return parse_site(name, {**values, "privacy": {"allowed_extras": EXTRAS}}, folder / "labels.csv")
+    values["privacy"] = {"allowed_extras": EXTRAS, "extras_min_images": 2}  # the study's own number holds
+    return parse_site(name, values, folder / "labels.csv")
