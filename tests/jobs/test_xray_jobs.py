@@ -96,7 +96,7 @@ def tiny_sites(folder):
         path = folder / f"{site}.yaml"
         extras = ["rsa", "mu", "sigma", "n"]
         values = {"site": site, "demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
-        path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras}}))
+        path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras, "extras_min_images": 8}}))
         found[site] = load_file(path)
     return found
 
