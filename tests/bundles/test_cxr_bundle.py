@@ -121,7 +121,7 @@ def test_the_settings_of_the_paper(facts):
     assert {key: train[key] for key in expected} == expected
     assert pretrain.get_parsed_content("learning_rate") == 0.03
     assert pretrain.get_parsed_content("max_epochs") == 200
-    assert pretrain.get_parsed_content("metadata_min_images") == 256
+    assert pretrain.get_parsed_content("metadata#least") == 256
     linear, finetune = parse("train", "demo", "linear"), parse("train", "demo", "finetune")
     assert (linear["learning_rate"], linear["max_epochs"]) == (0.1, 50)
     assert (finetune["learning_rate"], finetune["max_epochs"], finetune["label_fraction"]) == (0.01, 100, 0.03)

@@ -5,7 +5,7 @@ import sys
 import pytest
 import torch
 
-from fedmed.data.augment import XrayViews
+from fedmed.data.augment.xray import XrayViews
 from fedmed.errors import FedMedError
 
 STILL = {"scale": (1, 1), "ratio": (1, 1), "flip": 0, "degrees": 0, "brightness": 0, "contrast": 0}

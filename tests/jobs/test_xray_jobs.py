@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedmed.errors import JobError
 from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
+from fedmed.federation.package import JobSpec
 from fedmed.federation.site import load_file
 from fedmed.federation.state import load_tensors
 
@@ -60,6 +62,12 @@ def test_the_papers_schedule():
     plan = read_job(JOBS / "cxr_fedmoco_paper").controller
     assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
     assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]
+
+
+def test_pre_training_without_its_overlay_would_train_with_labels():
+    job = {"sites": {"a": "unsupervised"}, "rounds": 1, "epochs": 1, "select": "last", "evaluate": False}
+    with pytest.raises(JobError, match="overlay 'pretrain'"):
+        JobSpec("x", bundle="cxr_classification", method="contrastive", **job).files()
 
 
 def test_demo_sites_let_the_values_of_the_method_leave():

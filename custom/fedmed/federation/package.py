@@ -10,6 +10,8 @@ from typing import Any
 
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import JobError
 from fedmed.federation import job_files
 from fedmed.federation.plan import OPTIMIZER_STATES, TRAINING_ROLES, Plan
@@ -131,6 +133,12 @@ class JobSpec:
             raise JobError(f"'optimizer_state' is {self.optimizer_state!r}; use {' or '.join(OPTIMIZER_STATES)}")
         if self.method not in job_files.METHODS:
             raise JobError(f"'method' is {self.method!r}; use {' or '.join(job_files.METHODS)}")
+        how = pretraining(Bundle(self.bundle)) if self.method == "contrastive" else None
+        if how and how.overlay not in self.overlays:
+            raise JobError(
+                f"'method' is 'contrastive', but without the overlay '{how.overlay}' the bundle '{self.bundle}' trains "
+                "with labels; add it after those of its size"
+            )
         if self.checkpoint_tensors and not self.checkpoint:
             raise JobError("'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too")
         check_user_weights(self.user_weights, plan.sites)
