@@ -12,10 +12,13 @@ from pathlib import Path
 
 import nibabel as nib
 import numpy as np
+import pydicom
 import torch
+from PIL import Image
 
 WINDOW = 64
-CHANGES = 4  # bytes of a window that differ from the one before; background has none
+PICTURES = (".dcm", ".png", ".jpg")
+CHANGES = 4  # bytes of a window that differ from the one before, and from the last number's; background has none
 
 
 @dataclass
@@ -40,6 +43,9 @@ class Secrets:
                     self.words |= {value: value, stem: stem}
         for path in data_root.rglob("*.nii*"):
             self.add_image(path)
+        for path in data_root.rglob("*"):
+            if path.suffix in PICTURES:
+                self.add_picture(path)
         return self
 
     def add_image(self, path: Path) -> None:
@@ -49,10 +55,19 @@ class Secrets:
         if path.suffix == ".gz" and not raw.startswith(b"\x1f\x8b"):  # a test has damaged it
             return
         self.content[f"{path.name} unpacked"] = gzip.decompress(raw) if path.suffix == ".gz" else raw
-        voxels = np.asanyarray(nib.load(path).dataobj)
+        self._add_numbers(path, np.asanyarray(nib.load(path).dataobj))
+
+    def add_picture(self, path: Path) -> None:
+        """Add a radiograph as it lies on the disk, and its pixels as numbers that a program may hold."""
+        self.content[f"{path.name} file"] = path.read_bytes()
+        pixels = pydicom.dcmread(path).pixel_array if path.suffix == ".dcm" else np.asarray(Image.open(path))
+        self._add_numbers(path, pixels)
+        self.content[f"{path.name} between 0 and 1"] = (pixels / np.float32(pixels.max())).tobytes()
+
+    def _add_numbers(self, path: Path, numbers: np.ndarray) -> None:
         for dtype in (np.uint8, np.int16, np.float16, np.float32):
             for order in "CF":
-                self.content[f"{path.name} {dtype.__name__} {order}"] = voxels.astype(dtype).tobytes(order)
+                self.content[f"{path.name} {dtype.__name__} {order}"] = numbers.astype(dtype).tobytes(order)
 
     def add_tensors(self, name: str, tensors: dict[str, torch.Tensor]) -> "Secrets":
         """Add tensors of 64 bytes or more."""
@@ -92,5 +107,9 @@ def _windows(content: bytes, informative: bool = False) -> np.ndarray:
         mixed ^= mixed >> np.uint64(29)
     if not informative:
         return mixed
-    changes = np.concatenate([[0], np.cumsum(values[1:] != values[:-1])])
+    differs = np.ones(len(values), dtype=bool)
+    for back in (1, 4, 8):  # a byte, a float32, a float64
+        differs[:back] = False
+        differs[back:] &= values[back:] != values[:-back]
+    changes = np.cumsum(differs)
     return mixed[changes[WINDOW - 1 :] - changes[:n] >= CHANGES]

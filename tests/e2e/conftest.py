@@ -28,6 +28,22 @@ given = json.loads(sys.argv[2])
 {script}
 print(json.dumps(result))
 """
+# Python runs a module of this name first, in every process of the simulator.
+TAP = """
+import os, socket, threading
+
+lock, target = threading.Lock(), os.path.join(os.environ["TAP"], f"{os.getpid()}.bin")
+
+def tapped(send):
+    def tap(self, data, *rest):
+        with lock, open(target, "ab") as file:
+            file.write(data)
+        return send(self, data, *rest)
+    return tap
+
+for name in ("send", "sendall"):
+    setattr(socket.socket, name, tapped(getattr(socket.socket, name)))
+"""
 
 
 @dataclass
@@ -142,3 +158,16 @@ def federation(new_federation):
     running = new_federation()
     running.start_all()
     return running
+
+
+@pytest.fixture(scope="session")
+def tap():
+    """Return a function: folder -> environment in which every process writes what it sends to ``folder/capture``."""
+
+    def tap(folder: Path) -> dict[str, str]:
+        for name in ("tap", "capture"):
+            (folder / name).mkdir()
+        (folder / "tap" / "sitecustomize.py").write_text(TAP)
+        return {**os.environ, "PYTHONPATH": str(folder / "tap"), "TAP": str(folder / "capture")}
+
+    return tap

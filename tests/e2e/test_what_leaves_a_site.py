@@ -1,7 +1,6 @@
 """A run in the simulator: no byte that its processes send, and nothing that the server keeps, holds a site's secret."""
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,31 +18,13 @@ from fedmed.federation.store import ModelStore
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PATIENT = "Meier-4711"
-# Python runs a module of this name first, in every process of the simulator.
-TAP = """
-import os, socket, threading
-
-lock, target = threading.Lock(), os.path.join(os.environ["TAP"], f"{os.getpid()}.bin")
-
-def tapped(send):
-    def tap(self, data, *rest):
-        with lock, open(target, "ab") as file:
-            file.write(data)
-        return send(self, data, *rest)
-    return tap
-
-for name in ("send", "sendall"):
-    setattr(socket.socket, name, tapped(getattr(socket.socket, name)))
-"""
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory, write_tiny_job, tiny_site_configs):
+def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     """A finished run; ct_south has lost an image that lies in a folder named after a patient."""
     root = tmp_path_factory.mktemp("leaves")
-    for folder in ("tap", "capture", "configs"):
-        (root / folder).mkdir()
-    (root / "tap" / "sitecustomize.py").write_text(TAP)
+    (root / "configs").mkdir()
     for site in ("ct_north", "ct_east"):
         shutil.copy(tiny_site_configs / f"{site}.yaml", root / "configs")
     data = lose_an_image(root / "ct_south_data")
@@ -54,8 +35,7 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs):
     spec = {"rounds": 2, "sharing": "block_6", "min_clients": 2}
     spec["overrides"] = {"supervised": small, "unsupervised": lively}
     job = write_tiny_job(root, "leaves", sites=SITES, **spec)
-    environment = {**os.environ, "PYTHONPATH": str(root / "tap"), "TAP": str(root / "capture")}
-    environment["FEDMED_SITE_CONFIGS"] = str(root / "configs")
+    environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws"), "-t", "3"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=root, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]

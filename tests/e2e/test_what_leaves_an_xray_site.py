@@ -1,0 +1,203 @@
+"""FedMoCo in NVFlare's simulator: sites tell one another statistics of features, and nothing else that is theirs.
+
+The same run equals the in-process loop bit by bit, with a site that can never work.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.data.synthetic import demo_site
+from fedmed.federation.client import Client
+from fedmed.federation.job import read_job
+from fedmed.federation.ledger import read_ledger
+from fedmed.federation.loop import run_job
+from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.state import load_tensors
+from fedmed.federation.store import ModelStore
+
+GOOD = ("cxr_metro", "cxr_rural")
+SITES = (*GOOD, "cxr_children")  # the last has lost an image that lies in a folder named after a patient
+PATIENT = "Meier-4711"
+VALUES = ["mu", "sigma", "n"]
+SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
+SPEC = {
+    "rounds": 3,
+    "epochs": 1.0,
+    "bundle": "cxr_classification",
+    "overlays": ["demo", "pretrain"],
+    "method": "contrastive",
+    "weighting": "self_adaptive",
+    "exchange": {"from_round": 1, "names": VALUES},
+    "select": "last",
+    "evaluate": False,
+    "min_clients": 2,
+    "overrides": {"unsupervised": SMALL},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, fedmed_home, tap):
+    """Folder of a finished run, ``ws`` by the simulator and ``loop`` in one process, and what crossed the latter."""
+    root = tmp_path_factory.mktemp("xray")
+    (root / "configs").mkdir()
+    for site in SITES:
+        data = shutil.copytree(demo_site("chest_xray_tiny", site, fedmed_home), root / "data" / site)
+        privacy = {"allowed_extras": ["rsa", *VALUES], "extras_min_images": 4}
+        values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
+        (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
+    lose_an_image(root / "data" / SITES[-1])
+    job = write_job(JobSpec("xray", dict.fromkeys(SITES, "unsupervised"), **SPEC), root / "xray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
+        command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws")]
+        done = subprocess.run(
+            [*command, "-t", "3"], capture_output=True, text=True, timeout=500, cwd=root, env=tap(root)
+        )
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        told = []
+        patch.setattr(Client, "metadata", noted(Client.metadata, told))
+        patch.setattr(Client, "train", noted(Client.train, told))
+        run_job(job, root / "loop")
+    return root, told
+
+
+def lose_an_image(data):
+    datalist = json.loads((data / "datalist.json").read_text())
+    entry = datalist["unlabeled"][0]
+    (data / entry["image"]).unlink()
+    entry["image"] = f"{PATIENT}/{PATIENT}.png"
+    (data / "datalist.json").write_text(json.dumps(datalist))
+
+
+def noted(work, told):
+    def note(self, task):
+        answer = work(self, task)
+        told.append((self.site.site, task, answer))
+        return answer
+
+    return note
+
+
+def rounds(root, workspace):
+    text = (root / workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def model(root, workspace):
+    return load_tensors(root / workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
+
+
+@pytest.fixture(scope="module")
+def secrets(run, secrets_type):
+    """Images as files, as pixels and prepared for the network; features, momentum and all else that a site keeps."""
+    (root, _), found = run, secrets_type()
+    for site in SITES:
+        data = root / "data" / site
+        found.add_site(data, data / "datalist.json", [PATIENT])
+        for path in (root / "cache" / site).rglob("*.pt"):
+            found.add_tensors(f"{site} prepared {path.stem[:8]}", load_tensors(path))
+        for path in (root / "ws" / site / "simulate_job/fedmed/state").glob("round_*.pt"):
+            found.add_tensors(f"{site} {path.stem}", dict(tensors(load_tensors(path), "")))
+    del found.words["normal"]  # a finding, but also a part of `normalise`
+    assert {"consolidation", "interstitial", PATIENT, "CXM-0001", "images/CXR-0001_0.jpg"} <= set(found.words)
+    kept = [name for name in found.content if "round_" in name]
+    assert any("queue" in name for name in kept) and any("momentum" in name for name in kept)
+    assert sum("prepared" in name for name in found.content) >= 24  # of 30 training images at the two
+    return found
+
+
+@pytest.fixture(scope="module")
+def statistics(run, secrets_type):
+    """Return a function that gives what the sites told one another in the loop: in the simulator it was the same."""
+
+    def statistics():
+        found = secrets_type()
+        for site, task, answer in run[1]:
+            if task.name == "metadata":
+                found.add_tensors(f"{site} {task.round}", {name: answer.values[name] for name in ("mu", "sigma")})
+        return found
+
+    return statistics
+
+
+def tensors(value, name):
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    for key, item in value.items() if isinstance(value, dict) else ():
+        yield from tensors(item, f"{name}/{key}")
+
+
+def test_the_loop_gives_the_same_model_bit_by_bit(run):
+    root, _ = run
+    flare, loop = model(root, "ws"), model(root, "loop")
+    initial = ModelStore.from_args(read_job(root / "xray").persistor, root).initial
+    assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+    assert not torch.equal(flare["encoder.conv1.weight"], initial["encoder.conv1.weight"])
+    for one, other in zip(rounds(root, "ws"), rounds(root, "loop"), strict=True):
+        for key in ("round", "aggregated", "accepted", "coefficients", "extras", "bytes_down", "bytes_up"):
+            assert one[key] == other[key], key
+        assert one["accepted"] == list(GOOD) and [r["site"] for r in one["refused"]] == [SITES[-1]]
+        assert all(one["extras"][site].keys() == ({"rsa", "n"} if one["round"] else {"rsa"}) for site in GOOD)
+        assert one["coefficients"].keys() == set(GOOD) and min(one["coefficients"].values()) > 0
+    assert [[w["site"] for w in line["warnings"]] for line in rounds(root, "ws")][1] == [SITES[-1]]
+
+
+def test_each_site_gets_the_others_statistics_and_never_its_own(run):
+    _, told = run
+    sent = {(site, task.round): answer.values for site, task, answer in told if task.name == "metadata"}
+    assert set(sent) == {(site, round) for site in GOOD for round in (1, 2)}
+    for site, task, _ in told:
+        if task.name != "train":
+            continue
+        others = task.extras.get("others", [])
+        assert len(others) == (task.round > 0) and task.reuse == (task.round > 0)
+        for other in others:
+            theirs = sent[GOOD[1 - GOOD.index(site)], task.round]
+            assert other.keys() == {"mu", "sigma"} and all(torch.equal(other[name], theirs[name]) for name in other)
+
+
+def test_nothing_secret_is_on_the_wire_but_the_statistics_are(run, secrets, statistics):
+    root, told = run
+    capture = b"".join(path.read_bytes() for path in sorted((root / "capture").iterdir()))
+    model = next(task.tensors for _, task, _ in told if (task.name, task.round) == ("metadata", 2))
+    control = statistics().add_tensors("model", {n: t for n, t in model.items() if n.endswith("conv1.weight")})
+    both = replace(secrets, content=secrets.content | control.content)  # one search takes half the time of two
+    assert len(control.content) == 2 * 2 * 2 + 5 and set(both.found_in(capture)) == set(control.content)
+    planted = next(content for name, content in secrets.content.items() if "prepared" in name)
+    assert secrets.found_in(b"x" * 99 + planted[2000:3000] + PATIENT.encode())  # a search that finds
+
+
+def test_nothing_secret_is_at_the_server_nor_the_statistics(run, secrets, statistics):
+    files = [path for path in (run[0] / "ws/server").rglob("*") if path.is_file()]
+    kinds = ("log.txt", "rounds.jsonl", "result.json", "run.json", "FL_global_model.pt", "events.out.tfevents")
+    assert all(any(kind in path.name for path in files) for kind in kinds)
+    kept = b"\0".join(path.read_bytes() for path in files)
+    control = type(secrets)().add_tensors("model", {"encoder": model(run[0], "ws")["encoder.conv1.weight"]})
+    both = replace(secrets, content=secrets.content | statistics().content | control.content)
+    assert both.found_in(kept) == list(control.content)
+
+
+def test_every_site_has_written_down_what_it_sent(run):
+    root, _ = run
+    for site in GOOD:
+        lines = [line for line in read_ledger(root / "ws" / site) if line["answer"] != "live"]
+        assert [line["answer"] for line in lines] == ["update", "metadata", "update", "metadata", "update"]
+        for line in lines:
+            names = set(VALUES) if line["answer"] == "metadata" else {"rsa"}
+            assert line["extras"].keys() == names and bool(line["tensors"]) == (line["answer"] == "update")
+        assert lines[1]["extras"]["mu"] == "float32 32" and lines[1]["extras"]["sigma"] == "float32 528"
+        assert not (root / "ws" / site / "simulate_job/fedmed/state/received.pt").exists()
+    lines = read_ledger(root / "ws" / SITES[-1])
+    assert {line["answer"] for line in lines} == {"refused"} and {line["task"] for line in lines} == {
+        "train",
+        "metadata",
+    }
+    assert PATIENT in (root / "ws" / SITES[-1] / "simulate_job/fedmed/progress.jsonl").read_text()
