@@ -1,0 +1,105 @@
+"""FedMoCo's own engine in a job that exchanges: the same seed is the same run, also when it is cut in two."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from fedmed.data.synthetic import demo_site
+from fedmed.federation import loop
+from fedmed.federation.client import Client
+from fedmed.federation.package import JobSpec, write_job
+from fedmed.federation.site import load_file
+from fedmed.federation.state import load_tensors
+
+SITES = ("cxr_metro", "cxr_rural")
+SMALL = {"batch_size": 8, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}
+SPEC = {
+    "rounds": 3,
+    "epochs": 1.0,
+    "bundle": "cxr_classification",
+    "overlays": ["demo", "pretrain"],
+    "method": "contrastive",
+    "weighting": "self_adaptive",
+    "exchange": {"from_round": 1, "names": ["mu", "sigma", "n"]},
+    "select": "last",
+    "evaluate": False,
+    "overrides": {"unsupervised": {**SMALL, "key_policy": "keep"}},
+}
+
+
+class Killed(BaseException):
+    """The process ends: nobody may catch this."""
+
+
+@pytest.fixture
+def run(tmp_path, fedmed_home):
+    """Return a function: run the job in a workspace of this name; gives model and rounds."""
+    sites = {}
+    for site in SITES:
+        privacy = {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_min_images": 4}
+        values = {"data_root": str(demo_site("chest_xray_tiny", site, fedmed_home)), "device": "cpu", "threads": 1}
+        (tmp_path / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
+        sites[site] = load_file(tmp_path / f"{site}.yaml")
+    job = write_job(JobSpec("xray", dict.fromkeys(SITES, "unsupervised"), **SPEC), tmp_path / "xray")
+
+    def run(name, resume=False):
+        loop.run_job(job, tmp_path / name, sites, resume)
+        server = tmp_path / name / "server/simulate_job"
+        lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
+        told = [{key: line[key] for key in ("round", "coefficients", "extras", "warnings")} for line in lines]
+        return load_tensors(server / "app_server/FL_global_model.pt")["model"], told
+
+    return run
+
+
+def backwards(server, clients, limits, tasks):
+    """As the loop's own, with sites that answer in another order."""
+    return ask(server, clients, limits, Backwards(tasks))
+
+
+class Backwards(dict):
+    """Tasks whose sorted order is turned."""
+
+    def items(self):
+        return [(Turned(site), task) for site, task in super().items()]
+
+
+class Turned(str):
+    """A name that sorts the other way."""
+
+    def __lt__(self, other):
+        return str.__gt__(self, other)
+
+    __hash__ = str.__hash__
+
+
+ask = loop._ask
+
+
+def test_a_run_in_another_order_or_cut_between_metadata_and_training_is_the_same(run, monkeypatch):
+    model, told = run("whole")
+    assert [set(line["extras"]["cxr_metro"]) for line in told] == [{"rsa"}, {"n", "rsa"}, {"n", "rsa"}]
+    order = []
+    original = Client.train
+
+    def train(self, task):
+        order.append((task.round, self.site.site))
+        if len(order) == 4 and order[0] == (0, "cxr_metro"):  # round 1 of the run that is cut; its metadata is done
+            raise Killed
+        return original(self, task)
+
+    monkeypatch.setattr(Client, "train", train)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_ask", backwards)
+        turned = run("turned")
+    assert order[:2] == [(0, "cxr_rural"), (0, "cxr_metro")]
+    order.clear()
+    with pytest.raises(Killed):
+        run("cut")
+    resumed = run("cut", resume=True)
+    assert order[3:5] == [(1, "cxr_rural"), (1, "cxr_metro")]
+    for other, lines in (turned, resumed):
+        assert lines == told
+        assert all(torch.equal(tensor, other[name]) for name, tensor in model.items())
