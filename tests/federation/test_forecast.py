@@ -8,6 +8,7 @@ from fedmed.federation.forecast import forecast
 from fedmed.federation.forecast_sheet import forecast_sheet
 from fedmed.federation.ledger import read_ledger
 from fedmed.federation.loop import run_job
+from fedmed.federation.package import JobSpec, write_job
 from fedmed.federation.site import load_file, load_site, parse_site
 from fedmed.reports.ledger import ledger_sheet
 from fedmed.reports.sheet import html
@@ -132,3 +133,16 @@ def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account
     assert "In 2 rounds mu, n are computed from all training images" in page and "does not list" not in page
     assert "Arrays get noise of standard deviation 0.25" in page
     assert "The account (ε, δ) does not cover mu, n, rsa" in page
+
+
+@pytest.mark.parametrize("allowed", [["rsa"], []])
+def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path, allowed):
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu", "privacy": {"allowed_extras": allowed}})
+    )
+    settings = {"bundle": "cxr_classification", "overlays": ["demo", "pretrain"], "method": "contrastive"}
+    settings |= {"weighting": "samples", "select": "last", "evaluate": False}
+    spec = JobSpec("j", {"a": "unsupervised"}, 2, epochs=1, **settings)
+    made = forecast(write_job(spec, tmp_path / "j"), load_file(tmp_path / "a.yaml"))
+    assert [s.extras for s in made.sendings] == [allowed] and made.wanted == []
+    assert "does not list" not in forecast_page(made)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
@@ -102,11 +103,13 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
         raise JobError(f"{folder}: the job has no site '{site.site}'; it has {known}. Name yours with --site")
     args, plan, allowed = job.clients[site.site], Plan(**job.controller), Allowed(site)
     bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
-    network = initial_network(bundle.parser(device="cpu"), args.get("seed", 0))
+    parser = bundle.parser(device="cpu")
+    network = initial_network(parser, args.get("seed", 0))
     own, groups = named_tensors(network), bundle.groups(network)
     settings = {key: args.get(key, default) for key, default in SHARING.items()}
     policies = [policy_of_round(own, groups, round, **settings) for round in range(plan.rounds)]
-    extras = [SIMILARITY] if job.aggregator.get("weighting") == "self_adaptive" else []
+    needed = [SIMILARITY] if job.aggregator.get("weighting") == "self_adaptive" else []
+    extras = [SIMILARITY] if needed or _measures_change(parser) else []
     training = list(_training(plan, site.site, policies, own, allowed, bundle.score, extras))
     asked = sum(sending.times for sending in training if not sending.refused)
     training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
@@ -114,8 +117,14 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     private = describe({name: tensor for name, tensor in own.items() if name not in sent})
     metadata = list(_metadata(plan, site))
     sendings = [*metadata, *training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
-    wanted = extras * bool(training) + list(plan.exchange["names"] if metadata else [])
+    wanted = needed * bool(training) + list(plan.exchange["names"] if metadata else [])
     return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon, wanted)
+
+
+def _measures_change(parser: ConfigParser) -> bool:
+    """Whether the engine looks at probe images: then it tells how much a round has changed, whatever weighs sites."""
+    trainer = parser.config.get("train", {}).get("trainer", {})
+    return isinstance(trainer, Mapping) and trainer.get("probe_loader") is not None
 
 
 def _metadata(plan: Plan, site: SiteConfig) -> Iterator[Sending]:
