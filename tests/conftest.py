@@ -1,6 +1,7 @@
 """Fixtures that every test may use: a private home for demo data and caches, tiny sites, tiny jobs."""
 
 import importlib.util
+import logging
 import os
 import shutil
 import sys
@@ -28,6 +29,16 @@ def fedmed_home(tmp_path_factory):
     torch.set_num_threads(1)
     yield home
     del os.environ["FEDMED_HOME"]
+
+
+@pytest.fixture(autouse=True)
+def same_log():
+    """Scripts that a test runs in this process quieten FedMed's log, and the next test may look into it."""
+    log = logging.getLogger("fedmed")
+    level, propagate = log.level, log.propagate
+    yield
+    log.setLevel(level)
+    log.propagate = propagate
 
 
 @pytest.fixture(scope="session")
