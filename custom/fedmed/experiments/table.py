@@ -1,11 +1,12 @@
 """An experiment: the arms of one table, as its YAML describes them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import JobError
+from fedmed.experiments.arms import arms_of, chosen
 from fedmed.experiments.checks import (
     check_mapping,
     check_names,
@@ -130,22 +131,12 @@ def load_table(path: Path) -> Table:
     """
     content = read_yaml(path, "a table")
     try:
-        defaults, listed = content.pop("defaults", {}), content.pop("arms")
-        check_mapping("defaults", defaults, "settings of all arms")
-        check_mapping("arms", listed, "names with settings, {} for none", of=Mapping)
-        arms = [_arm(str(name), {**defaults, **own}) for name, own in listed.items()]
+        arms = arms_of(content, Arm)
         return Table(name=Path(path).stem, arms=arms, **content)
     except (KeyError, TypeError) as error:
         raise JobError(f"{path} is no table (keys title, seeds, test, arms): {error}") from error
     except JobError as error:
         raise JobError(f"{path}: {error}") from error
-
-
-def _arm(name: str, settings: Mapping[str, Any]) -> Arm:
-    known = [each.name for each in fields(Arm) if each.name != "name"]
-    if unknown := [key for key in settings if key not in known]:
-        raise JobError(f"arm '{name}' has an unknown key '{unknown[0]}'; known are {', '.join(known)}")
-    return Arm(name=name, **settings)
 
 
 def only(table: Table, names: Sequence[str]) -> Table:
@@ -154,11 +145,9 @@ def only(table: Table, names: Sequence[str]) -> Table:
     Raises:
         JobError: it has no such arm.
     """
-    known = [arm.name for arm in table.arms]
-    if unknown := [name for name in names if name not in known]:
-        raise JobError(f"table '{table.name}' has no arm '{unknown[0]}'; it has: {', '.join(known)}")
+    arms = chosen(table.name, table.arms, names)
     if not names:
         raise JobError(f"no arm of table '{table.name}' is left")
     claims = [c for c in table.claims if {h[side] for h in c["holds"] for side in ("better", "worse")} <= set(names)]
     baseline = table.baseline if table.baseline in names else None
-    return replace(table, arms=[arm for arm in table.arms if arm.name in names], claims=claims, baseline=baseline)
+    return replace(table, arms=arms, claims=claims, baseline=baseline)

@@ -1,11 +1,12 @@
 """A table of pre-training arms, as its YAML describes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import JobError
+from fedmed.experiments.arms import arms_of, chosen
 from fedmed.experiments.checks import check_mapping, check_names, check_seeds, is_number, is_whole, require
 from fedmed.experiments.federation import read_yaml
 
@@ -140,11 +141,8 @@ def load_table(path: Path) -> Table:
     content = read_yaml(path, "a table")
     content.pop("experiment", None)
     try:
-        defaults, listed, protocols = content.pop("defaults", {}), content.pop("arms"), content.pop("protocols")
-        check_mapping("defaults", defaults, "settings of all arms")
-        check_mapping("arms", listed, "names with settings", of=Mapping)
+        arms, protocols = arms_of(content, Arm), content.pop("protocols")
         check_mapping("protocols", protocols, "linear and finetune with their settings", of=Mapping)
-        arms = [_arm(str(name), {**defaults, **own}) for name, own in listed.items()]
         kinds = [Protocol(kind=kind, **own) for kind, own in protocols.items()]
         return Table(name=Path(path).stem, arms=arms, protocols=kinds, **content)
     except (KeyError, TypeError) as error:
@@ -153,21 +151,12 @@ def load_table(path: Path) -> Table:
         raise JobError(f"{path}: {error}") from error
 
 
-def _arm(name: str, settings: Mapping[str, Any]) -> Arm:
-    known = [each.name for each in fields(Arm) if each.name != "name"]
-    if unknown := [key for key in settings if key not in known]:
-        raise JobError(f"arm '{name}' has an unknown key '{unknown[0]}'; known are {', '.join(known)}")
-    return Arm(name=name, **settings)
-
-
 def only(table: Table, names: Sequence[str]) -> Table:
     """The table with some of its arms; claims that speak of others read ``not run``.
 
     Raises:
         JobError: it has no such arm.
     """
-    known = [arm.name for arm in table.arms]
-    if unknown := [name for name in names if name not in known]:
-        raise JobError(f"table '{table.name}' has no arm '{unknown[0]}'; it has: {', '.join(known)}")
+    arms = chosen(table.name, table.arms, names)
     drawn = [name for name in table.figure if name in names]
-    return replace(table, arms=[arm for arm in table.arms if arm.name in names], figure=drawn)
+    return replace(table, arms=arms, figure=drawn)
