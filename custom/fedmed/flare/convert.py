@@ -10,15 +10,12 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.extras import map_tensors
 from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.federation.model import plain_metrics
+from fedmed.flare.values import MALFORMED, extras_to_numpy, extras_to_tensors, few, whole
 
 log = logging.getLogger("fedmed.flare")
 KEY = "fedmed"
-DEEPEST = 8  # levels of values within values; what is sent has three
-MOST_VALUES, LONGEST_NAME = 1000, 200  # of an update; the server writes them down
-MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)  # what reading nonsense may raise
 
 
 def to_numpy(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -29,33 +26,6 @@ def to_numpy(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
 def to_tensors(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
     """Arrays as tensors; a scalar array keeps its shape ()."""
     return {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
-
-
-def extras_to_numpy(extras: Mapping[str, Any]) -> dict[str, Any]:
-    """Values beside the model as they travel: arrays that share the tensors' memory."""
-    return map_tensors(extras, lambda tensor: tensor.detach().cpu().numpy())
-
-
-def extras_to_tensors(value: Any, level: int = 0) -> Any:
-    """Inverse of :func:`extras_to_numpy`.
-
-    Raises:
-        TypeError: an array of something else than numbers, a key that is no name, another kind of object than plain
-            values, arrays, mappings and lists, or too many levels of these.
-    """
-    if level > DEEPEST:
-        raise TypeError(f"values within values within values, {DEEPEST} levels and more")
-    if isinstance(value, np.ndarray):
-        return torch.from_numpy(np.array(value))
-    if isinstance(value, Mapping):
-        if strange := [key for key in value if not isinstance(key, str)]:
-            raise TypeError(f"a {type(strange[0]).__name__} is no name of a value")
-        return {key: extras_to_tensors(item, level + 1) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [extras_to_tensors(item, level + 1) for item in value]
-    if value is not None and type(value) not in (bool, int, float, str):
-        raise TypeError(f"a {type(value).__name__} is no value that may travel")
-    return value
 
 
 def task_to_model(task: Task) -> FLModel:
@@ -102,24 +72,12 @@ def model_to_update(model: FLModel) -> Update:
     if not isinstance(facts, Mapping) or model.params_type != ParamsType.DIFF:
         raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
     try:
-        numbers = {key: _whole(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
-        tensors, metrics = to_tensors(model.params), plain_metrics(_few(facts.get("metrics", {})))
-        extras = extras_to_tensors(_few(facts.get("extras", {})))
+        numbers = {key: whole(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
+        tensors, metrics = to_tensors(model.params), plain_metrics(few(facts.get("metrics", {})))
+        extras = extras_to_tensors(few(facts.get("extras", {})))
     except MALFORMED as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
     return Update(site=site, tensors=tensors, metrics=metrics, extras=extras, **numbers)
-
-
-def _few(values: Mapping[str, Any]) -> dict[str, Any]:
-    if len(values) > MOST_VALUES or any(len(name) > LONGEST_NAME for name in values if isinstance(name, str)):
-        raise ValueError(f"more than {MOST_VALUES} values, or a name of more than {LONGEST_NAME} characters")
-    return dict(values)
-
-
-def _whole(name: str, value: Any) -> int:
-    if type(value) is not int:
-        raise TypeError(f"'{name}' is no whole number")
-    return value
 
 
 def extras_to_model(extras: Extras) -> FLModel:
@@ -132,7 +90,7 @@ def model_to_extras(model: FLModel) -> Extras:
     """Inverse of :func:`extras_to_model`, at the server; what is malformed counts as values of no round."""
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     try:
-        return Extras(site, _whole("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
+        return Extras(site, whole("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
     except MALFORMED as error:
         log.warning("site '%s': malformed answer to the task 'metadata': %s", site, error)
         return Extras(site, -1)
