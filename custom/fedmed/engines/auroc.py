@@ -34,7 +34,14 @@ def class_aurocs(probabilities: ArrayLike, labels: ArrayLike, weights: np.ndarra
 
 def macro_auroc(probabilities: ArrayLike, labels: ArrayLike) -> float:
     """Mean of :func:`class_aurocs` over the classes that have cases; NaN with fewer than two such classes."""
-    return float(_mean(class_aurocs(probabilities, labels)))
+    return float(macro_mean(class_aurocs(probabilities, labels)))
+
+
+def macro_mean(aurocs: np.ndarray) -> np.ndarray:
+    """Mean of (..., C) over the last axis without its NaN; NaN where there is nothing else."""
+    known = np.isfinite(aurocs)
+    total, count = np.where(known, aurocs, 0.0).sum(axis=-1), known.sum(axis=-1)
+    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
 def macro_auroc_interval(
@@ -57,7 +64,7 @@ def macro_auroc_interval(
     means: list[np.ndarray] = []
     for size in _chunks(resamples, max(1, CHUNK // max(n, 1))):
         weights = np.stack([np.bincount(draw, minlength=n) for draw in rng.integers(n, size=(size, n))])
-        means.append(_mean(class_aurocs(values, truth, weights)))
+        means.append(macro_mean(class_aurocs(values, truth, weights)))
     known = np.concatenate(means)
     known = known[np.isfinite(known)]
     low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (np.nan, np.nan)
@@ -81,13 +88,6 @@ def _auroc(values: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.
     pairs = positives.sum(axis=1) * negatives.sum(axis=1)
     in_order = (positives * (below + negatives / 2)).sum(axis=1)
     return np.divide(in_order, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
-
-
-def _mean(aurocs: np.ndarray) -> np.ndarray:
-    """Mean over the last axis without its NaN."""
-    known = np.isfinite(aurocs)
-    total, count = np.where(known, aurocs, 0.0).sum(axis=-1), known.sum(axis=-1)
-    return np.divide(total, count, out=np.full(count.shape, np.nan), where=count > 0)
 
 
 def _chunks(total: int, size: int) -> list[int]:

@@ -3,6 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -30,10 +31,7 @@ def score(metric: str, labels: NDArray[np.int64], probabilities: Floats, weights
     if metric == "accuracy":
         correct = (probabilities.argmax(1) == labels).astype(float)
         return weights @ correct / weights.sum(1)
-    found = np.stack([_auroc(labels == c, probabilities[:, c], weights) for c in range(probabilities.shape[1])])
-    there = np.isfinite(found)
-    count = there.sum(0)
-    return np.where(count > 0, np.where(there, found, 0).sum(0) / np.maximum(count, 1), np.nan)
+    return macro_mean(class_aurocs(probabilities, labels, weights))
 
 
 def resamples(patients: NDArray, count: int, seed: int) -> Floats:
@@ -58,19 +56,6 @@ def interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
     tail = 100 * (1 - level) / 2
     low, high = np.nanpercentile(values, [tail, 100 - tail])
     return float(low), float(high)
-
-
-def _auroc(positive: NDArray[np.bool_], scores: Floats, weights: Floats) -> Floats:
-    """P(score of a positive > of a negative) + P(equal) / 2, (B,), by ranks: groups of equal scores in order."""
-    order = np.argsort(scores, kind="stable")
-    sorted_scores = scores[order]
-    starts = np.flatnonzero(np.r_[True, sorted_scores[1:] != sorted_scores[:-1]])
-    pos = np.add.reduceat(weights[:, order] * positive[order], starts, axis=1)
-    neg = np.add.reduceat(weights[:, order] * ~positive[order], starts, axis=1)
-    below = np.cumsum(neg, axis=1) - neg
-    total = pos.sum(1) * neg.sum(1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(total > 0, (pos * (below + neg / 2)).sum(1) / total, np.nan)
 
 
 def _check(labels: NDArray, probabilities: Floats, weights: Floats) -> None:
