@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -26,38 +25,43 @@ class Source:
     dicom: bool = False
 
 
-class Checked(Protocol):
-    """What every preparation knows of a volume or image: its name, what speaks against it, where it is listed."""
+@dataclass
+class Checked:
+    """What every preparation knows of a volume or image after its inspection.
+
+    Attributes:
+        case: its name, unique in the site.
+        patient: who it belongs to; where a DICOM header tells, a pseudonym of its PatientID.
+        faults: why it is refused; empty for a usable one.
+        notes: what a person should look at, without being a reason to refuse.
+        lists: the datalist keys that hold it.
+    """
 
     case: str
     patient: str
-    faults: list[str]
-    notes: list[str]
-    lists: list[str]
+    faults: list[str] = field(default_factory=list, kw_only=True)
+    notes: list[str] = field(default_factory=list, kw_only=True)
+    lists: list[str] = field(default_factory=list, kw_only=True)
 
     @property
-    def usable(self) -> bool: ...
+    def usable(self) -> bool:
+        """Whether nothing speaks against it."""
+        return not self.faults
 
 
 @dataclass
-class Case:
+class Case(Checked):
     """One volume after inspection; a line of ``prepare_report.csv``.
 
     Attributes:
-        case, patient: as in :class:`Source`; the patient of a DICOM series is a pseudonym of its PatientID.
         image, mask: NIfTI files that training will read; a DICOM series has been converted.
         found: what the image was found as: the NIfTI file, or the folder of the series.
         shape, spacing: voxels and mm along the three axes of the array.
         hu_min, hu_mean, hu_max: of all voxels.
         mask_ml: volume of the mask in ml, None without a mask.
         content: SHA-256 of the voxel values; equal for copies of one volume under two names.
-        faults: why the case is refused; empty for a usable case.
-        notes: what a person should look at, without being a reason to refuse.
-        lists: the datalist keys that hold the case.
     """
 
-    case: str
-    patient: str
     found: Path
     image: Path | None = None
     mask: Path | None = None
@@ -68,11 +72,3 @@ class Case:
     hu_max: float | None = None
     mask_ml: float | None = None
     content: str = ""
-    faults: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    lists: list[str] = field(default_factory=list)
-
-    @property
-    def usable(self) -> bool:
-        """Whether nothing speaks against the case."""
-        return not self.faults

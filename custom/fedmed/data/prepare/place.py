@@ -57,3 +57,13 @@ def publish(staging: Path, out: Path) -> None:
             os.replace(target, target.with_name(target.name + ".before"))
         os.replace(path, target)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def link_or_copy(path: Path, target: Path) -> Path:
+    """Bring a file into a site folder, as a hard link if possible; return ``target``."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(path, target)
+    except OSError:  # another disk, or a file system without links
+        shutil.copy2(path, target)
+    return target

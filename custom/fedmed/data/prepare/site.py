@@ -1,13 +1,12 @@
 """Make a site of a folder of CT volumes: datalist, site YAML, report; all or nothing."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.place import DATALIST, PREPARED, publish, staging_for
+from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, inspect_all
 from fedmed.data.prepare.report import refusals
 from fedmed.data.prepare.scan import find_sources
@@ -130,10 +129,5 @@ def _settle(cases: Sequence[Case], staging: Path, out: Path) -> None:
 def _link(path: Path, staging: Path, kind: str, name: str) -> Path:
     if path.is_relative_to(staging):
         return path
-    target = staging / PREPARED / kind / (name + ("".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        os.link(path, target)
-    except OSError:  # another disk, or a file system without links
-        shutil.copy2(path, target)
-    return target
+    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+    return link_or_copy(path, staging / PREPARED / kind / (name + suffix))

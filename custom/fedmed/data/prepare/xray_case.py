@@ -1,7 +1,9 @@
 """What is known about one X-ray image: where it was found, and what its inspection said."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+
+from fedmed.data.prepare.case import Checked
 
 
 @dataclass(frozen=True)
@@ -24,25 +26,19 @@ class XraySource:
 
 
 @dataclass
-class XrayCase:
+class XrayCase(Checked):
     """One image after inspection; a line of ``prepare_report.csv``.
 
     Attributes:
-        case, label: as in :class:`XraySource`.
-        patient: as there; of a DICOM file a pseudonym of its PatientID.
+        label: as in :class:`XraySource`.
         image: the file that training will read.
         kind: PNG, JPEG or DICOM.
         modality, view: as the DICOM header says, else "".
         rows, columns: pixels.
         low, high: smallest and largest stored value.
         content: SHA-256 of the grey values; equal for copies of one image under two names.
-        faults: why the image is refused; empty for a usable one.
-        notes: what a person should look at, without being a reason to refuse.
-        lists: the datalist keys that hold the image.
     """
 
-    case: str
-    patient: str
     label: str = ""
     image: Path | None = None
     kind: str = ""
@@ -53,11 +49,3 @@ class XrayCase:
     low: int | None = None
     high: int | None = None
     content: str = ""
-    faults: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    lists: list[str] = field(default_factory=list)
-
-    @property
-    def usable(self) -> bool:
-        """Whether nothing speaks against the image."""
-        return not self.faults

@@ -1,13 +1,11 @@
 """Make a site of a folder of X-rays: datalist, site YAML, report; all or nothing."""
 
-import os
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedmed.data.prepare.place import DATALIST, PREPARED, publish, staging_for
+from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import refusals
 from fedmed.data.prepare.split import split_patients
@@ -173,10 +171,4 @@ def _gather(cases: Collection[XrayCase], staging: Path) -> None:
     """Bring the images into the site folder: hard links if possible, else copies."""
     for case in cases:
         if case.lists:
-            target = staging / PREPARED / "images" / case.case
-            target.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                os.link(case.image, target)
-            except OSError:  # another disk, or a file system without links
-                shutil.copy2(case.image, target)
-            case.image = target
+            case.image = link_or_copy(case.image, staging / PREPARED / "images" / case.case)
