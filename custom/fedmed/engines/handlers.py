@@ -30,11 +30,12 @@ class AbortHandler:
     def attach(self, engine: Engine) -> None:
         """Add to an engine."""
         for event in (Events.STARTED, Events.GET_BATCH_STARTED, Events.ITERATION_STARTED):
-            engine.add_event_handler(event, self._check)
+            engine.add_event_handler(event, self.check)
         if isinstance(getattr(engine, "network", None), torch.nn.Module):
             self._watch(engine)
 
-    def _check(self, *_: Any) -> None:
+    def check(self, *_: Any) -> None:
+        """Raise Aborted when asked to stop; for work that no engine does."""
         if self.should_abort():
             raise Aborted("stopped because the job was aborted; nothing of this task is kept")
 
@@ -48,7 +49,7 @@ class AbortHandler:
 
         def hold() -> None:
             release()  # of a run that failed
-            hooks.append(engine.network.register_forward_pre_hook(self._check))
+            hooks.append(engine.network.register_forward_pre_hook(self.check))
 
         engine.add_event_handler(Events.STARTED, hold)
         engine.add_event_handler(Events.COMPLETED, release)

@@ -14,8 +14,27 @@ SEEDS_FOR_P = 5  # fewer seeds have no p over seeds
 SEEDS_FOR_VERDICT = 6  # with fewer, no two-sided p over seeds can be below 0.05: that of five is 2/32 at least
 
 
+class OverSeeds:
+    """What the seeds' own differences say; for a comparison of whatever kind of scores."""
+
+    seed_differences: tuple[float, ...]
+
+    @property
+    def n_seeds(self) -> int:
+        return len(self.seed_differences)
+
+    @property
+    def seeds_agreeing(self) -> int:
+        """Seeds whose mean difference has the claimed sign."""
+        return sum(difference > 0 for difference in self.seed_differences)
+
+    @property
+    def seeds_against(self) -> int:
+        return sum(difference < 0 for difference in self.seed_differences)
+
+
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(OverSeeds):
     """Paired difference of two arms' Dice at one site: ``better`` - ``worse``.
 
     Attributes:
@@ -41,19 +60,6 @@ class Comparison:
     p_seeds: float | None
     effect: float
     seed_differences: tuple[float, ...]
-
-    @property
-    def n_seeds(self) -> int:
-        return len(self.seed_differences)
-
-    @property
-    def seeds_agreeing(self) -> int:
-        """Seeds whose mean difference has the claimed sign."""
-        return sum(difference > 0 for difference in self.seed_differences)
-
-    @property
-    def seeds_against(self) -> int:
-        return sum(difference < 0 for difference in self.seed_differences)
 
     @property
     def p(self) -> float | None:

@@ -16,7 +16,7 @@ from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
 from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
-from fedmed.errors import Aborted, BundleError, DataError, JobError
+from fedmed.errors import BundleError, DataError, JobError
 from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.federation.plan import OPTIMIZER_STATES
@@ -140,10 +140,6 @@ class Client:
         n_samples = len(parsed(parser, "train#data"))
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
 
-    def _stop_if_aborted(self) -> None:
-        if self.should_abort():
-            raise Aborted("stopped because the job was aborted; nothing of this task is kept")
-
     def _mention_unused(self) -> None:
         """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
         if self.role != "supervised":
@@ -162,7 +158,7 @@ class Client:
         parser, *_ = self._open(task)
         provider = parsed(parser, "metadata#provider")
         seed_everything(derive_seed(self.seed, self.site.site, task.round, "metadata"))
-        values = provider(before_batch=self._stop_if_aborted)
+        values = provider(before_batch=AbortHandler(self.should_abort).check)
         self.state.hold(task.round, task.tensors)
         self.progress.event("end", task, values=len(values))
         return Extras(self.site.site, task.round, dict(values))

@@ -32,8 +32,3 @@ def extras_bytes(value: Any) -> int:
 def is_number(value: Any) -> bool:
     """Whether it is a plain, finite number, also as a float."""
     return type(value) in (int, float) and abs(value) <= sys.float_info.max  # NaN is not
-
-
-def numbers(extras: Mapping[str, Any]) -> dict[str, float]:
-    """The plain, finite numbers among the values."""
-    return {name: value for name, value in extras.items() if is_number(value)}

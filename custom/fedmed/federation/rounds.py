@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedmed.aggregation.clipping import clipping_record
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.federation.extras import extras_bytes, numbers
+from fedmed.federation.extras import extras_bytes
 from fedmed.federation.messages import Update
+from fedmed.federation.model import plain_metrics
 
 if TYPE_CHECKING:
     from fedmed.federation.server import Server
@@ -59,8 +60,8 @@ def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]
 
 def extras_record(server: "Server", updates: Sequence[Update], size: int) -> dict[str, Any]:
     """Values beside the model: site -> its numbers, and bytes of all in both directions; {} without any."""
-    told = {site: numbers(values) for site, values in server.exchange.values.items()}
+    told = {site: plain_metrics(values) for site, values in server.exchange.values.items()}
     for update in updates:
-        told[update.site] = told.get(update.site, {}) | numbers(update.extras)
+        told[update.site] = told.get(update.site, {}) | plain_metrics(update.extras)
     known = {site: values for site, values in sorted(told.items()) if values}
     return {"extras": known, "bytes_extras": size} if known or size else {}

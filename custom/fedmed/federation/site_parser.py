@@ -17,6 +17,19 @@ from fedmed.seeds import derive_seed
 log = logging.getLogger("fedmed.site")
 
 
+def site_facts(site: SiteConfig) -> dict[str, Any]:
+    """Ids of a configuration that only the site knows -> values, whatever the task."""
+    return {
+        "dataset_dir": str(site.data_root),
+        "datalist": str(site.datalist),
+        "device": site.device,
+        "amp": site.amp,
+        "num_workers": site.workers,
+        "cache_dir": str(site.cache_dir),
+        "site_min_images": site.privacy.extras_min_images,
+    }
+
+
 def site_parser(
     bundle: Bundle, site: SiteConfig, folder: Path, task: Task, seed: int, facts: Mapping[str, Any]
 ) -> ConfigParser:
@@ -35,13 +48,7 @@ def site_parser(
         DataError: for epochs, the site's training list cannot be read.
     """
     parser = bundle.parser(
-        dataset_dir=str(site.data_root),
-        datalist=str(site.datalist),
-        device=site.device,
-        amp=site.amp,
-        num_workers=site.workers,
-        cache_dir=str(site.cache_dir),
-        site_min_images=site.privacy.extras_min_images,
+        **site_facts(site),
         output_dir=str(folder / "bundle"),
         round=task.round,
         epochs_before=max(task.round, 0) * (task.epochs or 1),

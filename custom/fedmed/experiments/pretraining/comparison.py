@@ -5,13 +5,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedmed.errors import DataError
+from fedmed.experiments.comparison import OverSeeds
 from fedmed.experiments.pretraining.metrics import interval
 from fedmed.experiments.pretraining.scores import Scores, Setting
 from fedmed.reports.statistics import DECIMALS
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(OverSeeds):
     """Difference of two arms' scores in one setting, ``better`` - ``worse``.
 
     Attributes:
@@ -32,18 +33,6 @@ class Comparison:
     high: float
     p: float
     seed_differences: tuple[float, ...]
-
-    @property
-    def n_seeds(self) -> int:
-        return len(self.seed_differences)
-
-    @property
-    def seeds_agreeing(self) -> int:
-        return sum(difference > 0 for difference in self.seed_differences)
-
-    @property
-    def seeds_against(self) -> int:
-        return sum(difference < 0 for difference in self.seed_differences)
 
 
 def compare(scores: Scores, better: str, worse: str, setting: Setting, metric: str) -> Comparison:

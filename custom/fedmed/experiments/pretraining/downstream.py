@@ -23,6 +23,7 @@ from fedmed.experiments.pretraining.scores import TESTS
 from fedmed.experiments.sites import state_of_files
 from fedmed.federation.model import initial_network, parsed, seed_everything
 from fedmed.federation.site import SiteConfig
+from fedmed.federation.site_parser import site_facts
 from fedmed.files import write_atomically
 from fedmed.seeds import derive_seed
 
@@ -194,12 +195,7 @@ def _parser(evaluation: Evaluation, folder: Path) -> ConfigParser:
     labels = {"label_fraction": evaluation.fraction, "fraction_seed": seed, "classes": list(evaluation.classes)}
     overlays = [*evaluation.overlays, evaluation.protocol.kind]
     parser = Bundle(evaluation.bundle, overlays, {**evaluation.overrides, **labels}, site.bundles).parser(
-        dataset_dir=str(site.data_root),
-        datalist=str(site.datalist),
-        device=site.device,
-        amp=site.amp,
-        num_workers=site.workers,
-        cache_dir=str(site.cache_dir),
+        **site_facts(site),
         output_dir=str(folder / "bundle"),
         seed=seed,
         augment_seed=derive_seed(seed, "augmentation"),
