@@ -123,7 +123,7 @@ def test_the_settings_of_the_paper(facts):
     assert pretrain.get_parsed_content("max_epochs") == 200
     assert pretrain.get_parsed_content("metadata#least") == 256
     linear, finetune = parse("train", "demo", "linear"), parse("train", "demo", "finetune")
-    assert (linear["learning_rate"], linear["max_epochs"]) == (0.1, 50)
+    assert (linear["weight_decay"], linear["max_epochs"], linear["epoch_length"]) == (0.2, 10, 20)
     assert (finetune["learning_rate"], finetune["max_epochs"], finetune["label_fraction"]) == (0.01, 100, 0.03)
     assert train["optimizer#_target_"] == "torch.optim.SGD"
     trainer = pretrain.get_parsed_content("train#trainer").options
@@ -244,7 +244,7 @@ def test_views_start_from_two_contrasts_of_the_image(pretrained):
 
 
 def test_the_linear_probe_leaves_the_encoder_alone(pretrained, facts):
-    made = workflow("train", "demo", "linear", **facts, val_interval=25)
+    made = workflow("train", "demo", "linear", **facts, val_interval=10)
     made.run()
     weights = torch.load(Path(facts["ckpt_dir"]) / "pretrained.pt", weights_only=True)
     network = made.parser.get_parsed_content("network").state_dict()

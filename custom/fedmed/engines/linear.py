@@ -1,40 +1,45 @@
 """A linear classifier on the features of a frozen encoder."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
-from ignite.engine import Events
+from ignite.engine import Engine, Events
 from torch import Tensor, nn
-from torch.utils.data import RandomSampler
 
 from fedmed.engines.supervised import SupervisedEngine
 from fedmed.engines.trainer import plain_batch
 from fedmed.errors import DataError
-from fedmed.seeds import derive_seed
+
+CONVERGED = 1e-10  # change of the objective in an iteration, below which no further one is made
 
 
 class LinearProbeEngine(SupervisedEngine):
-    """Trains ``network.classifier`` alone, on features that are computed once in each run.
+    """Fits ``network.classifier`` alone, by L-BFGS on features that are computed once in each run.
 
-    The features of every case, in eval mode and without gradient, are what an encoder that never changes would give
-    again in every step. Each step is then a matrix product; parameters and running statistics of the rest of the
-    network keep their bits, whatever the optimizer holds.
+    Each iteration is one of L-BFGS (strong Wolfe line search, float64) over all cases for
+
+        mean loss + weight_decay / 2 · ‖W‖²,
+
+    where W are the weights for features less their mean and divided by one number, the root of their mean variance.
+    Without that number a comparison of encoders shows their features' scale: those of random weights spread by 0.01,
+    pre-trained ones by 0.4, and a rate that suits one leaves the other where it was. With cross-entropy there is one
+    best classifier, found from any start. ``network.classifier`` always holds the weights for features as they are,
+    so nothing else has to know of this. Everything else in the network keeps its bits.
 
     Args:
         device, max_epochs: as in :class:`SupervisedEngine`.
-        train_data_loader: every training case once, in order and without augmentation, as ``{"image", "label"}``.
-        network: has ``features(images)`` (B, F) and ``classifier``, a module (B, F) -> (B, C).
-        optimizer: of the classifier's parameters.
-        loss_function: of logits (B, C) and labels (B,).
-        batch_size: features in a batch.
-        seed: of their order; drawn like the cases of :func:`fedmed.data.sampling.training_loader`: without
-            replacement until all were seen, and every batch full.
-        epoch_length: batches in an epoch; default: as many as ``train_data_loader`` has.
-        amp, kwargs: as in :class:`SupervisedEngine`.
+        train_data_loader: every training case once, without augmentation, as ``{"image", "label"}``.
+        network: has ``features(images)`` (B, F) and ``classifier``, an ``nn.Linear``.
+        optimizer: unused; of L-BFGS there is nothing to set.
+        loss_function: of logits (n, C) float64 and labels (n,).
+        weight_decay: above 0.
+        epoch_length: iterations in an epoch; default: as many as ``train_data_loader`` has batches. Once the objective
+            changes by less than 1e-10, the rest cost nothing.
+        amp, kwargs: as in :class:`SupervisedEngine`; ``amp`` is for the encoder.
 
-    ``engine.state.output`` has ``image`` (the features), ``label``, ``pred`` and the scalar ``loss``.
+    ``engine.state.output`` has ``image`` (the features), ``label``, ``pred`` (logits at the iteration's start) and the
+    scalar ``loss``, the objective there.
 
     Raises:
         DataError: there is no training case, in a run: none with a label.
@@ -45,31 +50,32 @@ class LinearProbeEngine(SupervisedEngine):
         device: torch.device | str,
         max_epochs: int,
         train_data_loader: Iterable,
-        network: nn.Module,
         *args: Any,
-        batch_size: int,
-        seed: int = 0,
+        weight_decay: float = 0.2,
         amp: bool = False,
         **kwargs: Any,
     ) -> None:
         if train_data_loader is None:
             raise DataError("linear probing has no labelled images; list some under 'training'")
-        self.batch_size, self.seed = batch_size, seed
-        own = {"inferer": lambda features, network: network.classifier(features)}
-        super().__init__(device, max_epochs, train_data_loader, network, *args, amp=amp, **{**own, **kwargs})
+        self.weight_decay = weight_decay
+        super().__init__(device, max_epochs, train_data_loader, *args, amp=amp, **kwargs)
 
     def run(self) -> None:  # type: ignore[override]
-        """Compute the features, then train ``max_epochs`` epochs on them."""
-        order = torch.Generator().manual_seed(derive_seed(self.seed, "order of cases"))
+        """Compute the features, then fit on them for ``max_epochs`` epochs."""
         loader = self.data_loader
-        self.data_loader = _Batches(partial(self._features, loader), self.batch_size, self.state.epoch_length, order)
+        self.data_loader = _Once(lambda: self._features(loader), self.state.epoch_length)
+        self.fit: _Fit | None = None
         try:
             super().run()
         finally:
-            self.data_loader = loader
+            self.data_loader, self.fit = loader, None
+
+    def _iteration(self, engine: Engine, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        self.fit = self.fit or _Fit(batch, self.network.classifier, self.loss_function, self.weight_decay)
+        return {**batch, **self.fit.step()}
 
     @torch.no_grad()
-    def _features(self, loader: Iterable) -> tuple[Tensor, Tensor]:
+    def _features(self, loader: Iterable) -> dict[str, Tensor]:
         """Features float32 (n, F) and labels int64 (n,) of every case, on the device."""
         self.network.eval()
         features, labels = [], []
@@ -83,25 +89,65 @@ class LinearProbeEngine(SupervisedEngine):
             labels.append(label)
         if not features:
             raise DataError("linear probing has no labelled images; list some under 'training'")
-        return torch.cat(features), torch.cat(labels)
+        return {"image": torch.cat(features), "label": torch.cat(labels)}
 
 
-class _Batches:
-    """Batches of features, which are computed when the first is asked for: within the run, whose handlers see it."""
+class _Once:
+    """The same batch in every iteration, made when the first is asked for: within the run, whose handlers see it."""
 
-    def __init__(
-        self, features: Callable[[], tuple[Tensor, Tensor]], batch_size: int, length: int, order: torch.Generator
-    ) -> None:
-        self.features, self.batch_size, self.length, self.order = features, batch_size, length, order
-        self.known: tuple[Tensor, Tensor] | None = None
+    def __init__(self, make: Callable[[], dict[str, Tensor]], length: int) -> None:
+        self.make, self.length = make, length
+        self.made: dict[str, Tensor] | None = None
 
     def __len__(self) -> int:
         return self.length
 
     def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        self.known = self.known or self.features()
-        images, labels = self.known
-        sampler = RandomSampler(labels, num_samples=self.length * self.batch_size, generator=self.order)
-        for places in torch.tensor(list(sampler)).split(self.batch_size):
-            places = places.to(labels.device)
-            yield {"image": images[places], "label": labels[places]}
+        self.made = self.made or self.make()
+        for _ in range(self.length):
+            yield self.made
+
+
+class _Fit:
+    """L-BFGS on standardised features; after every step the classifier has the weights for the features as they are."""
+
+    def __init__(self, batch: Mapping[str, Tensor], classifier: nn.Linear, loss: Callable, decay: float) -> None:
+        features, self.labels = batch["image"].double(), batch["label"]
+        self.mean = features.mean(0)
+        variance = (features - self.mean).square().mean()
+        self.scale = torch.where(variance > 0, variance.sqrt(), 1.0)  # a single case has none
+        self.inputs = (features - self.mean) / self.scale
+        self.classifier, self.loss, self.decay = classifier, loss, decay
+        weight, bias = classifier.weight.detach().double(), classifier.bias.detach().double()
+        self.weight = (weight * self.scale).requires_grad_()
+        self.bias = (bias + weight @ self.mean).requires_grad_()
+        self.optimizer = torch.optim.LBFGS([self.weight, self.bias], max_iter=1, line_search_fn="strong_wolfe")
+        self.output: dict[str, Tensor] = {}
+        self.converged = False
+
+    def step(self) -> dict[str, Tensor]:
+        """One iteration; the logits and the objective that it began with."""
+        if self.converged:
+            return self.output
+        with torch.no_grad():
+            logits = self._logits()
+        found = self.optimizer.step(self._objective).detach()
+        self.converged = bool(self.output) and bool(abs(self.output["loss"] - found) < CONVERGED)
+        self.output = {"pred": logits, "loss": found}
+        self._write()
+        return self.output
+
+    def _logits(self) -> Tensor:
+        return nn.functional.linear(self.inputs, self.weight, self.bias)
+
+    def _objective(self) -> Tensor:
+        self.optimizer.zero_grad()
+        loss = self.loss(self._logits(), self.labels) + self.decay / 2 * self.weight.square().sum()
+        loss.backward()
+        return loss
+
+    @torch.no_grad()
+    def _write(self) -> None:
+        weight = self.weight / self.scale
+        self.classifier.weight.copy_(weight)
+        self.classifier.bias.copy_(self.bias - weight @ self.mean)
