@@ -5,6 +5,7 @@ import pytest
 import torch
 from ignite.engine import Events
 from scipy.optimize import minimize
+from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
@@ -59,6 +60,29 @@ def test_finds_the_best_classifier(classifier, pictures, decay):
     found = torch.softmax(logits_of(classifier, pictures), 1)
     expected = torch.softmax(torch.as_tensor(best(*features_of(classifier, pictures), decay)), 1)
     assert torch.allclose(found, expected, atol=1e-4)
+
+
+class Flat(nn.Module):
+    """Pixels as features: most of their variance is brightness, which all share."""
+
+    def __init__(self, seed):
+        super().__init__()
+        torch.manual_seed(seed)
+        self.encoder, self.classifier = nn.Flatten(), nn.Linear(64, 3)
+
+    def features(self, images):
+        return self.encoder(images)
+
+    def forward(self, images):
+        return self.classifier(self.features(images))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_finds_it_among_correlated_features_from_any_start(pictures, seed):
+    network = Flat(seed)
+    build(network, pictures).run()
+    expected = torch.softmax(torch.as_tensor(best(*features_of(network, pictures), 0.2)), 1)
+    assert torch.allclose(torch.softmax(logits_of(network, pictures), 1), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("scale", [0.01, 100])

@@ -12,6 +12,7 @@ from fedmed.engines.trainer import plain_batch
 from fedmed.errors import DataError
 
 CONVERGED = 1e-10  # change of the objective in an iteration, below which no further one is made
+EVALUATIONS = 30  # of the objective in an iteration
 
 
 class LinearProbeEngine(SupervisedEngine):
@@ -121,7 +122,8 @@ class _Fit:
         weight, bias = classifier.weight.detach().double(), classifier.bias.detach().double()
         self.weight = (weight * self.scale).requires_grad_()
         self.bias = (bias + weight @ self.mean).requires_grad_()
-        self.optimizer = torch.optim.LBFGS([self.weight, self.bias], max_iter=1, line_search_fn="strong_wolfe")
+        limits = {"max_iter": 1, "max_eval": EVALUATIONS}  # without the latter torch allows a line search of one step
+        self.optimizer = torch.optim.LBFGS([self.weight, self.bias], line_search_fn="strong_wolfe", **limits)
         self.output: dict[str, Tensor] = {}
         self.converged = False
 
