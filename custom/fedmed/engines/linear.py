@@ -20,13 +20,13 @@ class LinearProbeEngine(SupervisedEngine):
 
     Each iteration is one of L-BFGS (strong Wolfe line search, float64) over all cases for
 
-        mean loss + weight_decay / 2 · ‖W‖²,
+        mean loss + weight_decay / 2 · (‖W‖² + ‖b‖²),
 
-    where W are the weights for features less their mean and divided by one number, the root of their mean variance.
+    where W and b are for features less their mean and divided by one number, the root of their mean variance.
     Without that number a comparison of encoders shows their features' scale: those of random weights spread by 0.01,
     pre-trained ones by 0.4, and a rate that suits one leaves the other where it was. With cross-entropy there is one
-    best classifier, found from any start. ``network.classifier`` always holds the weights for features as they are,
-    so nothing else has to know of this. Everything else in the network keeps its bits.
+    best classifier, found from any start, also where a class has no case. ``network.classifier`` always holds the
+    weights for features as they are, so nothing else has to know of this. The rest of the network keeps its bits.
 
     Args:
         device, max_epochs: as in :class:`SupervisedEngine`.
@@ -144,7 +144,8 @@ class _Fit:
 
     def _objective(self) -> Tensor:
         self.optimizer.zero_grad()
-        loss = self.loss(self._logits(), self.labels) + self.decay / 2 * self.weight.square().sum()
+        size = self.weight.square().sum() + self.bias.square().sum()
+        loss = self.loss(self._logits(), self.labels) + self.decay / 2 * size
         loss.backward()
         return loss
 
