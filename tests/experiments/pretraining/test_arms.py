@@ -44,6 +44,7 @@ def test_defaults_apply_to_arms_that_do_not_say_otherwise(tmp_path):
         ({"protocols": {"knn": {"fractions": [1]}}}, "'knn'"),
         ({"protocols": {"linear": {"fractions": [1, 1]}}}, "different shares"),
         ({"protocols": {}}, "at least one"),
+        ({"arms": {"a": {"method": "grey_levels"}}, "protocols": {"finetune": {"fractions": [1]}}}, "to fine-tune"),
         ({"figure": ["z"]}, "some of the arms"),
         ({"seeds": [0, 0]}, "different whole numbers"),
         ({"claim": []}, "claim"),

@@ -2,6 +2,7 @@
 
 import csv
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import yaml
 from PIL import Image
 
 from fedmed.bundles.load import Bundle
-from fedmed.experiments.pretraining import queue
+from fedmed.experiments.pretraining import downstream, queue
 from fedmed.experiments.pretraining.arms import Arm, load_table
 from fedmed.experiments.pretraining.description import load_description
 from fedmed.experiments.pretraining.downstream import predictions, with_encoder
@@ -187,6 +188,24 @@ def test_predictions_are_those_of_the_encoder_and_the_same_again(opened, data):
     assert not np.array_equal(predictions(each, other, out)["internal_last"], first["internal_last"])
     with pytest.raises(Exception, match="does not fit"):
         with_encoder(network, dict(list(other.items())[1:]))
+
+
+def test_grey_levels_take_the_encoders_place(opened, data):
+    """North's labels are made its exposures: nine numbers tell them, for whatever network."""
+    description, hospitals, out = opened
+    for i in range(24):
+        picture = np.full((32, 32), 60 + 60 * (i % 3), dtype=np.uint8)
+        picture[:4] = np.arange(32) * 8
+        Image.fromarray(picture).save(data / "data" / "north" / f"{i}.png")
+    table = load_table(data / "t.yaml")
+    arm = Arm("a", "grey_levels")
+    (made,) = pretrainings(arm, description, hospitals, 0, out)
+    assert made.run is None
+    every = evaluations(arm, table, description, hospitals, 0, out)
+    each = next(e for e in every if (e.protocol.kind, e.fraction) == ("linear", 1))
+    found, other = (predictions(e, None, out)["internal_last"] for e in (each, replace(each, seed=1)))
+    assert (found.argmax(1) == downstream.test_labels(each.site, each.classes)).all()
+    np.testing.assert_allclose(found, other, atol=1e-3)
 
 
 def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):

@@ -17,7 +17,8 @@ FEDERATED = {
     "saa": ("self_adaptive", False),
     "fedmoco": ("self_adaptive", True),
 }
-METHODS = (*FEDERATED, "oracle", "local", "random")
+UNTRAINED = ("random", "grey_levels")
+METHODS = (*FEDERATED, "oracle", "local", *UNTRAINED)
 PROTOCOLS = ("linear", "finetune")
 SKEWS = ("healthy", "diseased")
 
@@ -29,7 +30,8 @@ class Arm:
     Attributes:
         name: as the table shows it.
         method: ``fedavg``, ``mt``, ``saa``, ``fedmoco``; ``oracle`` (all images at one node), ``local`` (each
-            hospital by itself) or ``random`` (no pre-training).
+            hospital by itself), ``random`` (no pre-training) or ``grey_levels`` (no network either: a linear
+            classifier on :class:`fedmed.experiments.pretraining.grey_levels.GreyLevels`).
         group: heading over several rows.
         rounds: multiple of the budget's T.
         split: nodes that each hospital becomes, 1 or 2.
@@ -121,6 +123,9 @@ class Table:
         check_seeds(self.seeds)
         require(bool(self.protocols), "protocols", self.protocols, "at least one")
         names = [arm.name for arm in self.arms]
+        fixed = [arm.name for arm in self.arms if arm.method == "grey_levels"]
+        if fixed and any(protocol.kind != "linear" for protocol in self.protocols):
+            raise JobError(f"arm '{fixed[0]}': grey levels have no weights to fine-tune; use them with 'linear' alone")
         if self.figure:
             check_names("figure", self.figure)
         require(set(self.figure) <= set(names), "figure", self.figure, f"some of the arms: {', '.join(names)}")

@@ -19,6 +19,7 @@ from fedmed.bundles.load import Bundle
 from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.errors import JobError
 from fedmed.experiments.pretraining.arms import Protocol
+from fedmed.experiments.pretraining.grey_levels import read_grey_levels
 from fedmed.experiments.pretraining.scores import TESTS
 from fedmed.experiments.sites import state_of_files
 from fedmed.federation.model import initial_network, parsed, seed_everything
@@ -42,6 +43,7 @@ class Evaluation:
         classes: of the task.
         bundle, overlays, overrides: what is trained, without classes and labels.
         protocol: linear or fine-tuning.
+        grey_levels: whether grey levels take the encoder's place.
         fraction: share of the training labels.
         draw: which choice of them.
         seed: of first weights, order and augmentation.
@@ -55,17 +57,19 @@ class Evaluation:
     overlays: tuple[str, ...]
     overrides: Mapping[str, Any]
     protocol: Protocol
+    grey_levels: bool
     fraction: float
     draw: int
     seed: int
 
     def file(self, folder: Path) -> Path:
         """Where the predictions lie: named by a hash of all that they depend on besides the encoder."""
-        own = {k: v for k, v in asdict(self).items() if k not in ("site", "external", "protocol")}
+        own = {k: v for k, v in asdict(self).items() if k not in ("site", "external", "protocol", "grey_levels")}
         every = self.protocol.every if self.protocol.kind == "finetune" else None
         lists = [_state(site) for site in (self.site, self.external) if site is not None]
         digest = _digest(self.bundle, self.overlays)
-        made_of = [own, self.protocol.kind, every, lists, digest, self.site.device, self.site.threads, __version__]
+        kind = "grey levels" if self.grey_levels else self.protocol.kind
+        made_of = [own, kind, every, lists, digest, self.site.device, self.site.threads, __version__]
         name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
         return folder / f"{self.task}-{self.protocol.kind}-{self.fraction:g}-{name}.npz"
 
@@ -113,6 +117,8 @@ def predictions(evaluation: Evaluation, encoder: Mapping[str, Tensor] | None, fo
     """Train a classifier; its probabilities for the test images."""
     parser = _parser(evaluation, folder)
     network = with_encoder(initial_network(parser, evaluation.seed), encoder)
+    if evaluation.grey_levels:
+        read_grey_levels(network)
     tests = {"internal": evaluation.site} | ({"external": evaluation.external} if evaluation.external else {})
     images = {test: test_images(site, parser) for test, site in tests.items()}
     found: dict[str, np.ndarray] = {}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedmed.errors import JobError
 from fedmed.experiments.federation import POOL
-from fedmed.experiments.pretraining.arms import FEDERATED, Arm
+from fedmed.experiments.pretraining.arms import FEDERATED, UNTRAINED, Arm
 from fedmed.experiments.pretraining.cases import Case, Hospital
 from fedmed.experiments.pretraining.description import Description
 from fedmed.experiments.pretraining.hospitals import node_cases
@@ -53,7 +53,7 @@ def pretrainings(
     Raises:
         JobError, SiteConfigError, DataError: the arm cannot be run on this data.
     """
-    if arm.method == "random":
+    if arm.method in UNTRAINED:
         return [Pretraining(None, seed, "", {})]
     cases = node_cases(description, hospitals, arm)
     sites = {node: _site(node, own, description, hospitals, folder / "lists") for node, own in cases.items()}

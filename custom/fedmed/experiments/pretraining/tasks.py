@@ -43,6 +43,7 @@ def evaluations(
             overlays=tuple(description.overlays),
             overrides=dict(description.overrides.get(protocol.kind, {})),
             protocol=protocol,
+            grey_levels=arm.method == "grey_levels",
             fraction=fraction,
             draw=draw,
             seed=seed,
