@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "federation": LEAVES | WORK,
     "flare": LEAVES | WORK | {"federation"},
     # Run by scripts and the label app; no part of a federation needs them.
-    "experiments": {"federation", "reports", "bundles", "data"},
+    "experiments": {"federation", "engines", "reports", "bundles", "data"},
     "export": {"federation", "bundles", "aggregation", "data", "reports"},
     "labelling": {"federation", "bundles", "data", "losses"},
     "checks": {"federation", "bundles", "data", "reports"},
