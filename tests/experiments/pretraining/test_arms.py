@@ -55,7 +55,7 @@ def test_what_is_wrong_is_named(tmp_path, changes, words):
         read(tmp_path, **changes)
 
 
-@pytest.mark.parametrize("number", [2, 3, 4, 5])
-def test_the_tables_that_come_along_can_be_read(number):
-    table = load_table(CHECKOUT / "experiments" / f"fedmoco_table{number}.yaml")
+@pytest.mark.parametrize("name", ["table2", "table3", "table4", "table5", "views"])
+def test_the_tables_that_come_along_can_be_read(name):
+    table = load_table(CHECKOUT / "experiments" / f"fedmoco_{name}.yaml")
     assert read_claims(table.claims, [arm.name for arm in table.arms]) and len(table.seeds) >= 3
