@@ -1,5 +1,6 @@
 """Score against the share of labels: a panel a task, a line an arm, an interval at every point."""
 
+import math
 import textwrap
 from collections.abc import Sequence
 
@@ -74,4 +75,5 @@ def _heading(drawn: Figure, title: str, protocols: str, axes: Axes) -> None:
     drawn.suptitle(f"{heading}\n", x=0.008, ha="left", fontsize=12, fontweight="bold")
     top = 1 - (0.12 + 0.2 * (heading.count("\n") + 1)) / drawn.get_figheight()
     drawn.text(0.008, top, caption, color=MUTED, va="top")
-    drawn.legend(handles, labels, loc="outside lower left", ncols=min(5, len(labels)), frameon=False)
+    columns = len(labels) if len(labels) <= 5 else math.ceil(len(labels) / 2)
+    drawn.legend(handles, labels, loc="outside lower left", ncols=columns, frameon=False)
