@@ -21,9 +21,8 @@ class GreyLevels(nn.Module):
         return torch.cat([values.mean(1, keepdim=True), values.std(1, keepdim=True), quantiles], dim=1)
 
 
-def read_grey_levels(network: nn.Module) -> nn.Module:
+def read_grey_levels(network: nn.Module) -> None:
     """Give a classifier :class:`GreyLevels` for an encoder, and a new layer of the same classes; in place."""
     like = network.classifier
     network.encoder = GreyLevels()
     network.classifier = nn.Linear(GreyLevels.features, like.out_features, device=like.weight.device)
-    return network
