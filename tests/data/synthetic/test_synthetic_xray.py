@@ -15,7 +15,7 @@ from scipy import ndimage
 from fedmed.data.classes import load_images
 from fedmed.data.datalist import load_datalist
 from fedmed.data.synthetic import KINDS, demo_site
-from fedmed.data.synthetic.xray import chest_xray, files
+from fedmed.data.synthetic.xray import chest_xray, files, large
 from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
 from fedmed.data.synthetic.xray.findings import CLASSES
 from fedmed.data.synthetic.xray.site import roster
@@ -183,6 +183,20 @@ def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(tmp_
         half = site[-2:] if site[-1].isdigit() else ""
         assert settings.datalist == settings.data_root / f"datalist{half}.json" and settings.datalist.is_file()
         assert settings.data_root.name == site.removesuffix(half)
+
+
+def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients():
+    assert KINDS["chest_xray_large"] is large.SITES and len(large.SITES) == len(SITES)
+    for name, site in SITES.items():
+        many = large.SITES[f"{name}_large"]
+        assert replace(many, name=site.name, counts=site.counts) == site
+        assert many.counts == {"training": 320, "testing": 320}
+        assert {finding for _, _, finding in roster(many, 0)} == set(CLASSES)
+        first, again = (draw_person(of, f"{site.prefix}-0001", "normal").thorax for of in (site, many))
+        assert first.sitter != again.sitter
+        text = (CHECKOUT / "site_configs" / "demo" / f"{many.name}.yaml").read_text()
+        demo = (CHECKOUT / "site_configs" / "demo" / f"{name}.yaml").read_text()
+        assert text.splitlines()[1:] == demo.replace("demo: chest_xray\n", "demo: chest_xray_large\n").splitlines()[1:]
 
 
 def test_the_command_makes_each_institution_once():

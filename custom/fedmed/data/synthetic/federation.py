@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from fedmed.data.synthetic import chest_ct, coarse
 from fedmed.data.synthetic.chest_ct import SiteProfile
-from fedmed.data.synthetic.xray import chest_xray
+from fedmed.data.synthetic.xray import chest_xray, large
 from fedmed.data.synthetic.xray import site as xray_site
 from fedmed.data.synthetic.xray.chest_xray import Institution
 from fedmed.errors import DataError
@@ -25,11 +25,13 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_ct_coarse": coarse.SITES,
     "chest_xray": xray_site.with_halves(chest_xray.SITES),
     "chest_xray_tiny": xray_site.with_halves({name: chest_xray.tiny(s) for name, s in chest_xray.SITES.items()}),
+    "chest_xray_large": large.SITES,
 }
 VERSIONS = {  # of kinds that can change alone
     "chest_ct_coarse": coarse.VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
+    "chest_xray_large": large.VERSION,
 }
 THREADS = 2
 
@@ -39,8 +41,9 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
 
     Args:
         kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), "chest_ct_coarse"
-            (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels) or
-            "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site).
+            (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels),
+            "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site) or "chest_xray_large" (about 256 x 256
+            pixels, 640 patients a site; the tables of FedMoCo).
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.
