@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedmed.engines.feature_metadata import FeatureMetadata, SyntheticNegatives, box_cox, inverse_box_cox
+from fedmed.engines.box_cox import box_cox, inverse_box_cox
+from fedmed.engines.feature_metadata import FeatureMetadata
+from fedmed.engines.synthetic_negatives import SyntheticNegatives
 from fedmed.errors import FedMedError
 
 Z = torch.tensor([[0.6, 0.8], [0.8, 0.6], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)

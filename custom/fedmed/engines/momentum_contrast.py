@@ -1,8 +1,6 @@
 """Contrastive pre-training on images without labels: MoCo, and what FedMoCo adds at a site."""
 
-import logging
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,18 +8,16 @@ from ignite.engine import Events
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
+from fedmed.engines.contrast_batches import compare_with_round, endless, view_sources
 from fedmed.engines.contrast_options import ContrastOptions
-from fedmed.engines.feature_metadata import SyntheticNegatives
+from fedmed.engines.momentum_keys import MomentumKeys
 from fedmed.engines.representation import dissimilarity, features, similarity_of
 from fedmed.engines.schedules import milestone_rate, scaled_learning_rate
+from fedmed.engines.synthetic_negatives import SyntheticNegatives, draws_of_each
 from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
-from fedmed.errors import DataError, FedMedError, StateError
+from fedmed.errors import DataError, FedMedError
 from fedmed.losses.info_nce import info_nce
-from fedmed.networks.momentum import key_encoder, momentum_update
-from fedmed.networks.queue import KeyQueue
 from fedmed.seeds import derive_seed
-
-log = logging.getLogger("fedmed.site")
 
 
 class MomentumContrastEngine(StatefulTrainer):
@@ -130,11 +126,9 @@ class MomentumContrastEngine(StatefulTrainer):
         self.network, self.optimizer, self.augment = network, optimizer, augment
         self.probe_loader, self.unlabeled_loader = probe_loader, unlabeled_loader
         self.draws = torch.Generator().manual_seed(derive_seed(seed, "synthetic negatives"))
-        self.queue: KeyQueue | None = None
+        self.keys = MomentumKeys(queue_size, momentum, key_policy, self.state.device)
         self.synthetic: SyntheticNegatives | None = None
-        self.key_network: nn.Module | None = None
         self.epochs_before, self.epochs_done, self.similarity = epochs_before, 0, 1.0
-        self._kept: Mapping[str, Any] = {}
         self.add_event_handler(Events.STARTED, self._fill_queue)
         self.add_event_handler(Events.ITERATION_STARTED(once=1), self._compare_queue)
 
@@ -142,7 +136,7 @@ class MomentumContrastEngine(StatefulTrainer):
         """Train ``max_epochs`` epochs and measure how much the network's view of the probe images changed."""
         probe = [] if self.probe_loader is None else list(self.probe_loader)  # the same images for both models
         before = self._dissimilarity(probe)
-        self._start_keys()
+        self.keys.begin(self.network)
         super().run()
         self.epochs_done += self.state.max_epochs
         self.similarity = similarity_of(before, self._dissimilarity(probe)) if probe else 1.0
@@ -156,11 +150,9 @@ class MomentumContrastEngine(StatefulTrainer):
         """
         super().receive({name: value for name, value in extras.items() if name != "others"})
         others = list(extras.get("others", ()))
-        # 1e-9: 0.29 · 100 is 28.999999999999996 in floating point.
-        count = math.floor(self.options.synthetic_fraction * self.options.queue_size / max(1, len(others)) + 1e-9)
-        self.synthetic = (
-            SyntheticNegatives(others, count, self.options.box_cox, self.draws) if others and count else None
-        )
+        count = draws_of_each(self.options.synthetic_fraction, self.options.queue_size, len(others))
+        drawn = bool(others and count)
+        self.synthetic = SyntheticNegatives(others, count, self.options.box_cox, self.draws) if drawn else None
 
     def extras(self) -> dict[str, float | Tensor]:
         """``rsa``: Spearman's correlation r_k in [-1, 1] (Eq. 6), 1 without a step; ``{}`` without probe images."""
@@ -168,62 +160,34 @@ class MomentumContrastEngine(StatefulTrainer):
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """What must outlive a round: also the queue, the epochs done and, if it is kept, the key encoder."""
-        state = super().state_dict() | {"epochs_done": self.epochs_done}
-        if self.queue is not None:
-            state["queue"] = self.queue.state_dict()
-        if self.options.key_policy == "keep" and self.key_network is not None:
-            state["key_network"] = dict(self.key_network.state_dict())
-        return {**self._kept, **state}
+        return {**self.keys.state_dict(), **super().state_dict(), "epochs_done": self.epochs_done}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Accept what :meth:`state_dict` returned, also ``{}``."""
         super().load_state_dict(state_dict)
         self.epochs_done = int(state_dict.get("epochs_done", 0))
-        self._kept = {name: state_dict[name] for name in ("queue", "key_network") if name in state_dict}
+        self.keys.load_state_dict(state_dict)
 
     def _dissimilarity(self, probe: list) -> Tensor | None:
         return dissimilarity(features(self.network, probe, self.state.device)) if probe else None
 
-    def _start_keys(self) -> None:
-        self.key_network = key_encoder(self.network)
-        if self.options.key_policy == "refill":
-            self.queue, self._kept = None, {}
-        if self.options.key_policy == "keep" and "key_network" in self._kept:
-            try:
-                self.key_network.load_state_dict(self._kept["key_network"])
-            except RuntimeError as error:
-                raise StateError(
-                    f"the site's kept key encoder does not fit the network: {error}. Continue with the network it was "
-                    "made with, or start a new job"
-                ) from error
-
     def _fill_queue(self) -> None:
         """Keys of as many batches as the queue needs, without training; none if an earlier run left a full one."""
-        if self.queue is None and "queue" in self._kept:
-            kept = self._kept["queue"]
-            self.queue = KeyQueue(self.options.queue_size, kept["keys"].shape[1], self.state.device)
-            self.queue.load_state_dict(kept)
-        batches = self._endless()
-        while self.queue is None or not self.queue.full:
+        batches = endless(self.unlabeled_loader)
+        while not self.keys.full:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
-            self._enqueue(self._keys(self.augment(self._pair(next(batches))[1])))
+            self.keys.enqueue(self._keys_of(self.augment(self._pair(next(batches))[1])))
 
     def _compare_queue(self) -> None:
         """Say, in a site's first run, that its queue will hold keys of earlier rounds' models."""
-        keys, batch = self.options.queue_size, len(self.state.batch["image"])
-        steps = self.state.epoch_length * self.state.max_epochs
-        if keys > steps * batch and self.options.key_policy != "refill" and not self.epochs_done:
-            log.warning(
-                "the queue has %d keys, but a round makes only %d (%d steps of %d images): the others come from models "
-                "of earlier rounds, and telling models apart instead of images may make all features alike. Set "
-                "queue_size to %d or less or key_policy to refill, or train more epochs a round",
-                *(keys, steps * batch, steps, batch, steps * batch),
-            )
+        if self.options.key_policy != "refill" and not self.epochs_done:
+            steps = self.state.epoch_length * self.state.max_epochs
+            compare_with_round(self.options.queue_size, steps, len(self.state.batch["image"]))
 
     def _iteration(self, engine: "MomentumContrastEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         query_view, key_view = (self.augment(images) for images in self._pair(batchdata))
-        momentum_update(self.key_network, self.network, self.options.momentum)
-        keys = self._keys(key_view)
+        self.keys.follow(self.network)
+        keys = self._keys_of(key_view)
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         queries = self._encode(self.network, query_view)
@@ -234,22 +198,14 @@ class MomentumContrastEngine(StatefulTrainer):
         self.backward(loss)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
         self._optimize()
-        self._enqueue(keys)
+        self.keys.enqueue(keys)
         self.state.output = {"loss": loss.detach(), **self._scalars(queries.detach(), positive, negatives)}
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
 
     def _pair(self, batchdata: dict[str, Any]) -> tuple[Tensor, Tensor]:
-        """What the two views start from: (B, C, H, W) each."""
         images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
-        if images.ndim == 4:
-            return images, images
-        if images.ndim == 5 and images.shape[1] == 2:
-            return images[:, 0], images[:, 1]
-        raise FedMedError(
-            f"MomentumContrastEngine: a batch of images has shape {tuple(images.shape)}; the loader must give "
-            "(B, 2, C, H, W) or (B, C, H, W)"
-        )
+        return view_sources(images)
 
     def _encode(self, network: nn.Module, images: Tensor) -> Tensor:
         """Features (B, d), float32: half precision would lose what similarities differ by."""
@@ -257,25 +213,21 @@ class MomentumContrastEngine(StatefulTrainer):
             return network(images).float()
 
     @torch.no_grad()
-    def _keys(self, images: Tensor) -> Tensor:
-        return self._encode(self.key_network, images)
-
-    def _enqueue(self, keys: Tensor) -> None:
-        if self.queue is None:
-            self.queue = KeyQueue(self.options.queue_size, keys.shape[1], self.state.device)
-        self.queue.enqueue(keys)
+    def _keys_of(self, images: Tensor) -> Tensor:
+        return self._encode(self.keys.network, images)
 
     def _negatives(self) -> Tensor:
         """The queue, and fresh synthetic draws: (N + draws, d)."""
+        queued = self.keys.queue.keys
         if self.synthetic is None:
-            return self.queue.keys
+            return queued
         draws = self.synthetic.draw().to(self.state.device, non_blocking=True)
-        if draws.shape[1] != self.queue.keys.shape[1]:
+        if draws.shape[1] != queued.shape[1]:
             raise FedMedError(
-                f"other sites' statistics are of {draws.shape[1]} features, this network has "
-                f"{self.queue.keys.shape[1]}; all sites must use the same bundle and settings"
+                f"other sites' statistics are of {draws.shape[1]} features, this network has {queued.shape[1]}; all "
+                "sites must use the same bundle and settings"
             )
-        return torch.cat([self.queue.keys, draws])
+        return torch.cat([queued, draws])
 
     def _optimize(self) -> None:
         options = self.options
@@ -299,12 +251,3 @@ class MomentumContrastEngine(StatefulTrainer):
         if self.synthetic is not None:
             found["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
         return found
-
-    def _endless(self) -> Iterator[dict[str, Any]]:
-        """Batches of the loader, begun again when exhausted."""
-        while True:
-            batch = None
-            for batch in self.unlabeled_loader:
-                yield batch
-            if batch is None:
-                raise DataError("the loader of images is empty; list some under 'unlabeled' or 'training'")
