@@ -4,26 +4,38 @@
 #     scripts/test.sh [--all] [arguments of pytest]
 #
 # --all adds the slow ones. Paths among the arguments are relative to the checkout: scripts/test.sh tests/losses -x
+# Those run in one process; the whole suite runs in one for each core, at most four (another number: -n 1).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 selection=(-m "not slow")
 what="the tests that are not slow"
 arguments=()
+whole=yes
 for argument in "$@"; do
     case $argument in
     --all) selection=() what="all tests" ;;
     -h | --help)
-        sed -n '2,6s/^# \{0,1\}//p' scripts/test.sh
+        sed -n '2,7s/^# \{0,1\}//p' scripts/test.sh
         exit 0
         ;;
-    *) arguments+=("$argument") ;;
+    *)
+        arguments+=("$argument")
+        if [[ -e ${argument%%::*} ]]; then whole=no; fi
+        ;;
     esac
 done
 
 scripts/setup.sh
 # Many threads on tensors as small as a test's only get in each other's way.
 cores=$(getconf _NPROCESSORS_ONLN)
-export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))}
+workers=$((cores < 4 ? cores : 4))
+split=()
+if [[ $whole == yes ]]; then
+    # A file stays in one process, which makes its fixtures; in the files' order, since the longest are not the last.
+    split=(-n "$workers" --dist loadfile --no-loadscope-reorder)
+    what+=" in $workers processes"
+fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 echo "test: running $what with $OMP_NUM_THREADS thread(s)"
-exec .venv/bin/python -m pytest ${selection[@]+"${selection[@]}"} ${arguments[@]+"${arguments[@]}"}
+exec .venv/bin/python -m pytest ${selection[@]+"${selection[@]}"} ${split[@]+"${split[@]}"} ${arguments[@]+"${arguments[@]}"}

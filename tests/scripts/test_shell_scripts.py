@@ -137,14 +137,23 @@ def test_a_folder_in_the_way_is_left_alone(checkout):
 
 @pytest.mark.parametrize("script", ["scripts/test.sh", ".ci/run"])
 def test_tests_run_without_the_slow_ones(checkout, script):
+    (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     assert run(checkout, script, "tests/losses", "-x", OMP_NUM_THREADS="3").returncode == 0
     assert calls(checkout)[1:] == ["-m pytest -m not slow tests/losses -x", "threads 3"]
 
 
 def test_all_adds_the_slow_ones(checkout):
+    workers = min(4, os.cpu_count())
     result = run(checkout, "scripts/test.sh", "-k", "dice", "--all")
-    assert "running all tests" in result.stdout
-    assert calls(checkout)[1] == "-m pytest -k dice"
+    assert f"running all tests in {workers} processes with 1 thread(s)" in result.stdout
+    assert calls(checkout)[1] == f"-m pytest -n {workers} --dist loadfile --no-loadscope-reorder -k dice"
+
+
+def test_one_test_runs_in_one_process(checkout):
+    (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
+    (checkout / "tests" / "losses" / "test_dice.py").touch()
+    run(checkout, "scripts/test.sh", "tests/losses/test_dice.py::test_chk_d1")
+    assert calls(checkout)[1] == "-m pytest -m not slow tests/losses/test_dice.py::test_chk_d1"
 
 
 def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
