@@ -9,6 +9,7 @@ Finished runs are kept: a stopped command goes on where it was, and tables share
 """
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -138,6 +139,8 @@ def reproduce(arguments: argparse.Namespace) -> int:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("fedmed.demo").setLevel(logging.INFO)  # a minute without a word looks like a fault
     try:
         return reproduce(arguments)
     except FedMedError as error:

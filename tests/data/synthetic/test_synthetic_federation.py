@@ -44,13 +44,15 @@ def test_lists_of_the_other_sites(tmp_path):
     assert set(control) == {"unlabeled"}
 
 
-def test_second_call_is_instant_and_changes_nothing(tmp_path):
+def test_second_call_is_instant_and_changes_nothing(tmp_path, caplog):
+    caplog.set_level("INFO", "fedmed.demo")
     home = demo_site("chest_ct_tiny", "ct_control", tmp_path)
     stamp = (home / "datalist.json").stat().st_mtime_ns
     began = time.perf_counter()
     assert demo_site("chest_ct_tiny", "ct_control", tmp_path) == home
     assert time.perf_counter() - began < 0.05
     assert (home / "datalist.json").stat().st_mtime_ns == stamp
+    assert caplog.messages == [f"making the demo site ct_control, 3 patients, in {home}; this happens once"]
 
 
 def test_default_root_is_fedmed_home(tmp_path, monkeypatch):

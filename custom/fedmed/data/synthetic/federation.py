@@ -1,6 +1,7 @@
 """Make a demo site on disk: once, whole or not at all, even when two processes ask at the same time."""
 
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -17,6 +18,8 @@ from fedmed.data.synthetic.xray import site as xray_site
 from fedmed.data.synthetic.xray.chest_xray import Institution
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
+
+log = logging.getLogger("fedmed.demo")
 
 Profile = SiteProfile | Institution
 KINDS: Mapping[str, Mapping[str, Profile]] = {
@@ -64,6 +67,8 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{profile.name}.lock"):
             if not (final / "datalist.json").is_file():
+                patients = sum(profile.counts.values())
+                log.info("making the demo site %s, %d patients, in %s; this happens once", site, patients, final)
                 _make(profile, final, seed)
     except OSError as error:
         raise DataError(
