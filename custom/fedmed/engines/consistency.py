@@ -1,6 +1,7 @@
 """Training on images without masks, by consistency with the model's own confident predictions."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from fedmed.data.augment import weak_view
 from fedmed.engines.schedules import scaled_learning_rate, sigmoid_ramp_up
-from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
+from fedmed.engines.trainer import StatefulTrainer, endless, on_gpu, plain_batch
 from fedmed.errors import DataError, FedMedError, StateError
 from fedmed.losses.consistency import ConsistencyLoss
 
@@ -112,15 +113,13 @@ class ConsistencyEngine(StatefulTrainer):
         self.inferer = SimpleInferer() if inferer is None else inferer
         self.labeled_loader = labeled_loader
         self.teacher, self.ramp_up_steps, self.steps_done = teacher, ramp_up_steps, 0
-        self._labeled: Iterator = iter(())
 
     def run(self) -> None:  # type: ignore[override]
         """Train ``max_epochs`` epochs."""
         self._teach()
-        try:
+        empty = "the loader of labelled cases is empty; give it cases, or leave it out"
+        with closing(endless(self.labeled_loader, empty)) as self._labeled:
             super().run()
-        finally:
-            self._labeled = iter(())  # ends the loader's worker processes
 
     def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
         """What must outlive a round besides model and optimizer: also the teacher and the steps of the ramp-up."""
@@ -183,7 +182,7 @@ class ConsistencyEngine(StatefulTrainer):
             self.teacher.update_parameters(self.network)
 
     def _supervised(self) -> Tensor:
-        images, labels = self.prepare_batch(self._next_labeled(), self.state.device, self.non_blocking)
+        images, labels = self.prepare_batch(next(self._labeled), self.state.device, self.non_blocking)
         loss = self.supervised_loss(self._forward(images, self.network), labels)
         self.backward(self.supervised_weight * loss)
         return loss.detach()
@@ -200,12 +199,3 @@ class ConsistencyEngine(StatefulTrainer):
     def _forward(self, images: Tensor, model: nn.Module) -> Tensor:
         with torch.autocast("cuda", enabled=self.amp):
             return self.inferer(images, model)
-
-    def _next_labeled(self) -> dict[str, Any]:
-        batch = next(self._labeled, None)
-        if batch is None:
-            self._labeled = iter(self.labeled_loader)
-            batch = next(self._labeled, None)
-        if batch is None:
-            raise DataError("the loader of labelled cases is empty; give it cases, or leave it out")
-        return batch

@@ -1,12 +1,10 @@
-"""What momentum contrast reads: batches without end, two views of each, and as many as its queue needs."""
+"""What momentum contrast reads: batches from which two views start, and enough of them for its queue."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from torch import Tensor
 
-from fedmed.errors import DataError, FedMedError
+from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
 
@@ -28,20 +26,6 @@ def view_sources(images: Tensor) -> tuple[Tensor, Tensor]:
         f"MomentumContrastEngine: a batch of images has shape {tuple(images.shape)}; the loader must give "
         "(B, 2, C, H, W) or (B, C, H, W)"
     )
-
-
-def endless(loader: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Batches of the loader, begun again when exhausted.
-
-    Raises:
-        DataError: it has none.
-    """
-    while True:
-        batch = None
-        for batch in loader:
-            yield batch
-        if batch is None:
-            raise DataError("the loader of images is empty; list some under 'unlabeled' or 'training'")
 
 
 def compare_with_round(queue_size: int, steps: int, batch_size: int) -> None:

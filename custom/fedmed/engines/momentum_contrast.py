@@ -8,13 +8,13 @@ from ignite.engine import Events
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.engines.contrast_batches import compare_with_round, endless, view_sources
+from fedmed.engines.contrast_batches import compare_with_round, view_sources
 from fedmed.engines.contrast_options import ContrastOptions
 from fedmed.engines.momentum_keys import MomentumKeys
 from fedmed.engines.representation import dissimilarity, features, similarity_of
 from fedmed.engines.schedules import milestone_rate, scaled_learning_rate
 from fedmed.engines.synthetic_negatives import SyntheticNegatives, draws_of_each
-from fedmed.engines.trainer import StatefulTrainer, on_gpu, plain_batch
+from fedmed.engines.trainer import StatefulTrainer, endless, on_gpu, plain_batch
 from fedmed.errors import DataError, FedMedError
 from fedmed.losses.info_nce import info_nce
 from fedmed.seeds import derive_seed
@@ -173,7 +173,9 @@ class MomentumContrastEngine(StatefulTrainer):
 
     def _fill_queue(self) -> None:
         """Keys of as many batches as the queue needs, without training; none if an earlier run left a full one."""
-        batches = endless(self.unlabeled_loader)
+        batches = endless(
+            self.unlabeled_loader, "the loader of images is empty; list some under 'unlabeled' or 'training'"
+        )
         while not self.keys.full:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
             self.keys.enqueue(self._keys_of(self.augment(self._pair(next(batches))[1])))

@@ -1,6 +1,6 @@
 """What FedMed's trainers have in common."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -8,7 +8,7 @@ from monai.data import MetaTensor
 from monai.engines import Trainer
 from torch import Tensor
 
-from fedmed.errors import JobError
+from fedmed.errors import DataError, JobError
 
 
 def plain_batch(
@@ -25,6 +25,20 @@ def plain_batch(
 
     label = batch.get("label")
     return moved(batch["image"]), moved(label) if isinstance(label, Tensor) else None
+
+
+def endless(loader: Iterable[Mapping[str, Any]], empty: str) -> Iterator[Mapping[str, Any]]:
+    """Batches of the loader, begun again when exhausted. Closing the generator ends the loader's worker processes.
+
+    Raises:
+        DataError: it has none; says ``empty``.
+    """
+    while True:
+        batch = None
+        for batch in loader:
+            yield batch
+        if batch is None:
+            raise DataError(empty)
 
 
 def on_gpu(device: torch.device | str) -> bool:
