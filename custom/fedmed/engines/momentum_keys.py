@@ -61,7 +61,8 @@ class MomentumKeys:
         Raises:
             FedMedError: they do not fit the queue.
         """
-        (self.queue or self._new_queue(keys.shape[1])).enqueue(keys)
+        queue = self._new_queue(keys.shape[1]) if self.queue is None else self.queue
+        queue.enqueue(keys)
 
     def state_dict(self) -> dict[str, Any]:
         """The queue and, if it goes on in the next run, the key encoder; without a run, what was kept."""

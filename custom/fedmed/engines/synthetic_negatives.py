@@ -59,9 +59,8 @@ class SyntheticNegatives:
             raise FedMedError(f"SyntheticNegatives: {count} draws of {len(others)} sites; both must be 1 or more")
         self.count, self.box_cox, self.generator = count, box_cox, generator
         self.clamped_fraction, self.zero_rows = 0.0, 0
-        dim = len(_vector(others[0], "mu"))
-        gaussians = [_gaussian(other, dim) for other in others]
-        self.dim = len(gaussians[0][0])
+        self.dim = len(_vector(others[0], "mu"))
+        gaussians = [_gaussian(other, self.dim) for other in others]
         self._means = torch.stack([mean for mean, _ in gaussians])[:, None, :]
         self._roots = torch.stack([root for _, root in gaussians])
 

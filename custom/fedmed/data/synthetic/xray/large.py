@@ -17,4 +17,4 @@ def large(site: Institution) -> Institution:
     return replace(site, name=f"{site.name}_large", counts=COUNTS)
 
 
-SITES: dict[str, Institution] = {f"{name}_large": large(site) for name, site in chest_xray.SITES.items()}
+SITES: dict[str, Institution] = {site.name: site for site in map(large, chest_xray.SITES.values())}
