@@ -30,8 +30,8 @@ from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import parsed, seed_everything
 from fedmed.engines.feature_metadata import FeatureMetadata
-from fedmed.federation.model import parsed, seed_everything
 
 OTHERS = 2  # sites whose statistics the engine draws from
 WARM_UP = 2  # blocks that are not counted

@@ -24,14 +24,14 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from fedmed.errors import FedMedError
-from fedmed.federation.account import SENSITIVITY, epsilon
-from fedmed.federation.job import read_job
-from fedmed.federation.ledger import read_ledger
-from fedmed.federation.limits import SiteLimits
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Update
-from fedmed.federation.site import parse_site
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.answers import Update
+from fedmed.privacy.account import SENSITIVITY, epsilon
+from fedmed.privacy.ledger import read_ledger
+from fedmed.privacy.limits import SiteLimits
 from fedmed.reports.words import plain_epsilon
+from fedmed.settings.site import parse_site
 
 SCORES = ["val_dice", "dice_mean", "dice_std", "n_cases"]
 

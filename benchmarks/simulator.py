@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from fedmed.federation.package import JobSpec, write_job
+from fedmed.jobs.specification import JobSpec, write_job
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 SMALL = {"batch_size": 1, "patch_size": [32, 32, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}

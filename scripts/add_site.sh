@@ -20,4 +20,4 @@ case ${1:-} in
     ;;
 esac
 [[ -x $checkout/.venv/bin/python ]] || "$checkout/scripts/setup.sh" >&2
-exec "$checkout/.venv/bin/python" -m fedmed.flare.kits_command add-site "$@"
+exec "$checkout/.venv/bin/python" -m fedmed.provisioning.command_line add-site "$@"

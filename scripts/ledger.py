@@ -36,16 +36,16 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to show."""
     options = parse(arguments)
-    from fedmed.federation.ledger import read_ledger
+    from fedmed.privacy.ledger import read_ledger
     from fedmed.reports.ledger import ledger_sheet
     from fedmed.reports.sheet import show, write_html
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)
     try:
         if options.dry_run:
-            from fedmed.federation.forecast import forecast  # imports torch and MONAI
-            from fedmed.federation.forecast_sheet import forecast_sheet
-            from fedmed.federation.site import load_file
+            from fedmed.privacy.forecast import forecast  # imports torch and MONAI
+            from fedmed.privacy.forecast_sheet import forecast_sheet
+            from fedmed.settings.site import load_file
 
             sheet = forecast_sheet(forecast(options.job, load_file(options.dry_run, options.site)))
         else:

@@ -10,9 +10,9 @@ import yaml
 from fedmed.aggregation.robust import RULES
 from fedmed.aggregation.weighting import AMOUNTS, FORMS
 from fedmed.errors import FedMedError, JobError
-from fedmed.federation.job_files import METHODS
-from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.plan import SELECTIONS
+from fedmed.jobs.app_configs import METHODS
+from fedmed.jobs.plan import SELECTIONS
+from fedmed.jobs.specification import JobSpec, write_job
 
 EXAMPLE = """\
 examples:

@@ -17,4 +17,4 @@ case ${1:-} in
     ;;
 esac
 [[ -x $checkout/.venv/bin/python ]] || "$checkout/scripts/setup.sh" >&2
-exec "$checkout/.venv/bin/python" -m fedmed.flare.kits_command provision "$@"
+exec "$checkout/.venv/bin/python" -m fedmed.provisioning.command_line provision "$@"

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from fedmed.errors import FedMedError
-from fedmed.federation.resume import Resumed, find_interrupted, write_resumed
+from fedmed.recovery.resumed_job import Resumed, find_interrupted, write_resumed
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:

@@ -28,10 +28,10 @@ from rich.console import Console
 from rich.live import Live
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.federation.aside import interrupted, next_aside, records
-from fedmed.federation.earlier import ROOT
-from fedmed.federation.resume import Interrupted, write_resumed
-from fedmed.federation.server_state import STATE, ServerState
+from fedmed.recovery.earlier_jobs import ROOT
+from fedmed.recovery.interrupted_workspace import interrupted, next_aside, records
+from fedmed.recovery.resumed_job import Interrupted, write_resumed
+from fedmed.recovery.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
 from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render

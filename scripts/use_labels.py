@@ -19,11 +19,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedmed.errors import FedMedError
-from fedmed.federation.site import SiteConfig
 from fedmed.labelling.corrections import Result, use_labels
 from fedmed.labelling.plan import REFUSED
 from fedmed.labelling.studies import read_site, work_folder
 from fedmed.labelling.work import read_work
+from fedmed.settings.site import SiteConfig
 
 
 def show(result: Result, site: SiteConfig, dry_run: bool) -> None:

@@ -84,7 +84,7 @@ def tiny_site_configs(fedmed_home):
 @pytest.fixture(scope="session")
 def write_tiny_job(tiny_site_configs):
     """Return a function that writes a tiny job below a folder; keyword arguments change the job."""
-    from fedmed.federation.package import JobSpec, write_job
+    from fedmed.jobs.specification import JobSpec, write_job
 
     def write(folder: Path, name: str = "tiny", **changes) -> Path:
         roles = ("supervised", "unsupervised", "evaluate")
@@ -137,3 +137,28 @@ def undecided_bundle(exported_bundle, tmp_path_factory):
         config["threshold"] = float(torch.softmax(network(window), 1)[0, 1].median())
     (root / "configs" / "inference.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
     return root
+
+
+@pytest.fixture
+def unscored(monkeypatch):
+    """Scoring takes most of a tiny run; where it is not the question it is left out."""
+    from fedmed.federation.client import Client
+
+    monkeypatch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
+    monkeypatch.setattr(Client, "evaluate", lambda self, task: {"n_cases": 0})
+
+
+@pytest.fixture
+def lively(tiny_job):
+    """Overrides with which the unlabelled site moves too: a threshold that a barely trained model passes."""
+    from fedmed.jobs.job_folder import read_job
+
+    overrides = read_job(tiny_job("o")).clients["ct_north"]["overrides"]
+    unsupervised = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
+    return {"supervised": overrides, "unsupervised": unsupervised, "evaluate": overrides}
+
+
+@pytest.fixture(scope="session")
+def faulty_executor():
+    """``FaultyExecutor`` of tests/faulty_executor.py."""
+    return _load(CHECKOUT / "tests" / "faulty_executor.py").FaultyExecutor

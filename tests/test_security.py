@@ -14,10 +14,10 @@ from fedmed.bundles.overrides import check_overrides
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import BundleError, DataError, FedMedError, JobError
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
-from fedmed.federation.messages import Task
-from fedmed.federation.site import load_site
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_site
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Where code runs at hospitals and servers. Tests make harmful files themselves, to see them refused.

@@ -6,7 +6,7 @@ import torch
 
 from fedmed.aggregation.acceptance import all_finite, check_update, update_norm
 from fedmed.errors import UpdateRefused
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 EXPECTED = {"conv.weight": torch.ones(2, 3), "bn.num_batches_tracked": torch.tensor(5), "index": torch.arange(3)}
 

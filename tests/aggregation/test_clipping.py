@@ -10,7 +10,7 @@ from torch import tensor
 from fedmed.aggregation.acceptance import update_norm
 from fedmed.aggregation.clipping import clip_factors, clipping_record
 from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 
 def update(site, n_steps=1, **tensors):

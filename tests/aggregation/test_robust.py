@@ -13,7 +13,7 @@ from torch import tensor
 from fedmed.aggregation.robust import BLOCK, MiddleMean
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import JobError, RoundFailed
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 from fedmed.seeds import derive_seed
 
 RULES = [{"rule": "median"}, {"rule": "trimmed_mean"}, {"rule": "trimmed_mean", "trim": 0.4}]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from fedmed.aggregation.self_adaptive import self_adaptive_weights
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import FedMedError, JobError
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 
 def weights(*r, **options):

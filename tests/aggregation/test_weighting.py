@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import Weighting, check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError, UpdateRefused
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 SITES = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3),

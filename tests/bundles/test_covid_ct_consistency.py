@@ -5,14 +5,14 @@ import torch
 
 from fedmed.bundles.load import Bundle
 from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift
+from fedmed.durable_files import load_tensors
 from fedmed.errors import OverrideError
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
-from fedmed.federation.messages import Task
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
 from fedmed.losses.consistency import KINDS, SCOPES
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_site
 
 BUNDLE = "covid_ct_segmentation"
 

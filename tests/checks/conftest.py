@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.federation.site import SiteConfig, parse_site
+from fedmed.settings.site import SiteConfig, parse_site
 
 AFFINE = np.diag([-0.8, -0.8, 5.0, 1.0])
 SHAPE = (20, 18, 8)

@@ -13,7 +13,7 @@ from fedmed.checks.measure import measure
 from fedmed.checks.training import _write_datalist, choose_sample
 from fedmed.checks.work import find_work
 from fedmed.data.cache import CaseCacheDataset
-from fedmed.federation.messages import Task
+from fedmed.messages.task import Task
 
 
 @pytest.mark.parametrize("name", ["ct_north", "ct_east", "ct_west"])

@@ -20,7 +20,7 @@ from fedmed.checks.training import Measured
 from fedmed.checks.wanted import Wanted, look_at_exchange, what_is_wanted
 from fedmed.checks.work import Work, find_work
 from fedmed.data.synthetic.xray.files import save
-from fedmed.federation.package import JobSpec, write_job
+from fedmed.jobs.specification import JobSpec, write_job
 
 NAMES = ("normal", "bacteria", "virus")
 SKIP = ("training", "disk", "device")

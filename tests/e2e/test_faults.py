@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import StateError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.federation.state import load_tensors
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}

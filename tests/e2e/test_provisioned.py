@@ -16,9 +16,9 @@ from nvflare.fuel.flare_api.flare_api import new_secure_session
 
 from fedmed.bundles.infer import infer_image
 from fedmed.data.synthetic import demo_site
+from fedmed.durable_files import load_tensors
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
-from fedmed.federation.state import load_tensors
 from fedmed.reports.run import read_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]

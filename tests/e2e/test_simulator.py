@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
-from fedmed.federation.state import load_tensors
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 NVFLARE = Path(sys.executable).with_name("nvflare")

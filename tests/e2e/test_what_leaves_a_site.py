@@ -10,11 +10,11 @@ import pytest
 import torch
 import yaml
 
-from fedmed.federation.job import read_job
-from fedmed.federation.ledger import read_ledger
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.durable_files import load_tensors
+from fedmed.jobs.job_folder import read_job
+from fedmed.privacy.ledger import read_ledger
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_site
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 PATIENT = "Meier-4711"

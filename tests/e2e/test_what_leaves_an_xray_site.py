@@ -15,13 +15,13 @@ import torch
 import yaml
 
 from fedmed.data.synthetic import demo_site
+from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
-from fedmed.federation.ledger import read_ledger
 from fedmed.federation.loop import run_job
-from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.privacy.ledger import read_ledger
+from fedmed.recovery.model_store import ModelStore
 
 GOOD = ("cxr_metro", "cxr_rural")
 SITES = (*GOOD, "cxr_children")  # the last has lost an image that lies in a folder named after a patient

@@ -8,9 +8,9 @@ import torch
 from ignite.engine import Events
 
 from fedmed.data.augment import Augment, build_augment
+from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.engines.consistency import ConsistencyEngine
 from fedmed.errors import FedMedError, StateError
-from fedmed.federation.state import load_tensors, save_tensors
 from fedmed.losses.consistency import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.networks.teacher import build_teacher

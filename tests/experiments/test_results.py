@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.experiments.results import RUN, check_complete, read_result
-from fedmed.federation.package import JobSpec
+from fedmed.jobs.specification import JobSpec
 
 JOB = JobSpec("arm", {"a": "supervised", "b": "evaluate"}, 1, 1)
 

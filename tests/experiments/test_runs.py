@@ -15,7 +15,7 @@ from fedmed.experiments.runs import finished, prepare, run
 from fedmed.experiments.sites import Cases, pooled_site, site_for
 from fedmed.experiments.table import Arm, Table
 from fedmed.federation.client import Client
-from fedmed.federation.site import load_site
+from fedmed.settings.site import load_site
 
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
 FEDERATION = Federation(

@@ -9,7 +9,7 @@ from fedmed.export.source import open_store
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.federation.store import ModelStore
+from fedmed.recovery.model_store import ModelStore
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": [16, 16, 16]}

@@ -5,9 +5,9 @@ import shutil
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError
 from fedmed.export.runs import read_finished
-from fedmed.federation.state import load_tensors
 
 SERVER = "server/simulate_job"
 

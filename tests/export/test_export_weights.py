@@ -5,13 +5,13 @@ import shutil
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.weights import complete_weights, fitted
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.federation.state import load_tensors, save_tensors
 
 AHNET = {"window_size": [128, 128, 32], "patch_size": [128, 128, 32]}
 DECODER = ("conv_final.", "up_samples.", "up_layers.")

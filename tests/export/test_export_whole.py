@@ -26,9 +26,9 @@ from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
 from fedmed.export.provenance import without_names
 from fedmed.export.verify import ALONE, SCHEMA
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.recovery.model_store import ModelStore
 
 SITES = ("ct_north", "ct_east", "ct_west", "ct_south")
 PARTS = {"LICENSE", "configs", "covid_ct", "docs", "models"}

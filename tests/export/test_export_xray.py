@@ -17,10 +17,10 @@ from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.phantoms import kind_of, phantom
 from fedmed.export.results import compare
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.recovery.model_store import ModelStore
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
 CLASSES = ["normal", "consolidation", "interstitial"]

@@ -9,10 +9,11 @@ import torch
 
 from fedmed.bundles.score import DICE
 from fedmed.federation.closing import Closing
-from fedmed.federation.messages import Release, Task, Update
 from fedmed.federation.release import hand_out
 from fedmed.federation.server import Server
-from fedmed.federation.site_state import SiteState
+from fedmed.messages.answers import Release, Update
+from fedmed.messages.task import Task
+from fedmed.recovery.site_state import SiteState
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {"encoder.weight": torch.tensor([1.0, -2.0]), "decoder.weight": torch.tensor([[0.5]])}

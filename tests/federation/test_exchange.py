@@ -10,18 +10,18 @@ import pytest
 import torch
 import yaml
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import StateError
 from fedmed.federation.client import Client
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.extras import extras_bytes
-from fedmed.federation.ledger import read_ledger
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Extras
-from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.plan import Plan
 from fedmed.federation.server import Server
-from fedmed.federation.site import load_file
-from fedmed.federation.state import load_tensors
+from fedmed.jobs.plan import Plan
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.messages.answers import Extras
+from fedmed.messages.values import extras_bytes
+from fedmed.privacy.ledger import read_ledger
+from fedmed.settings.site import load_file
 
 HERE = Path(__file__).parent
 IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}

@@ -7,11 +7,11 @@ import torch
 import yaml
 
 from fedmed.data.synthetic import demo_site
+from fedmed.durable_files import load_tensors
 from fedmed.federation import loop
 from fedmed.federation.client import Client
-from fedmed.federation.package import JobSpec, write_job
-from fedmed.federation.site import load_file
-from fedmed.federation.state import load_tensors
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.settings.site import load_file
 
 SITES = ("cxr_metro", "cxr_rural")
 SMALL = {"batch_size": 8, "queue_size": 16, "metadata_min_images": 4, "rsa_samples": 8, "learning_rate": 0.02}

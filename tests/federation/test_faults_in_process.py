@@ -11,15 +11,15 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.signal import Signal
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed
-from fedmed.federation.flow import run_federation
-from fedmed.federation.job import read_job
 from fedmed.federation.server import Server
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.federation.workflow import run_federation
 from fedmed.flare.aggregators import IterationWeightedAggregator
 from fedmed.flare.convert import task_to_model
 from fedmed.flare.filters import SiteLimitsFilter
+from fedmed.jobs.job_folder import read_job
+from fedmed.recovery.model_store import ModelStore
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 ERRORS = ("raise", "memory", "out of memory", "disk full")

@@ -11,7 +11,7 @@ from fedmed.engines.momentum_contrast import MomentumContrastEngine
 from fedmed.federation.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 from fedmed.reports.page import page
 from fedmed.reports.run import read_run
 

@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.durable_files import load_tensors
 from fedmed.federation import client as client_module
 from fedmed.federation import site_parser
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Task
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
+from fedmed.settings.site import load_site
 
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 PAIR = {"ct_north": "supervised", "ct_east": "unsupervised"}

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedmed.bundles.network import named_tensors, parsed, seed_everything
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.closing import Closing
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Task
-from fedmed.federation.model import named_tensors, parsed, seed_everything
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
+from fedmed.settings.site import load_site
 
 BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}

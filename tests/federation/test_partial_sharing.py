@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.package import JobSpec
-from fedmed.federation.plan import Plan
 from fedmed.federation.selection import ModelSelection
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.plan import Plan
+from fedmed.jobs.specification import JobSpec
+from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.page import page
 from fedmed.reports.run import read_run
 from fedmed.reports.tables import site_rows
+from fedmed.settings.site import load_site
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
 HEADS = {

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fedmed.errors import JobError
-from fedmed.federation.plan import Plan
 from fedmed.federation.selection import ModelSelection
+from fedmed.jobs.plan import Plan
 
 SITES = {"b": "supervised", "a": "supervised", "u": "unsupervised", "e": "evaluate"}
 

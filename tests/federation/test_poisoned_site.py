@@ -13,16 +13,16 @@ import torch
 
 from fedmed.aggregation.acceptance import update_norm
 from fedmed.data.synthetic import demo_site
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, RoundFailed
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.messages import Task
-from fedmed.federation.package import JobSpec, write_job
 from fedmed.federation.server import Server
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_site
 
 # Two hospitals of each scanner with patients of their own, and one without labels.
 HOMES = {"a": ("ct_north", 0), "b": ("ct_south", 0), "c": ("ct_north", 1), "d": ("ct_south", 1), "u": ("ct_east", 0)}

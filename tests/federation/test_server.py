@@ -11,8 +11,9 @@ import torch
 from fedmed.bundles.score import DICE
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.closing import Closing
-from fedmed.federation.messages import Task, Update
 from fedmed.federation.server import Server
+from fedmed.messages.answers import Update
+from fedmed.messages.task import Task
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {

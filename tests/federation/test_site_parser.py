@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
-from fedmed.federation.messages import Task
-from fedmed.federation.model import parsed
-from fedmed.federation.site import load_site
 from fedmed.federation.site_parser import site_parser
+from fedmed.messages.task import Task
+from fedmed.settings.site import load_site
 
 SMALL = {"batch_size": 2, "patch_size": [16, 16, 16], "pixdim": [5.5, 5.5, 12.0]}
 

@@ -12,14 +12,15 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.job import read_job
-from fedmed.federation.messages import Task, Update
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
 from fedmed.flare.aggregators import IterationWeightedAggregator, PartialSharingAggregator, SelfAdaptiveAggregator
 from fedmed.flare.convert import model_to_task, model_to_update, task_to_model, update_to_model
 from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.answers import Update
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
 
 
 @pytest.fixture

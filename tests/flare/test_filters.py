@@ -18,11 +18,12 @@ from nvflare.apis.utils.task_utils import apply_filters
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.private.privacy_manager import Scope
 
-from fedmed.federation.messages import Release, Task, Update
 from fedmed.flare import executors, filters
 from fedmed.flare.convert import answer_to_model, model_to_answer
 from fedmed.flare.executors import SupervisedExecutor
 from fedmed.flare.filters import TASK, SiteLimitsFilter
+from fedmed.messages.answers import Release, Update
+from fedmed.messages.task import Task
 
 UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
 

@@ -18,8 +18,6 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.ledger import read_ledger
-from fedmed.federation.messages import Extras, Task, Update
 from fedmed.flare.aggregators import SelfAdaptiveAggregator
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import (
@@ -32,6 +30,9 @@ from fedmed.flare.convert import (
     task_to_model,
 )
 from fedmed.flare.executors import ContrastiveExecutor
+from fedmed.messages.answers import Extras, Update
+from fedmed.messages.task import Task
+from fedmed.privacy.ledger import read_ledger
 
 BUNDLES = Path(__file__).parents[1] / "federation"
 VALUES = {

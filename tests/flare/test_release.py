@@ -13,11 +13,12 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
-from fedmed.federation.messages import Release, Task
-from fedmed.federation.site_state import SiteState
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import model_to_release, release_to_model, task_to_model
 from fedmed.flare.executors import SupervisedExecutor
+from fedmed.messages.answers import Release
+from fedmed.messages.task import Task
+from fedmed.recovery.site_state import SiteState
 
 PRIVATE = {"conv_final.2.conv.bias": torch.tensor([0.25, -1.5])}
 

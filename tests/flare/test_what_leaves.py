@@ -17,15 +17,15 @@ from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
+from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
-from fedmed.federation.messages import Task
-from fedmed.federation.site import load_site
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import ModelStore
 from fedmed.flare import executors
 from fedmed.flare.convert import task_to_model
 from fedmed.flare.filters import SiteLimitsFilter
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_site
 
 EXECUTORS = {"supervised": executors.SupervisedExecutor, "unsupervised": executors.ConsistencyExecutor}
 PATIENT = "Meier-4711"

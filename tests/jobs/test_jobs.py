@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from fedmed.errors import JobError, OverrideError
-from fedmed.federation.job import read_job
-from fedmed.federation.package import JobSpec, write_job
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.specification import JobSpec, write_job
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SIZE = {"job", "overlays", "rounds", "steps", "warm_start_rounds"}

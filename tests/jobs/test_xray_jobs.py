@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.package import JobSpec
-from fedmed.federation.site import load_file
-from fedmed.federation.state import load_tensors
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.specification import JobSpec
+from fedmed.settings.site import load_file
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 PRETRAINING = ["cxr_fedmoco", "cxr_fedmoco_six", "cxr_fedmoco_paper", "cxr_fedavg_moco"]

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from fedmed.errors import DataError, SiteConfigError
-from fedmed.federation.site import parse_site
 from fedmed.labelling.studies import prepare_work, read_site, work_folder
 from fedmed.labelling.work import MAP, read_work
+from fedmed.settings.site import parse_site
 
 
 @pytest.fixture

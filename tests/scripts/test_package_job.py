@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.federation.job import read_job
+from fedmed.jobs.job_folder import read_job
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import shutil
 import pytest
 import torch
 
+from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
-from fedmed.federation.job import read_job
 from fedmed.federation.loop import run_job
-from fedmed.federation.state import load_tensors
+from fedmed.jobs.job_folder import read_job
 
 ID = "3f1c-old"
 

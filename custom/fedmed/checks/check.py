@@ -22,7 +22,7 @@ from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.checks.work import client_app, find_work
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
-from fedmed.federation.site import SiteConfig, load_file, load_site
+from fedmed.settings.site import SiteConfig, load_file, load_site
 
 log = logging.getLogger("fedmed.checks")
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name

@@ -12,7 +12,7 @@ from fedmed.checks.training import Measured
 from fedmed.checks.wanted import Wanted
 from fedmed.checks.work import Work
 from fedmed.data.prepare.case import Case
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 
 @dataclass

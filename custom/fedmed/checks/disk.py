@@ -14,8 +14,8 @@ from fedmed.checks.pictures import Picture
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 from fedmed.data.store import FOLDER
-from fedmed.federation.site import SiteConfig
 from fedmed.reports.words import size
+from fedmed.settings.site import SiteConfig
 
 ROUNDS_KEPT = 2
 PICTURE = 4 * 256**2  # bytes of a prepared radiograph, where no job says its size

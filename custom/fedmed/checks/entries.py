@@ -8,7 +8,7 @@ from typing import Any
 from fedmed.checks.findings import Finding
 from fedmed.data.datalist import UNLABELED, labels_are_classes, listed_file, needed_files, read_datalist
 from fedmed.errors import DataError
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 SCORED = ("validation", "testing")
 LISTS = ("training", *SCORED, UNLABELED)

@@ -11,7 +11,7 @@ import torch
 
 import fedmed
 from fedmed.checks.findings import Finding
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 PACKAGES = ("nvflare", "monai", "torch", "numpy", "nibabel")
 

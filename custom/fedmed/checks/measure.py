@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.network import initial_network, named_tensors, parsed
 from fedmed.data.store import FOLDER
 from fedmed.errors import FedMedError
 from fedmed.federation.client import Client
-from fedmed.federation.extras import extras_bytes
-from fedmed.federation.messages import Task
-from fedmed.federation.model import initial_network, named_tensors, parsed
-from fedmed.federation.site import SiteConfig, load_file
+from fedmed.messages.task import Task
+from fedmed.messages.values import extras_bytes
+from fedmed.settings.site import SiteConfig, load_file
 
 WARM_UP = 1  # steps that are not counted: the first one allocates, and cuDNN looks for its fastest kernels
 DATASETS = {"supervised": ("train", "validate"), "unsupervised": ("train", "labeled"), "evaluate": ("evaluate",)}

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import parsed
 from fedmed.checks.entries import Entry
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.inspect import content_hash
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import DataError
-from fedmed.federation.model import parsed
 
 READS = "cxr_classification"  # the bundle that reads radiographs where no job names one
 POOL_FROM = 64  # images; for fewer, processes take longer to start than this one to read

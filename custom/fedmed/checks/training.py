@@ -20,7 +20,7 @@ from fedmed.checks.entries import MEASURED, SCORED, Entry
 from fedmed.checks.findings import Finding
 from fedmed.checks.work import Work
 from fedmed.data.prepare.case import Case
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 PREFIX = ".fedmed-check-"
 SAMPLE = 3  # cases of a list that are prepared

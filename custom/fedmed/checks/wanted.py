@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import parsed
 from fedmed.bundles.pretraining import pretrained
 from fedmed.checks.findings import Finding
 from fedmed.checks.work import Work
 from fedmed.errors import BundleError, FedMedError
-from fedmed.federation.model import parsed
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 
 @dataclass(frozen=True)

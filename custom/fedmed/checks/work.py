@@ -10,9 +10,8 @@ from fedmed.bundles.find import find_bundle
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import BundleError, JobError
-from fedmed.federation.client import ROLES
-from fedmed.federation.job import read_job
-from fedmed.federation.plan import Plan
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.plan import ROLES, Plan
 
 METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
 CHANGE = "rsa"  # what `weighting: self_adaptive` weighs a site by

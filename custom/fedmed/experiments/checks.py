@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.errors import JobError
-from fedmed.federation.plan import TRAINING_ROLES
+from fedmed.jobs.plan import TRAINING_ROLES
 
 
 def require(holds: bool, key: str, value: Any, what: str) -> None:

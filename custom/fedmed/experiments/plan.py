@@ -8,8 +8,8 @@ from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.federation import POOL, Budget, Federation
 from fedmed.experiments.table import Arm, Table
-from fedmed.federation.package import JobSpec
-from fedmed.federation.plan import TRAINING_ROLES
+from fedmed.jobs.plan import TRAINING_ROLES
+from fedmed.jobs.specification import JobSpec
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 # What an arm says in its own words; the rest of a job's arguments is free for its 'job'.

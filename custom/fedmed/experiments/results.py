@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmed.errors import DataError
 from fedmed.experiments.scores import MEAN_CASE, Score
-from fedmed.federation.package import JobSpec
+from fedmed.jobs.specification import JobSpec
 
 RUN = Path("simulate_job") / "fedmed"
 FOLDERS = {"selected": "evaluation", "last": "evaluation_last"}

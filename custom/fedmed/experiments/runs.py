@@ -14,6 +14,7 @@ from filelock import FileLock
 
 from fedmed import __version__
 from fedmed.bundles.load import Bundle
+from fedmed.durable_files import save_json
 from fedmed.errors import JobError
 from fedmed.experiments.federation import POOL, Federation
 from fedmed.experiments.plan import job_of, roles_of, site_name
@@ -21,13 +22,12 @@ from fedmed.experiments.results import RUN, check_complete, read_result
 from fedmed.experiments.scores import Score
 from fedmed.experiments.sites import Cases, pooled_site, site_for, state_of_files
 from fedmed.experiments.table import Arm, Table
-from fedmed.federation.aside import records
 from fedmed.federation.loop import run_job
-from fedmed.federation.package import JobSpec, write_job
 from fedmed.federation.server import Server
-from fedmed.federation.server_state import RESULT, STATE
-from fedmed.federation.site import SiteConfig, load_site
-from fedmed.federation.state import save_json
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.recovery.interrupted_workspace import records
+from fedmed.recovery.server_state import RESULT, STATE
+from fedmed.settings.site import SiteConfig, load_site
 
 MADE_OF, STARTED_WITH = "made_of.json", "started_with.json"
 

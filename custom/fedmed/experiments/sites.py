@@ -11,8 +11,8 @@ from typing import Any
 from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED, labels_are_classes, needed_files, read_datalist
 from fedmed.errors import DataError
 from fedmed.experiments.federation import POOL
-from fedmed.federation.site import SiteConfig
 from fedmed.files import write_atomically
+from fedmed.settings.site import SiteConfig
 
 LABELLED = ("training", "validation", "testing")
 

@@ -17,7 +17,7 @@ from fedmed.experiments.checks import (
     require,
 )
 from fedmed.experiments.federation import DEFAULT_NETWORK, read_yaml
-from fedmed.federation.plan import TRAINING_ROLES
+from fedmed.jobs.plan import TRAINING_ROLES
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Arm:
         network: entry of the federation's ``networks``.
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
-        job: arguments of :class:`fedmed.federation.package.JobSpec`, e.g. ``sharing``.
+        job: arguments of :class:`fedmed.jobs.specification.JobSpec`, e.g. ``sharing``.
     """
 
     name: str

@@ -8,10 +8,10 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import parsed
 from fedmed.bundles.pretraining import PRETRAINED, Pretraining
 from fedmed.errors import ExportError
 from fedmed.export.folder import CONFIGS, MODELS
-from fedmed.federation.model import parsed
 
 LARGEST = 1e-6  # difference of two features, as a part of the largest
 

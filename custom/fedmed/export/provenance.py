@@ -9,7 +9,7 @@ from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.methods import methods
 from fedmed.export.runs import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.weights import Weights
-from fedmed.federation.store import ModelStore
+from fedmed.recovery.model_store import ModelStore
 
 CONTRAST = "train_contrastive_accuracy"
 

@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.bundles.score import DICE, Score, parse_score
+from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
-from fedmed.federation.plan import Plan
-from fedmed.federation.state import load_tensors
-from fedmed.federation.store import BEST, LAST
+from fedmed.jobs.plan import Plan
+from fedmed.recovery.model_store import BEST, LAST
 from fedmed.reports.files import read_json, read_lines
 
 SELECTED, LAST_MODEL = "selected", "last"

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from fedmed.errors import ExportError, StateError
 from fedmed.export.runs import FinishedRun
-from fedmed.federation.sharing import RolePolicies
-from fedmed.federation.site_state import SiteState
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.recovery.site_state import SiteState
 from fedmed.reports.files import read_lines
 
 # A run folder, a site's simulator folder, the folder of the state itself.

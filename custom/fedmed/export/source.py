@@ -2,7 +2,7 @@
 
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.runs import FinishedRun
-from fedmed.federation.store import ModelStore
+from fedmed.recovery.model_store import ModelStore
 
 RECORDED = ("version", "digest")  # what the run says of its bundle, beside what built it
 

@@ -12,8 +12,8 @@ from fedmed.bundles.pretraining import pretrained
 from fedmed.errors import ExportError
 from fedmed.export.runs import FinishedRun
 from fedmed.export.site_state import private_state
-from fedmed.federation.sharing import RolePolicies
-from fedmed.federation.store import ModelStore
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.recovery.model_store import ModelStore
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,11 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.sharing import tensor_bytes
+from fedmed.bundles.network import merge
 from fedmed.errors import SharingError
-from fedmed.federation.messages import Release, Task
-from fedmed.federation.model import merge
 from fedmed.federation.server import Server
+from fedmed.messages.answers import Release
+from fedmed.messages.task import Task
 
 log = logging.getLogger("fedmed.server")
 

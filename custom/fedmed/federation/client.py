@@ -14,23 +14,22 @@ from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
-from fedmed.federation.messages import Extras, Release, Task, Update
-from fedmed.federation.model import initial_network, merge, named_tensors, parsed, seed_everything
-from fedmed.federation.plan import OPTIMIZER_STATES
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
-from fedmed.federation.sharing import policy_of_round
-from fedmed.federation.site import SiteConfig
 from fedmed.federation.site_parser import site_parser
-from fedmed.federation.site_state import SiteState
+from fedmed.jobs.plan import OPTIMIZER_STATES, PROGRESS_LINES, ROLES
+from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.task import Task
+from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
+from fedmed.settings.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
-ROLES = ("supervised", "unsupervised", "evaluate")
-PROGRESS_LINES = 20  # per round; more would cost more than they tell
 
 
 class Client:

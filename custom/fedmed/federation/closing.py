@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.federation.borrowing import Borrower, Evaluated
-from fedmed.federation.messages import Release, Task
 from fedmed.federation.server import Server
+from fedmed.messages.answers import Release
+from fedmed.messages.task import Task
 
 log = logging.getLogger("fedmed.server")
 Metrics = Mapping[str, Mapping[str, float]]  # site -> its scalars

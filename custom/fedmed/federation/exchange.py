@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.federation.extras import extras_bytes, is_number
-from fedmed.federation.messages import Extras, Task
-from fedmed.federation.plan import Plan
+from fedmed.jobs.plan import Plan
+from fedmed.messages.answers import Extras
+from fedmed.messages.task import Task
+from fedmed.messages.values import extras_bytes, is_number
 
 log = logging.getLogger("fedmed.server")
 FLOATS = (torch.float16, torch.float32, torch.float64)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 
 @dataclass(frozen=True)

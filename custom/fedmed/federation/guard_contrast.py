@@ -1,7 +1,7 @@
 """Warn when contrastive pre-training collapses at a site: all images get the same features, or none at all."""
 
 from fedmed.federation.guard import Finding, Guard, percent
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and is above 0.99 for a few rounds at most
 FALL = 1 / 5  # of the accuracy in the site's best round

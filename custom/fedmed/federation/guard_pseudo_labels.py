@@ -3,7 +3,7 @@
 from statistics import median
 
 from fedmed.federation.guard import Finding, Guard, percent
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 ALL = 0.9  # no organ or disease fills so much of a scan

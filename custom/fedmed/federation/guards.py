@@ -6,7 +6,7 @@ from typing import Any
 from fedmed.federation.guard import Finding, Guard
 from fedmed.federation.guard_contrast import ContrastGuard
 from fedmed.federation.guard_pseudo_labels import PseudoLabelGuard
-from fedmed.federation.messages import Update
+from fedmed.messages.answers import Update
 
 
 class CollapseGuard:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.errors import FedMedError, UpdateRefused
-from fedmed.federation.aside import RUN, set_aside
 from fedmed.federation.client import Client
-from fedmed.federation.flow import run_federation
-from fedmed.federation.job import read_job
-from fedmed.federation.limits import SiteLimits
-from fedmed.federation.messages import Task
 from fedmed.federation.server import Server
-from fedmed.federation.site import SiteConfig, load_site
-from fedmed.federation.store import ModelStore
+from fedmed.federation.workflow import run_federation
+from fedmed.jobs.job_folder import read_job
+from fedmed.messages.task import Task
+from fedmed.privacy.limits import SiteLimits
+from fedmed.recovery.interrupted_workspace import RUN, set_aside
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import SiteConfig, load_site
 
 log = logging.getLogger("fedmed.loop")
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedmed.bundles.score import Score
-from fedmed.federation.messages import Task
-from fedmed.federation.state import append_json
+from fedmed.durable_files import append_json
+from fedmed.messages.task import Task
 
 log = logging.getLogger("fedmed.site")
 Stream = Callable[[str, float, int], None]

@@ -3,9 +3,10 @@
 import logging
 
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.federation.messages import Release, Task
-from fedmed.federation.site import SiteConfig
-from fedmed.federation.site_state import SiteState
+from fedmed.messages.answers import Release
+from fedmed.messages.task import Task
+from fedmed.recovery.site_state import SiteState
+from fedmed.settings.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
 

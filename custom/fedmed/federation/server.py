@@ -15,21 +15,22 @@ from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import check_user_weights
+from fedmed.engines.mean_temperature import calibrated, mean_temperature
 from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
-from fedmed.federation.calibration import calibrated, mean_temperature
 from fedmed.federation.exchange import Exchange
-from fedmed.federation.extras import extras_bytes
 from fedmed.federation.guards import CollapseGuard
-from fedmed.federation.keeper import Keeper
-from fedmed.federation.messages import Extras, Task, Update
-from fedmed.federation.plan import Plan
-from fedmed.federation.record import RunRecord
-from fedmed.federation.rounds import round_record
+from fedmed.federation.round_record import round_record
+from fedmed.federation.run_record import RunRecord
 from fedmed.federation.selection import ModelSelection
-from fedmed.federation.server_state import START
-from fedmed.federation.sharing import RolePolicies
-from fedmed.federation.store import ModelStore
-from fedmed.federation.tasks import TaskMaker
+from fedmed.federation.server_continuation import ServerContinuation
+from fedmed.federation.task_maker import TaskMaker
+from fedmed.jobs.plan import Plan
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.messages.answers import Extras, Update
+from fedmed.messages.task import Task
+from fedmed.messages.values import extras_bytes
+from fedmed.recovery.model_store import ModelStore
+from fedmed.recovery.server_state import START
 
 log = logging.getLogger("fedmed.server")
 Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
@@ -62,7 +63,7 @@ class Server:
         self.tensors, self.score = store.initial, store.bundle.score
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
-        self.record, self.keeper = RunRecord(folder), Keeper(self, folder)
+        self.record, self.keeper = RunRecord(folder), ServerContinuation(self, folder)
         self.exchange = Exchange(plan)
         self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())

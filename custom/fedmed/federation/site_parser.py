@@ -9,10 +9,10 @@ from typing import Any
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.load import Bundle
-from fedmed.federation.messages import Task
-from fedmed.federation.model import parsed
-from fedmed.federation.site import SiteConfig
+from fedmed.bundles.network import parsed
+from fedmed.messages.task import Task
 from fedmed.seeds import derive_seed
+from fedmed.settings.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
 

@@ -13,14 +13,14 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.model_controller import ModelController
 from torch import Tensor
 
+from fedmed.bundles.network import plain_metrics
 from fedmed.errors import Aborted, JobError
-from fedmed.federation.flow import run_federation
-from fedmed.federation.messages import Task
-from fedmed.federation.model import plain_metrics
 from fedmed.federation.server import Server
+from fedmed.federation.workflow import run_federation
 from fedmed.flare.aggregators import BundleAggregator
 from fedmed.flare.convert import KEY, model_to_extras, model_to_release, task_to_model, to_numpy
 from fedmed.flare.persistor import BundleModelPersistor
+from fedmed.messages.task import Task
 
 POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
 
@@ -29,7 +29,7 @@ class FederationController(ModelController):
     """Runs a federation by roles.
 
     Args:
-        plan: plain arguments of :class:`fedmed.federation.plan.Plan` (``sites``, ``rounds``, ``steps``, …).
+        plan: plain arguments of :class:`fedmed.jobs.plan.Plan` (``sites``, ``rounds``, ``steps``, …).
     """
 
     def __init__(self, **plan: Any) -> None:

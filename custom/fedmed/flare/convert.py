@@ -9,10 +9,11 @@ import torch
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
+from fedmed.bundles.network import plain_metrics
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.federation.messages import Extras, Release, Task, Update
-from fedmed.federation.model import plain_metrics
 from fedmed.flare.values import MALFORMED, extras_to_numpy, extras_to_tensors, few, whole
+from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.task import Task
 
 log = logging.getLogger("fedmed.flare")
 KEY = "fedmed"

@@ -15,10 +15,12 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
-from fedmed.federation.limits import SiteLimits
-from fedmed.federation.messages import Extras, Release, Task, Update
 from fedmed.flare.convert import answer_to_model, model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
+from fedmed.jobs import plan
+from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.task import Task
+from fedmed.privacy.limits import SiteLimits
 
 log = logging.getLogger("fedmed.site")
 
@@ -30,7 +32,7 @@ class BundleExecutor(Executor):
         args: plain arguments, passed unchanged to :meth:`fedmed.federation.client.Client.from_args`.
     """
 
-    ROLES: tuple[str, ...] = ("supervised", "unsupervised", "evaluate")
+    ROLES: tuple[str, ...] = plan.ROLES
 
     def __init__(self, **args: Any) -> None:
         super().__init__()

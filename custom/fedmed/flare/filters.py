@@ -12,11 +12,11 @@ from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import FedMedError, PrivacyError
-from fedmed.federation.limits import SiteLimits
-from fedmed.federation.messages import Task
 from fedmed.federation.progress import Progress
-from fedmed.federation.site import load_site
 from fedmed.flare.convert import answer_to_model, model_to_answer
+from fedmed.messages.task import Task
+from fedmed.privacy.limits import SiteLimits
+from fedmed.settings.site import load_site
 
 log = logging.getLogger("fedmed.site")
 # Properties of a task's context at the site; private ones do not travel.

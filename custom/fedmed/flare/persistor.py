@@ -7,15 +7,15 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.abstract.model import ModelLearnable, ModelLearnableKey, make_model_learnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
 
-from fedmed.federation.store import ModelStore
 from fedmed.flare.convert import to_numpy, to_tensors
+from fedmed.recovery.model_store import ModelStore
 
 
 class BundleModelPersistor(ModelPersistor):
     """Builds the starting model from bundle, overlays and seed, and saves global models atomically.
 
     Args:
-        args: plain arguments of :class:`fedmed.federation.store.ModelStore`.
+        args: plain arguments of :class:`fedmed.recovery.model_store.ModelStore`.
     """
 
     def __init__(self, **args: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from fedmed.federation.extras import map_tensors
+from fedmed.messages.values import map_tensors
 
 DEEPEST = 8  # levels of values within values; what is sent has three
 MOST_VALUES, LONGEST_NAME = 1000, 200  # of an update; the server writes them down

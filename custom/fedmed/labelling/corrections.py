@@ -8,12 +8,12 @@ from typing import Any
 
 from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, read_datalist
 from fedmed.errors import DataError
-from fedmed.federation.site import SiteConfig
 from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
 from fedmed.labelling.provenance import provenance, read_notes
 from fedmed.labelling.staging import Staging
 from fedmed.labelling.studies import CORRECTED, LISTS
 from fedmed.labelling.work import Work, ending_of, uploaded
+from fedmed.settings.site import SiteConfig
 
 RECORD = "corrections.json"
 

@@ -13,9 +13,9 @@ import numpy as np
 from fedmed.data.datalist import UNLABELED, load_datalist
 from fedmed.data.prepare.inspect import UNREADABLE
 from fedmed.errors import DataError
-from fedmed.federation.site import SiteConfig
 from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
 from fedmed.labelling.studies import CORRECTED, LISTS
+from fedmed.settings.site import SiteConfig
 
 TRAINING, HELD_OUT = "training", ("validation", "testing")
 NEW, REPLACED, UNCHANGED, LEFT, REFUSED = "new", "replaced", "unchanged", "left alone", "refused"

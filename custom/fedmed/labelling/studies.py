@@ -9,10 +9,10 @@ from typing import Any
 
 from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, listed_file, load_datalist
 from fedmed.errors import DataError
-from fedmed.federation.site import SiteConfig, load_file
 from fedmed.files import fedmed_home
 from fedmed.labelling.held import in_use, is_held
 from fedmed.labelling.work import ANOTHER, DICOM, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
+from fedmed.settings.site import SiteConfig, load_file
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
 LISTS = ("training", "validation", "testing", UNLABELED)

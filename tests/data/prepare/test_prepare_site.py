@@ -18,7 +18,7 @@ from fedmed.data.prepare.site import prepare_site
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
-from fedmed.federation.site import parse_site
+from fedmed.settings.site import parse_site
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
 

@@ -18,7 +18,7 @@ from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import Columns, merge_of, read_table
 from fedmed.data.synthetic.xray import files as demo_files
 from fedmed.errors import DataError
-from fedmed.federation.site import CHECKOUT, parse_site
+from fedmed.settings.site import CHECKOUT, parse_site
 
 MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()

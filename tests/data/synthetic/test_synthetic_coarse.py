@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from fedmed.data.synthetic import KINDS, chest_ct, coarse, demo_site
 from fedmed.data.synthetic.chest_ct import make_scan, tiny
-from fedmed.federation.site import CHECKOUT
+from fedmed.settings.site import CHECKOUT
 
 HOSPITALS = ("image_1", "image_2", "image_3")
 CONTROLS = ("image_n", "image_lidc", "image_p")

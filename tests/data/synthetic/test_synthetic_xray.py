@@ -19,7 +19,7 @@ from fedmed.data.synthetic.xray import chest_xray, files, large
 from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
 from fedmed.data.synthetic.xray.findings import CLASSES
 from fedmed.data.synthetic.xray.site import roster
-from fedmed.federation.site import CHECKOUT, load_file
+from fedmed.settings.site import CHECKOUT, load_file
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 

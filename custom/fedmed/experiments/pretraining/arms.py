@@ -39,7 +39,7 @@ class Arm:
         skew: ``healthy`` or ``diseased`` for each hospital: only such images; empty = all.
         fractions: shares of labels downstream, where they are not the table's.
         overrides: overridable settings of the bundle while pre-training.
-        job: arguments of :class:`fedmed.federation.package.JobSpec`.
+        job: arguments of :class:`fedmed.jobs.specification.JobSpec`.
     """
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any
 from fedmed.data.datalist import UNLABELED, case_names, read_datalist
 from fedmed.errors import DataError
 from fedmed.experiments.pretraining.split import halves
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 COLUMNS = ("file", "label", "patient")
 

@@ -16,17 +16,17 @@ from torch import Tensor, nn
 
 from fedmed import __version__
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import initial_network, parsed, seed_everything
 from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.errors import JobError
 from fedmed.experiments.pretraining.arms import Protocol
 from fedmed.experiments.pretraining.grey_levels import read_grey_levels
 from fedmed.experiments.pretraining.scores import TESTS
 from fedmed.experiments.sites import state_of_files
-from fedmed.federation.model import initial_network, parsed, seed_everything
-from fedmed.federation.site import SiteConfig
 from fedmed.federation.site_parser import site_facts
 from fedmed.files import write_atomically
 from fedmed.seeds import derive_seed
+from fedmed.settings.site import SiteConfig
 
 ENCODER = "encoder."
 BATCH = 256

@@ -13,7 +13,7 @@ from fedmed.experiments.pretraining.dynamics import History, read_history
 from fedmed.experiments.pretraining.queue import Part
 from fedmed.experiments.pretraining.scores import Result, Setting, Truth
 from fedmed.experiments.pretraining.tasks import of_test
-from fedmed.federation.aside import records
+from fedmed.recovery.interrupted_workspace import records
 
 Truths = Mapping[tuple[str, str], Truth]
 

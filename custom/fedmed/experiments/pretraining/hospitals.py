@@ -9,7 +9,7 @@ from fedmed.experiments.pretraining.arms import Arm
 from fedmed.experiments.pretraining.cases import Case, Hospital, from_site, from_table
 from fedmed.experiments.pretraining.description import Description
 from fedmed.experiments.pretraining.split import halves, share
-from fedmed.federation.site import SiteConfig, load_site, parse_site
+from fedmed.settings.site import SiteConfig, load_site, parse_site
 
 EXTRAS = ["rsa", "mu", "sigma", "n"]  # what FedMoCo sends beside the model
 

@@ -14,8 +14,8 @@ from fedmed.experiments.pretraining.description import Description
 from fedmed.experiments.pretraining.hospitals import node_cases
 from fedmed.experiments.runs import Run, named_run
 from fedmed.experiments.sites import write_list
-from fedmed.federation.package import JobSpec
-from fedmed.federation.site import SiteConfig
+from fedmed.jobs.specification import JobSpec
+from fedmed.settings.site import SiteConfig
 
 JOB_NAME = "pretraining"  # the same for all, so that equal arms of two tables are one run
 EXCHANGED = ["mu", "sigma", "n"]

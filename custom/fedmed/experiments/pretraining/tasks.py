@@ -12,7 +12,7 @@ from fedmed.experiments.pretraining.description import Description, Task
 from fedmed.experiments.pretraining.downstream import Evaluation
 from fedmed.experiments.pretraining.scores import Truth
 from fedmed.experiments.sites import write_list
-from fedmed.federation.site import SiteConfig
+from fedmed.settings.site import SiteConfig
 
 DISEASE = ("none", "disease")  # classes of an external test
 

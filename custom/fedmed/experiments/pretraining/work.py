@@ -8,12 +8,12 @@ from pathlib import Path
 
 from torch import Tensor
 
+from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
 from fedmed.experiments.pretraining.downstream import ENCODER, Evaluation, evaluate
 from fedmed.experiments.pretraining.plan import Pretraining
 from fedmed.experiments.runs import Run, complete, finished
 from fedmed.federation.server import Server
-from fedmed.federation.state import load_tensors, save_tensors
 
 ENCODER_FILE, DOWNSTREAM = "encoder.pt", "downstream"
 

@@ -1,0 +1,81 @@
+"""The server's run folder: what a report needs, and nothing that names a case."""
+
+import functools
+import os
+import platform
+import subprocess
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedmed.durable_files import append_json, save_json, save_lines
+from fedmed.errors import StateError
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
+
+
+def package_versions() -> dict[str, str]:
+    """Installed versions of the packages that a result depends on."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return {"python": platform.python_version(), **found}
+
+
+def hardware() -> dict[str, Any]:
+    """The server's machine, in words that name nobody."""
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {"cpu_cores": os.cpu_count(), "machine": platform.machine(), "gpus": gpus}
+
+
+@functools.cache
+def commit() -> str | None:
+    """The checkout's commit as ``git describe`` names it, ``-dirty`` when changed; None where there is no checkout."""
+    command = ["git", "--no-optional-locks", "-C", str(CHECKOUT), "describe", "--always", "--dirty", "--abbrev=12"]
+    if not (CHECKOUT / ".git").exists():
+        return None
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):  # no git, or it refuses the folder's owner: a run needs neither
+        return None
+    return done.stdout.strip() or None
+
+
+class RunRecord:
+    """Writes ``run.json``, ``rounds.jsonl`` and ``result.json``.
+
+    Args:
+        folder: the server's folder of the job.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = Path(folder)
+
+    def start(self, **content: Any) -> None:
+        """Describe the run before its first round."""
+        facts = {"versions": package_versions(), "hardware": hardware()}
+        facts |= {"commit": known} if (known := commit()) else {}
+        save_json(self.folder / "run.json", {**content, **facts, "started": datetime.now(UTC).isoformat()})
+
+    def round(self, content: Mapping[str, Any]) -> None:
+        """Add one finished round."""
+        try:
+            append_json(self.folder / "rounds.jsonl", content, durable=True)
+        except OSError as error:
+            raise StateError(f"cannot write {self.folder / 'rounds.jsonl'}: {error}; free space") from error
+
+    def rounds(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Put the rounds of an earlier job before those of this one."""
+        save_lines(self.folder / "rounds.jsonl", lines)
+
+    def result(self, content: Mapping[str, Any]) -> None:
+        """Say how the run ended; a run without this file did not finish."""
+        save_json(self.folder / "result.json", content)

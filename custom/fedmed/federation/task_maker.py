@@ -1,0 +1,75 @@
+"""What a site is sent for one task."""
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from fedmed.jobs.plan import Plan
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.messages.task import Task
+from fedmed.recovery.model_store import ModelStore
+
+
+class TaskMaker:
+    """Makes tasks from the job's plan and sharing policies.
+
+    Args:
+        plan: sites, roles, rounds.
+        store: the starting model and the bundle's hash.
+        policies: what each role receives.
+    """
+
+    def __init__(self, plan: Plan, store: ModelStore, policies: RolePolicies) -> None:
+        self.plan, self.store, self.policies = plan, store, policies
+        self.earlier: dict[str, int] = {}  # of a resumed run, see Task
+
+    def make(
+        self,
+        name: str,
+        site: str,
+        round: int,
+        tensors: Mapping[str, Tensor],
+        private_round: int | None,
+        keep_round: int | None = None,
+    ) -> Task:
+        """Make one site's task.
+
+        Args:
+            name: ``train``, ``metadata``, ``validate`` or ``evaluate``.
+            site: who gets it.
+            round: the round to train, or the one whose aggregate is scored (-1: the starting model).
+            tensors: the whole model; the site gets what its role receives.
+            private_round: round of the private state that the site continues, or None.
+            keep_round: a further round whose private state the site must keep.
+        """
+        role = self.plan.sites[site]
+        received = [*self.policies.of(role, round).received(tensors), *self.start_names(role, private_round, round)]
+        return Task(
+            name=name,
+            round=round,
+            total_rounds=self.plan.rounds,
+            tensors={n: tensors[n] for n in received},
+            steps=self.plan.steps or 0 if name == "train" else 0,
+            epochs=self.plan.epochs if name == "train" else None,
+            bundle_digest=self.store.bundle.digest,
+            private_round=private_round,
+            keep_rounds=[] if keep_round is None else [keep_round],
+            validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),
+            earlier=dict(self.earlier),
+        )
+
+    def start_names(self, role: str, last: int | None, round: int) -> list[str]:
+        """Private tensors of which the server holds better values than the site: no site's own work among them.
+
+        A site that took part before starts the layers that were shared then and are private now; one that never did
+        starts those of the warm start, or of the checkpoint.
+
+        Args:
+            role: the site's role.
+            last: round of the site's last update in the model, or None.
+            round: the round of the task.
+        """
+        private = self.policies.of(role, round).private(self.store.initial)
+        before = set(self.policies.of(role, last or 0).private(self.store.initial))
+        begun = self.store.taken if last is None and self.store.checkpoint is not None else ()
+        return [name for name in private if name not in before or name in begun]

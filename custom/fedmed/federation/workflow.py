@@ -1,0 +1,47 @@
+"""The order of a federation's work, the same on FLARE and in one process."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fedmed.errors import RoundFailed
+from fedmed.federation.closing import Closing
+from fedmed.federation.server import Server
+from fedmed.messages.task import Task
+
+log = logging.getLogger("fedmed.server")
+Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
+
+
+def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
+    """Train all rounds, score the last aggregate, evaluate the selected model, as far as the plan asks for it.
+
+    Args:
+        server: the server's side.
+        ask: sends each site its task and waits; hands updates to ``server.accept`` and returns the other answers by
+            site: metrics of validation and evaluation, a :class:`Release` of a release task, :class:`Extras` of a
+            metadata task.
+        finish_round: ends a round; ``server.finish_round`` by default.
+
+    Raises:
+        RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
+    """
+    for round in range(server.first_round, server.plan.rounds):
+        if server.plan.exchanges(round):
+            server.take_metadata(ask(server.metadata_tasks(round)))
+        ask(server.train_tasks(round))
+        try:
+            (finish_round or server.finish_round)()
+        except RoundFailed as error:
+            log.error("%s", error)
+            if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
+                raise
+    closing = Closing(server)
+    closing.finish_validation(ask(closing.validation_tasks()))
+    last = _test(closing, ask, True) if server.plan.evaluate_last else None
+    closing.finish(_test(closing, ask, False) if server.plan.evaluate else {}, last)
+
+
+def _test(closing: Closing, ask: Ask, last: bool) -> dict[str, dict[str, float]]:
+    closing.take_release(ask(closing.release_tasks(last)), last)
+    return ask(closing.evaluation_tasks(last))

@@ -1,0 +1,114 @@
+"""Each role's sharing policy, before and after the warm start."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fedmed.aggregation.buffers import is_batch_norm_buffer
+from fedmed.aggregation.sharing import Patterns, SharingPolicy
+from fedmed.errors import JobError
+from fedmed.jobs.plan import TRAINING_ROLES, Plan
+
+
+def policy_of_round(
+    names: Collection[str],
+    groups: Mapping[str, list[str]],
+    round: int,
+    *,
+    sharing: str,
+    buffers: str,
+    warm_start_rounds: int,
+    warm_start_sharing: str | None,
+) -> SharingPolicy:
+    """A role's policy in a round; server and sites both compute it, from their own copy of the job.
+
+    Args:
+        names: the model's tensors.
+        groups: the network's sharing groups, from the bundle.
+        round: counted from 0.
+        sharing: the role's group.
+        buffers: policy for BatchNorm buffers.
+        warm_start_rounds: length of the warm start.
+        warm_start_sharing: group during the warm start; None = ``sharing``. With ``full``, the layers that become
+            private later are trained together first, so that sites without labels start from a trained model.
+    """
+    warm = max(round, 0) < warm_start_rounds and warm_start_sharing is not None  # -1 is the starting model
+    return SharingPolicy.from_groups(names, warm_start_sharing if warm else sharing, groups, buffers)
+
+
+class RolePolicies:
+    """What each role receives, sends and keeps.
+
+    Args:
+        names: the model's tensors.
+        groups: the network's sharing groups, from the bundle.
+        plan: roles and warm start.
+        sharing: one group for all roles, or role -> group.
+        warm_start_sharing: see :func:`policy_of_round`.
+        buffers: policy for BatchNorm buffers.
+    """
+
+    def __init__(
+        self,
+        names: Collection[str],
+        groups: Mapping[str, list[str]],
+        plan: Plan,
+        sharing: str | Mapping[str, str] = "full",
+        warm_start_sharing: str | None = None,
+        buffers: str = "average",
+    ) -> None:
+        by_role = dict(sharing) if isinstance(sharing, Mapping) else dict.fromkeys(TRAINING_ROLES, sharing)
+        unknown = set(by_role) - set(TRAINING_ROLES)
+        if unknown:
+            raise JobError(
+                f"'sharing' names role '{sorted(unknown)[0]}'; training roles are {', '.join(TRAINING_ROLES)}"
+            )
+        self.names = list(names)
+        by_role.setdefault("evaluate", by_role.get("supervised", "full"))
+        self._policies = {
+            (role, warm): policy_of_round(
+                self.names,
+                groups,
+                0 if warm else plan.warm_start_rounds,
+                sharing=by_role.get(role, "full"),
+                buffers=buffers,
+                warm_start_rounds=plan.warm_start_rounds,
+                warm_start_sharing=warm_start_sharing,
+            )
+            for role in (*TRAINING_ROLES, "evaluate")
+            for warm in (False, True)
+        }
+        self._layers = {}  # private layers without the BatchNorm statistics that only `buffers` keeps private
+        for role, warm in self._policies:
+            group = (warm_start_sharing if warm else None) or by_role.get(role, "full")
+            self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
+        self._warm_rounds = plan.warm_start_rounds
+
+    @classmethod
+    def from_args(
+        cls, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
+    ) -> "RolePolicies":
+        """The policies that the plain arguments of a job's aggregator ask for."""
+        sharing, warm = aggregator.get("sharing", "full"), aggregator.get("warm_start_sharing")
+        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"))
+
+    def of(self, role: str, round: int) -> SharingPolicy:
+        """The policy of a role in a round."""
+        return self._policies[role, max(round, 0) < self._warm_rounds]
+
+    def borrowed(self, role: str, round: int, trained: bool) -> list[str]:
+        """Private names that a site of this role must borrow to be scored.
+
+        One that ``trained`` uses its own BatchNorm statistics of shared layers, which ``buffers: local`` keeps private.
+        """
+        warm = max(round, 0) < self._warm_rounds
+        return self._layers[role, warm] if trained else self.of(role, round).private(self.names)
+
+    def scorable(self, role: str, round: int) -> bool:
+        """Whether a site of this role holds every tensor it needs to be scored.
+
+        A site without labels never trains a private decoder against truth, and a site that never trains has no
+        private tensors at all; private BatchNorm statistics alone are no obstacle for a site that trains.
+        """
+        private = self.of(role, round).private(self.names)
+        only_buffers = all(is_batch_norm_buffer(name) for name in private)
+        return not private or role == "supervised" or (role == "unsupervised" and only_buffers)

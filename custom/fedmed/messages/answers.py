@@ -1,0 +1,62 @@
+"""What a site answers to the server."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass
+class Update:
+    """A site's contribution to one round.
+
+    Attributes:
+        site: who sends it.
+        round: the round it was computed for, counted from 0.
+        tensors: name -> difference to the received tensor (``after - before``), on the CPU, in the model's dtypes.
+            Integer counters are differences too.
+        n_steps: optimizer steps done (Yang 2021's m_k).
+        n_samples: training images of the site.
+        metrics: scalars such as ``train_loss``, ``val_dice``; no names of cases.
+        extras: small additional values of a method, numbers or tensors, empty unless the site allows them.
+    """
+
+    site: str
+    round: int
+    tensors: dict[str, Tensor]
+    n_steps: int
+    n_samples: int
+    metrics: dict[str, float] = field(default_factory=dict)
+    extras: dict = field(default_factory=dict)
+
+
+@dataclass
+class Extras:
+    """A site's answer to a ``metadata`` task.
+
+    Attributes:
+        site: who answers.
+        round: the round whose starting model it was computed with.
+        values: name -> number or tensor; empty where the site has too few images, or does not allow it.
+    """
+
+    site: str
+    round: int
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Release:
+    """A site's answer to a ``release`` task.
+
+    Attributes:
+        site: who answers.
+        round: the round after which the site kept these private tensors.
+        allowed: whether the site's own settings allow it; if not, there are no tensors.
+        tensors: name -> value (no difference), on the CPU.
+    """
+
+    site: str
+    round: int | None
+    allowed: bool = False
+    tensors: dict[str, Tensor] = field(default_factory=dict)

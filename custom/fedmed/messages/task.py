@@ -1,0 +1,91 @@
+"""What the server asks of a site."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.errors import JobError
+
+CARRIED = {"tensors", "extras"}  # of a task: what is no plain value
+
+
+@dataclass
+class Task:
+    """One request of the server to one site.
+
+    Attributes:
+        name: ``train`` (validate the received model if asked, then train), ``metadata`` (compute what other sites need
+            of it, see :mod:`fedmed.federation.exchange`), ``validate``, ``release`` (hand out private tensors, if the
+            site allows it) or ``evaluate``.
+        round: counted from 0; a ``validate`` or ``evaluate`` task carries the round whose aggregate it sends.
+        total_rounds: rounds of the job.
+        tensors: name -> tensor, only what the site's role receives. Its first task may add the starting values of
+            private tensors, when the job starts from a checkpoint.
+        steps: optimizer steps to train, unless ``epochs`` says how many.
+        bundle_digest: hash of the server's bundle; the site refuses to work with another one.
+        private_round: the round whose private state continues: the site's last update that entered the model; None
+            for a site that never took part.
+        keep_rounds: further rounds whose private state must stay on disk (the selected model's).
+        validate: whether to score the received model on the site's validation list.
+        model: which model an ``evaluate`` task carries, ``selected`` or ``last``.
+        earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
+            own state of those rounds lies in their folders.
+        epochs: passes over the site's training images; the site counts its steps.
+        reuse: the tensors were sent with this round's ``metadata`` task, and the site has kept them.
+        extras: what a method gets besides the model: numbers, tensors, and lists and mappings of them.
+    """
+
+    name: str
+    round: int
+    total_rounds: int
+    tensors: dict[str, Tensor]
+    steps: int = 0
+    bundle_digest: str = ""
+    private_round: int | None = None
+    keep_rounds: list[int] = field(default_factory=list)
+    validate: bool = False
+    model: str = "selected"
+    earlier: dict[str, int] = field(default_factory=dict)
+    epochs: float | None = None
+    reuse: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+
+    def config(self) -> dict:
+        """Everything but tensors and extras, as plain JSON values."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in CARRIED}
+
+    @classmethod
+    def from_config(cls, config: dict, tensors: dict[str, Tensor], extras: Mapping[str, Any] | None = None) -> "Task":
+        """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
+
+        Raises:
+            JobError: a number is missing or none; rounds become file names at the site, so nothing else may.
+        """
+        known = {f.name for f in fields(cls)} - CARRIED
+        values = {key: value for key, value in config.items() if key in known}
+        _check_numbers(values)
+        try:
+            return cls(tensors=tensors, extras=dict(extras or {}), **values)
+        except TypeError as error:
+            raise JobError(f"the task is incomplete ({error}); do server and site use the same FedMed?") from error
+
+
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    """-1 is the starting model, which no round has aggregated."""
+    least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1}
+    for key in (key for key in least if key in values):
+        if not _whole(values[key], least[key]) and not (key == "private_round" and values[key] is None):
+            raise JobError(f"the task's '{key}' is {values[key]!r}; it must be a whole number of at least {least[key]}")
+    epochs = values.get("epochs")
+    if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):
+        raise JobError(f"the task's 'epochs' is {epochs!r}; it must be a number above 0")
+    kept = values.get("keep_rounds", [])
+    if not isinstance(kept, (list, tuple)) or not all(_whole(round, -1) for round in kept):
+        raise JobError(f"the task's 'keep_rounds' is {kept!r}; it must be a list of whole numbers of at least -1")
+
+
+def _whole(value: Any, least: int) -> bool:
+    return type(value) is int and value >= least

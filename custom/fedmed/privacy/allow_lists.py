@@ -1,0 +1,122 @@
+"""What a site's own settings allow to leave: names, kinds and sizes. Nothing here changes a value."""
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.aggregation.buffers import is_batch_norm_buffer
+from fedmed.bundles.network import plain_metrics
+from fedmed.errors import PrivacyError
+from fedmed.settings.site import SiteConfig
+
+log = logging.getLogger("fedmed.site")
+VALIDATION = "validation/"  # on TensorBoard `validation/<x>` says the same as the metric `val_<x>`
+
+
+class Allowed:
+    """The lists of one site.
+
+    Args:
+        site: the site's own settings.
+    """
+
+    def __init__(self, site: SiteConfig) -> None:
+        self.site, self.privacy = site, site.privacy
+        self._told: set[str] = set()
+
+    def refusal(self, what: str, key: str) -> PrivacyError:
+        """An error that names the setting."""
+        return PrivacyError(f"{what}: 'privacy.{key}' in {self.site.source}; nothing is sent")
+
+    def check_update(self, tensors: Mapping[str, Tensor]) -> None:
+        """Whether an update may have these tensors.
+
+        Raises:
+            PrivacyError: names the first tensor that may not leave, and the setting.
+        """
+        self._check_names(tensors)
+        if self.privacy.noise_multiplier is None:
+            return
+        for name, tensor in tensors.items():
+            if is_batch_norm_buffer(name) or not tensor.is_floating_point():
+                raise self.refusal(
+                    f"tensor '{name}' is a statistic, counter or table, which noise would spoil (a variance could "
+                    'become negative) and which may not leave without it; ask for a job with "buffers": "local"',
+                    "noise_multiplier",
+                )
+
+    def check_release(self, tensors: Mapping[str, Tensor]) -> None:
+        """Whether these private layers may leave; what a job asks for has been allowed already.
+
+        Raises:
+            PrivacyError: as :meth:`check_update`.
+        """
+        self._check_names(tensors)
+        if tensors and self.privacy.noise_multiplier is not None:
+            raise self.refusal("released layers would carry no noise", "noise_multiplier")
+
+    def _check_names(self, tensors: Mapping[str, Tensor]) -> None:
+        patterns = self.privacy.allowed_tensors
+        for name in tensors if patterns is not None else ():
+            if not any(re.search(pattern, name) for pattern in patterns):
+                raise self.refusal(f"tensor '{name}' is not among those that may leave", "allowed_tensors")
+
+    def check_size(self, size: int) -> None:
+        """Whether an answer may have so many bytes.
+
+        Raises:
+            PrivacyError: it may not.
+        """
+        if self.privacy.max_bytes is not None and size > self.privacy.max_bytes:
+            raise self.refusal(f"the answer has {size} bytes, {self.privacy.max_bytes} are allowed", "max_bytes")
+
+    def metrics(self, metrics: Mapping[str, Any]) -> dict[str, float]:
+        """Return the scalars that may leave: finite numbers, listed if the site has a list."""
+        plain, allowed = plain_metrics(metrics), self.privacy.allowed_metrics
+        if allowed is None:
+            return plain
+        kept = {name: value for name, value in plain.items() if self._may(name)}
+        if not _whole_score(plain, kept):
+            kept.pop("n_cases", None)  # test scores are read together
+        self._mention("scalars", plain, kept, "allowed_metrics")
+        return kept
+
+    def protection(self, epsilon: float | None) -> dict[str, float]:
+        """Return what the server may know of the site's own protection, as scalars: ``clip_norm`` and the like."""
+        own = self.privacy
+        facts = {"clip_norm": own.clip_norm, "noise_multiplier": own.noise_multiplier}
+        facts |= {"epsilon": epsilon, "delta": own.delta} if epsilon is not None else {}
+        return {name: value for name, value in plain_metrics(facts).items() if self._may(name)}
+
+    def extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the additional values of a method that the site has listed."""
+        kept = {name: value for name, value in extras.items() if name in self.privacy.allowed_extras}
+        self._mention("extras", extras, kept, "allowed_extras")
+        return kept
+
+    def streamed(self, tag: str) -> str | None:
+        """Return the metric that a scalar for TensorBoard is (``train_loss`` for ``train/loss``), None if it stays."""
+        name = f"val_{tag.removeprefix(VALIDATION)}" if tag.startswith(VALIDATION) else tag.replace("/", "_")
+        return name if self._may(name) else None
+
+    def _may(self, metric: str) -> bool:
+        return self.privacy.allowed_metrics is None or metric in self.privacy.allowed_metrics
+
+    def _mention(self, what: str, all: Mapping[str, Any], kept: Mapping[str, Any], key: str) -> None:
+        left = ", ".join(sorted(set(all) - set(kept)))
+        if left and left not in self._told:
+            self._told.add(left)
+            where = f"'privacy.{key}' in {self.site.source}"
+            log.info("%s: %s that stay here: %s (%s)", self.site.site, what, left, where)
+
+
+def _whole_score(metrics: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
+    """Whether all numbers of a test score are kept, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
+    scores: dict[str, list[str]] = {}
+    for name in metrics:
+        if name != "n_cases":
+            scores.setdefault(name.split("_")[0], []).append(name)
+    return not scores or any(all(name in kept for name in names) for names in scores.values())

@@ -1,0 +1,201 @@
+"""Make and renew the startup kits of a federation: the commands behind scripts/provision.sh and scripts/add_site.sh."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import stat
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from filelock import FileLock
+from nvflare.lighter.constants import CtxKey
+from nvflare.lighter.prov_utils import prepare_builders
+from nvflare.lighter.provision import prepare_project
+from nvflare.lighter.provisioner import Provisioner
+
+from fedmed.errors import SiteConfigError
+
+BUILDER = "fedmed.provisioning.kit_builder.SiteBuilder"
+OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # as federations provisioned earlier name it in their records
+RECORD = "project.yml"  # of a federation's folder: what was provisioned
+PARTS = {".lock", ".gitignore", "authority", "kits"}  # what an interrupted first provisioning leaves
+
+
+class _Log:
+    """What NVFlare says while it provisions; errors are kept for the message."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def info(self, text: str) -> None:
+        pass
+
+    debug = warning = info
+
+    def error(self, text: str) -> None:
+        self.errors.append(text)
+
+
+@dataclass
+class Federation:
+    """A federation's folder: ``project.yml``, ``authority/`` (the certificate authority's keys) and ``kits/``.
+
+    Attributes:
+        folder: readable by its owner only.
+        project: content of its ``project.yml``; empty before the first provisioning.
+    """
+
+    folder: Path
+    project: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def open(cls, folder: Path) -> "Federation":
+        """Read a folder; it need not exist yet.
+
+        Raises:
+            SiteConfigError: the folder holds something else, or a damaged federation.
+        """
+        folder = Path(folder).expanduser().resolve()
+        record = folder / RECORD
+        if record.is_file():
+            return cls(folder, read_project(record))
+        if folder.exists() and (not folder.is_dir() or set(os.listdir(folder)) - PARTS):
+            raise SiteConfigError(f"{folder} exists and is no federation of FedMed's; choose another folder with --out")
+        return cls(folder)
+
+    @property
+    def kits(self) -> Path:
+        """One folder a participant."""
+        return self.folder / "kits"
+
+    def names(self) -> list[str]:
+        """Participants that have a kit."""
+        return [p["name"] for p in self.project.get("participants", [])]
+
+    def provision(self, wanted: Mapping[str, Any]) -> list[str]:
+        """Make the kits of all participants that have none yet; existing kits and the authority stay as they are.
+
+        Args:
+            wanted: content of a project file.
+
+        Returns:
+            Names of the participants whose kits were made.
+
+        Raises:
+            SiteConfigError: the project is wrong, or contradicts the federation in this folder.
+        """
+        self._agrees(wanted)
+        known = self.project.get("participants", [])
+        new = [p for p in wanted["participants"] if p["name"] not in self.names()]
+        if not new:
+            return []
+        project = {**deepcopy(dict(wanted)), "participants": [*known, *new]}
+        self._build(project, [p["name"] for p in new])
+        return [p["name"] for p in new]
+
+    def renew(self, name: str) -> Path:
+        """Give a participant a new key and a new certificate, in its kit's ``startup/``; the old one ends by itself.
+
+        Raises:
+            SiteConfigError: there is no such participant.
+        """
+        if name not in self.names():
+            raise SiteConfigError(f"{self.folder} has no participant '{name}'; it has: {', '.join(self.names())}")
+        state = self.folder / "authority" / self.project["name"] / "state" / "cert.json"
+        certificates = json.loads(state.read_text(encoding="utf-8"))
+        certificates.pop(name, None)
+        state.write_text(json.dumps(certificates), encoding="utf-8")
+        self._build(self.project, [name])
+        return self.kits / name
+
+    def _agrees(self, wanted: Mapping[str, Any]) -> None:
+        """An existing federation may only grow."""
+        if not self.project:
+            return
+        anew = f"{self.folder} holds a federation already; for another one choose another folder with --out"
+        differs = f"differs from what was provisioned before ({self.folder / RECORD})"
+        for key in sorted((set(wanted) | set(self.project)) - {"participants", "description"}):
+            if wanted.get(key) != self.project.get(key):
+                raise SiteConfigError(f"'{key}' {differs}; {anew}")
+        before = {p["name"]: p for p in self.project["participants"]}
+        for one in wanted["participants"]:
+            if before.get(one["name"], one) != one:
+                remedy = "kits are not changed afterwards: edit the kit's local/, or choose a new name"
+                raise SiteConfigError(f"'{one['name']}' {differs}; {remedy}")
+
+    def _build(self, project: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Let NVFlare make all kits and keep those of ``names``; certificates it knows it does not make again."""
+        before = os.umask(0o077)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self.folder.chmod(0o700)
+            (self.folder / ".gitignore").write_text("*\n", encoding="utf-8")
+            with FileLock(self.folder / ".lock"):
+                made = _provision(project, self.folder / "authority")
+                for name in names:
+                    _take(made / name, self.kits / name)
+                shutil.rmtree(made)
+                text = yaml.safe_dump(dict(project), sort_keys=False)
+                (self.folder / RECORD).write_text(text, encoding="utf-8")
+        finally:
+            os.umask(before)
+        self.project = dict(project)
+
+
+def read_project(path: Path) -> dict[str, Any]:
+    """Read a project file.
+
+    Raises:
+        SiteConfigError: not readable, or without the parts that every project has; says the file and the key.
+    """
+    try:
+        project = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise SiteConfigError(f"{path}: not a readable YAML file ({error})") from error
+    if not isinstance(project, dict):
+        raise SiteConfigError(f"{path}: holds no 'key: value' lines; start from site_configs/project.yml")
+    for key, kind in (("name", str), ("participants", list), ("builders", list)):
+        if not isinstance(project.get(key), kind) or not project[key]:
+            raise SiteConfigError(f"{path}: key '{key}' is missing or wrong; start from site_configs/project.yml")
+    names = [p.get("name") if isinstance(p, dict) else None for p in project["participants"]]
+    if None in names or len(set(names)) < len(names):
+        raise SiteConfigError(f"{path}: every entry of 'participants' needs a 'name' of its own")
+    for builder in project["builders"]:
+        if builder.get("path") == OLD_BUILDER:
+            builder["path"] = BUILDER
+    if BUILDER not in [b.get("path") for b in project["builders"]]:
+        raise SiteConfigError(f"{path}: 'builders' does not name {BUILDER}; the kits would lack FedMed's settings")
+    return project
+
+
+def _provision(project: Mapping[str, Any], workspace: Path) -> Path:
+    log, said = _Log(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            plain = deepcopy(dict(project)) | {"gen_scripts": False}
+            builders = prepare_builders(plain)
+            context = Provisioner(str(workspace), builders).provision(prepare_project(plain), logger=log)
+    except (SystemExit, Exception) as error:  # noqa: BLE001 - NVFlare raises many kinds for a wrong project
+        raise SiteConfigError(f"NVFlare refuses the project: {error}") from error
+    if log.errors or context.get(CtxKey.BUILD_ERROR):
+        raise SiteConfigError(f"NVFlare could not make the kits: {'; '.join(log.errors) or said.getvalue()[-500:]}")
+    return Path(context[CtxKey.CURRENT_PROD_DIR])
+
+
+def _take(made: Path, kit: Path) -> None:
+    """Put a new kit in its place; of an existing one only the certificates are replaced, as the site may be running."""
+    if kit.exists():
+        for source in (made / "startup").iterdir():
+            if source.suffix in (".crt", ".key", ".pem"):
+                shutil.copy(source, kit / "startup" / source.name)
+    else:
+        kit.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(made, kit)
+    for path in (kit, *kit.rglob("*")):
+        path.chmod(stat.S_IMODE(path.stat().st_mode) & 0o700 if path.is_dir() or os.access(path, os.X_OK) else 0o600)

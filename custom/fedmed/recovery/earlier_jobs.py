@@ -1,0 +1,39 @@
+"""Where the earlier jobs of a resumed run lie, seen from the job that continues them."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from fedmed.jobs.job_id import check_plain
+
+ROOT = "FEDMED_RESUME_ROOT"  # only scripts/simulate.py sets it: NVFlare deletes a simulator's workspace at every start
+
+
+def earlier_folder(id: str, folder: Path) -> Path:
+    """Where an earlier job kept what this one keeps in ``folder``.
+
+    Args:
+        id: of the earlier job.
+        folder: ``<workspace>/<this job>/fedmed``; jobs of one site or server lie side by side. Where
+            ``$FEDMED_RESUME_ROOT`` is set, ``id`` is a simulator's workspace below it.
+
+    Raises:
+        JobError: the id is not a plain name.
+    """
+    folder, id = Path(folder), check_plain(id)
+    if root := os.environ.get(ROOT):
+        return Path(root, id, *folder.parts[-3:])  # <site>/simulate_job/fedmed
+    return folder.parent.parent / id / folder.name
+
+
+def holders(round: int, earlier: Mapping[str, int]) -> list[str]:
+    """Jobs that can hold a site's state of a round, the newest first.
+
+    It was made by the first job that got beyond the round; later ones may hold copies. What a still earlier job has
+    under that round's name was never taken into the model, and the round was repeated.
+
+    Args:
+        round: counted from 0.
+        earlier: job -> rounds of the run that were done when it ended, oldest first.
+    """
+    return [id for id, done in reversed(earlier.items()) if round < done]

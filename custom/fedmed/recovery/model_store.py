@@ -1,0 +1,145 @@
+"""The global model's files: where it starts from, and where it is kept."""
+
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.network import initial_network, named_tensors
+from fedmed.durable_files import load_tensors, save_tensors
+from fedmed.errors import JobError, SharingError
+from fedmed.privacy.ledger import kind
+
+log = logging.getLogger("fedmed.server")
+MODELS = "FEDMED_MODELS"  # a folder of checkpoints at the server
+LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
+
+
+class ModelStore:
+    """Builds the starting model from the bundle and keeps the global models of a run.
+
+    Args:
+        folder: where ``FL_global_model.pt`` and ``best_FL_global_model.pt`` are written.
+        bundle: name of the bundle.
+        overlays: overlays that define the network.
+        overrides: plain values for overridable settings.
+        seed: seed of the initial weights.
+        checkpoint: name of a file in ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from (a bare state dict,
+            or a run's global model); None = initial weights. Only the server needs the file. A job cannot name other
+            folders.
+        checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
+            the rest keeps its initial weights. None = everything.
+
+    Raises:
+        JobError: the checkpoint is not a plain file name, there is no such file, or a wrong regular expression.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        bundle: str,
+        overlays: list[str] | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        checkpoint: str | None = None,
+        checkpoint_tensors: Sequence[str] | None = None,
+    ) -> None:
+        self.folder, self.seed = Path(folder), seed
+        self.bundle = Bundle(bundle, overlays or (), overrides)
+        self.checkpoint = self._find(checkpoint) if checkpoint else None
+        self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
+        try:
+            self._chosen = Patterns((".*",) if self._patterns is None else self._patterns)
+        except SharingError as error:
+            raise JobError(f"'checkpoint_tensors': {error}") from error
+
+    def _find(self, name: str) -> Path:
+        folders = [Path(folder).expanduser()] if (folder := os.environ.get(MODELS)) else []
+        folders.append(self.bundle.root / "models")
+        if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
+            raise JobError(f"checkpoint {name!r} is not a plain file name; put the file into {folders[0]} and name it")
+        for folder in folders:
+            if (folder / name).is_file():
+                return folder / name
+        raise JobError(f"checkpoint '{name}' is not in {' or '.join(map(str, folders))}; put it there, at the server")
+
+    @classmethod
+    def from_args(cls, args: Mapping[str, Any], folder: Path) -> "ModelStore":
+        """Build a store from the plain arguments of a job's persistor.
+
+        Raises:
+            JobError: an argument that no store knows.
+        """
+        try:
+            return cls(folder, **args)
+        except TypeError as error:
+            raise JobError(f"the persistor's arguments in the job are wrong: {error}") from error
+
+    @cached_property
+    def _network(self) -> nn.Module:
+        return initial_network(self.bundle.parser(device="cpu"), self.seed)
+
+    @cached_property
+    def initial(self) -> dict[str, Tensor]:
+        """The starting tensors: the checkpoint's, or the bundle's own for the seed."""
+        tensors = named_tensors(self._network)
+        if self.checkpoint is None:
+            return tensors
+        found, names = read_checkpoint(self.checkpoint), self.taken
+        if not names:
+            raise JobError(f"'checkpoint_tensors' {self._patterns} match no tensor of the model; correct them")
+        strangers = [name for name in found if name not in tensors] if self._patterns is None else []
+        if strangers:
+            raise self._misfit(strangers[0], "which the model does not have; say what to take in 'checkpoint_tensors'")
+        for name in names:
+            if name not in found:
+                raise self._misfit(name, "which it does not hold")
+            if found[name].shape != tensors[name].shape or found[name].dtype != tensors[name].dtype:
+                raise self._misfit(name, f"which it holds as {kind(found[name])}, the model as {kind(tensors[name])}")
+        log.info("the federation starts from %s: %d of %d tensors", self.checkpoint, len(names), len(tensors))
+        return {**tensors, **{name: found[name] for name in names}}
+
+    def _misfit(self, name: str, what: str) -> JobError:
+        return JobError(f"checkpoint {self.checkpoint} does not fit the job's model at tensor '{name}', {what}")
+
+    @cached_property
+    def taken(self) -> list[str]:
+        """Names of the tensors that come from the checkpoint."""
+        return self._chosen.select(self._network.state_dict()) if self.checkpoint else []
+
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The network's sharing groups, from the bundle."""
+        return self.bundle.groups(self._network)
+
+    def describe(self) -> dict[str, Any]:
+        """Plain facts for the run's record."""
+        facts = {"bundle": self.bundle.name, "version": self.bundle.version, "digest": self.bundle.digest}
+        facts |= {"overlays": self.bundle.overlays, "overrides": self.bundle.overrides, "seed": self.seed}
+        facts |= {"checkpoint": self.checkpoint.name} if self.checkpoint else {}
+        return facts | ({"checkpoint_tensors": self._patterns} if self._patterns is not None else {})
+
+    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
+        """Keep a global model; an earlier file is replaced only by a complete one."""
+        save_tensors(self.folder / (BEST if best else LAST), {"model": dict(tensors), "meta": dict(meta)})
+
+
+def read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file that is a bare state dict or a run's global model.
+
+    Raises:
+        JobError: it is neither.
+        StateError: it is damaged.
+    """
+    content = load_tensors(path)
+    model = content.get("model", content) if isinstance(content, Mapping) else None
+    if not isinstance(model, Mapping) or not model or not all(isinstance(value, Tensor) for value in model.values()):
+        raise JobError(f"checkpoint {path} holds no named tensors; give a state dict or a run's global model")
+    return dict(model)

@@ -1,0 +1,167 @@
+"""Find an interrupted run and write the job that goes on with it."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmed.errors import JobError, StateError
+from fedmed.jobs.job_folder import Job, read_job
+from fedmed.jobs.job_id import check_plain
+from fedmed.jobs.plan import Plan
+from fedmed.recovery.interrupted_workspace import RUN
+from fedmed.recovery.model_store import ModelStore
+from fedmed.recovery.same_run import CARRIED, check_same, config_of
+from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, STATE, SavedState, ServerState
+
+# A downloaded result, a server's run folder, the folder of the records itself.
+PLACES = ("workspace/fedmed", "fedmed", ".")
+
+
+@dataclass(frozen=True)
+class Interrupted:
+    """An interrupted run.
+
+    Attributes:
+        id: the job that made it.
+        state: the server's state, or None where only the server has it.
+        job: its job folder, if it is known.
+    """
+
+    id: str
+    state: ServerState | None = None
+    job: Path | None = None
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """A job that continues a run.
+
+    Attributes:
+        folder: the job folder.
+        id: the job that it continues.
+        done: rounds that are done; None where only the server knows.
+        rounds: rounds of the whole run.
+        private: site -> round of the private state that it must find again.
+    """
+
+    folder: Path
+    id: str
+    done: int | None
+    rounds: int
+    private: dict[str, int]
+
+
+def find_interrupted(run: Path | str, job: Path | None = None) -> Interrupted:
+    """Find what is known of an interrupted run.
+
+    Args:
+        run: its downloaded result, the server's own run folder, or the id of a job whose folder only the server has.
+        job: its job folder; None = the one in the downloaded result.
+
+    Raises:
+        StateError: no such run, no finished round, or nothing left to do.
+        JobError: ``run`` is neither a folder nor an id.
+    """
+    folder = Path(run).expanduser().absolute()
+    if not folder.is_dir():
+        return Interrupted(check_plain(str(run)), job=job)
+    if (folder / "server" / RUN).is_dir():
+        raise StateError(f"{folder} is a simulator's workspace; continue it with scripts/simulate.py JOB --resume")
+    inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    for root in (folder, *(inside if len(inside) == 1 else [])):  # NVFlare downloads a job into a folder of its id
+        for place in PLACES:
+            if (root / place / RESULT).is_file():
+                raise StateError(f"the run at {folder} is finished; there is nothing to resume")
+            if (root / place / STATE).is_file():
+                return Interrupted(_id(root), ServerState(root / place), job or _job(root))
+    looked = ", ".join(f"{place}/{STATE}" for place in PLACES[:2])
+    raise StateError(
+        f"{folder} holds no state of a run. Looked for {looked}; give the job's downloaded result or the server's run "
+        "folder. If no round was finished, submit the old job again"
+    )
+
+
+def _id(root: Path) -> str:
+    try:
+        return check_plain(json.loads((root / "meta.json").read_text(encoding="utf-8"))["job_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return check_plain(root.name)
+
+
+def _job(root: Path) -> Path | None:
+    found = sorted(path.parent for path in (root / "job").glob("**/meta.json"))
+    return found[0] if found else None
+
+
+def write_resumed(
+    run: Interrupted,
+    out: Path,
+    *,
+    rounds: int | None = None,
+    fresh: Sequence[str] = (),
+    replace: bool = False,
+) -> Resumed:
+    """Write the job that continues a run, whole or not at all. It carries the server's state, but no site's.
+
+    Args:
+        run: the run.
+        out: job folder to write.
+        rounds: of the whole run, if it is to become longer.
+        fresh: sites that lost their private state and start it afresh.
+        replace: replace an existing job folder.
+
+    Raises:
+        JobError: the old job is unknown or not the run's own, an argument does not fit, or ``out`` exists.
+        StateError: the state is damaged.
+    """
+    if run.job is None:
+        raise JobError(f"the job folder of '{run.id}' is not with its run; give it with --job")
+    job, out = read_job(run.job), Path(out)
+    controller = resuming(job, run.id, rounds, fresh)
+    plan = Plan(**controller)
+    state = run.state.read() if run.state else None
+    if state:
+        check_same(state, config_of(plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
+    if out.exists() and not (replace and (out / "meta.json").is_file()):
+        raise JobError(f"{out} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
+        new = copy_job(run.job, job, controller, Path(temporary) / "job")
+        if state:
+            _carry(run.state, state, new / job.app.name / CARRIED)
+        if out.exists():
+            shutil.rmtree(out)
+        new.rename(out)
+    private = {site: round for site, round in state.last_round.items() if site not in fresh} if state else {}
+    return Resumed(out, run.id, state.round + 1 if state else None, plan.rounds, private)
+
+
+def resuming(job: Job, id: str, rounds: int | None = None, fresh: Sequence[str] = ()) -> dict[str, Any]:
+    """Arguments of the controller of a job that continues another one."""
+    controller = {key: value for key, value in job.controller.items() if key != "fresh"}
+    controller |= {"resume": check_plain(id)} | ({"fresh": list(fresh)} if fresh else {})
+    return controller | ({} if rounds is None else {"rounds": rounds})
+
+
+def copy_job(source: Path, job: Job, controller: dict[str, Any], out: Path) -> Path:
+    """Copy a job folder with other arguments of its controller, and without its signatures and an older state."""
+    shutil.copytree(source, out, ignore=shutil.ignore_patterns(".__nvfl*", CARRIED))
+    path = out / job.app.name / "config" / "config_fed_server.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config["workflows"][0]["args"] = controller
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    return out
+
+
+def _carry(source: ServerState, state: SavedState, folder: Path) -> None:
+    (folder / MODELS).mkdir(parents=True)
+    for name in (STATE, ROUNDS):
+        if (source.folder / name).is_file():
+            shutil.copyfile(source.folder / name, folder / name)
+    for round in sorted(state.models):
+        source.read_model(round)  # a damaged one is found here, not at the server
+        shutil.copyfile(source.model_path(round), ServerState(folder).model_path(round))

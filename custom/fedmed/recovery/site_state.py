@@ -1,0 +1,122 @@
+"""What a site keeps to itself between rounds, and finds again when another job resumes the run."""
+
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.durable_files import link, load_tensors, save_file, save_tensors
+from fedmed.errors import JobError, StateError
+from fedmed.recovery.earlier_jobs import earlier_folder, holders
+
+HELD = "received.pt"
+
+
+class SiteState:
+    """A site's private state, one file a round: ``state/round_<r>.pt``; and for a while a model that it received.
+
+    Args:
+        folder: the job's folder at this site.
+        made_with: plain settings of the training; a state that was made with others is not continued.
+
+    Attributes:
+        earlier: of the task at hand, see :class:`fedmed.messages.task.Task`.
+    """
+
+    def __init__(self, folder: Path, made_with: Mapping[str, Any] | None = None) -> None:
+        self.root, self.folder = Path(folder), Path(folder) / "state"
+        self.made_with = dict(made_with or {})
+        self.earlier: Mapping[str, int] = {}
+
+    def _path(self, round: int) -> Path:
+        if type(round) is not int or round < 0:  # it comes from the network, and becomes a part of a path
+            raise JobError(f"{round!r} is no round of a run; do server and site use the same FedMed?")
+        return self.folder / f"round_{round}.pt"
+
+    def load(self, round: int | None) -> dict[str, Any]:
+        """Return the state written in ``round``; ``{}`` for None (a site's first round).
+
+        Raises:
+            StateError: the round's file is missing or damaged, or was made with other settings.
+            JobError: an earlier job's name is none.
+        """
+        if round is None:
+            return {}
+        self.take_over(round)
+        try:
+            return load_tensors(self._path(round))
+        except StateError as error:
+            hint = "without that state the site cannot continue"
+            if places := self._places(round):
+                looked = ", ".join(str(place.parent) for place in places)
+                hint = (
+                    f"the job continues another one, whose state was looked for in {looked}: put that folder back, or "
+                    "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
+                )
+            raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error
+
+    def _places(self, round: int) -> list[Path]:
+        """Where earlier jobs of the run would keep a round's state, the newest job first."""
+        name = self._path(round).name
+        return [earlier_folder(id, self.root) / "state" / name for id in holders(round, _checked(self.earlier))]
+
+    def take_over(self, round: int) -> None:
+        """Get a round's state from the job of the run that made it, which stays as it was.
+
+        Raises:
+            StateError: it is damaged, was made with other settings, or cannot be copied.
+        """
+        path = self._path(round)
+        found = [place for place in self._places(round) if place.is_file()]
+        if path.is_file() or not found:
+            return
+        made_with = load_tensors(found[0]).get("made_with", {})
+        for key, value in self.made_with.items():
+            if made_with.get(key) != value:
+                raise StateError(
+                    f"{found[0]} was made with '{key}' {made_with.get(key)!r}, this job has {value!r}: it is not the "
+                    "run that it says it continues; use the same job, or start a new run"
+                )
+        if not link(found[0], path):  # a state file is never written twice, so a second name is as good as a copy
+            with found[0].open("rb") as source:
+                save_file(path, lambda stream: shutil.copyfileobj(source, stream))
+
+    def save(self, round: int, private: Mapping[str, Tensor], **content: Any) -> None:
+        """Write the state of ``round``, then it is safe to answer the server."""
+        facts = {"round": round, "made_with": self.made_with}
+        save_tensors(self._path(round), {**facts, "private": dict(private), **content})
+
+    def hold(self, round: int, tensors: Mapping[str, Tensor]) -> None:
+        """Keep a round's received tensors for its task to train, which comes without them."""
+        save_tensors(self.folder / HELD, {"round": round, "tensors": dict(tensors)})
+
+    def held(self, round: int) -> dict[str, Tensor]:
+        """What :meth:`hold` kept.
+
+        Raises:
+            StateError: there is nothing, or it is of another round.
+        """
+        content = load_tensors(self.folder / HELD)
+        if content.get("round") != round:
+            raise StateError(f"{self.folder / HELD} is of round {content.get('round')}, round {round} is trained")
+        return dict(content["tensors"])
+
+    def let_go(self) -> None:
+        """Delete what :meth:`hold` kept."""
+        (self.folder / HELD).unlink(missing_ok=True)
+
+    def prune(self, keep: Collection[int]) -> None:
+        """Delete the files of all rounds not in ``keep``."""
+        names = {self._path(round).name for round in keep}
+        for path in self.folder.glob("round_*.pt"):
+            if path.name not in names:
+                path.unlink()
+
+
+def _checked(earlier: Mapping[str, int]) -> Mapping[str, int]:
+    """It comes from the network."""
+    if not isinstance(earlier, Mapping) or not all(type(done) is int for done in earlier.values()):
+        raise JobError(f"the task names the jobs that it continues as {earlier!r}; do both use the same FedMed?")
+    return earlier

@@ -1,0 +1,148 @@
+"""The dry run foretells exactly what a run then sends, and opens no image."""
+
+import pytest
+import yaml
+
+from fedmed.errors import JobError
+from fedmed.federation.loop import run_job
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.privacy.forecast import forecast
+from fedmed.privacy.forecast_sheet import forecast_sheet
+from fedmed.privacy.ledger import read_ledger
+from fedmed.reports.ledger import ledger_sheet
+from fedmed.reports.sheet import html
+from fedmed.settings.site import load_file, load_site, parse_site
+
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+PARTIAL = {"sharing": "block_6", "warm_start_rounds": 1, "warm_start_sharing": "full", "release_from": "ct_north"}
+
+
+@pytest.fixture
+def blind(tmp_path):
+    """Return a function: settings of a site whose data folder is empty, so that any look at an image would fail."""
+    (tmp_path / "empty").mkdir()
+
+    def blind(site="ct_north", privacy=None, **values):
+        path = tmp_path / f"{site}.yaml"
+        privacy = {"account": "account.json", **(privacy or {})}
+        path.write_text(yaml.safe_dump({"data_root": "empty", "device": "cpu", "privacy": privacy, **values}))
+        return load_file(path)
+
+    return blind
+
+
+def test_a_run_sends_what_was_foretold(tiny_job, tmp_path):
+    job = tiny_job(sites=TWO, rounds=3, **PARTIAL)
+    sites = {s: parse_site(s, {"demo": "chest_ct_tiny", "device": "cpu"}, load_site(s).source) for s in TWO}
+    foretold = {site: forecast(job, config) for site, config in sites.items()}
+    run_job(job, tmp_path / "ws", sites)
+    for site, made in foretold.items():
+        sent = [
+            line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] in ("update", "release", "scores")
+        ]
+        expected = [(s.task, s.tensors) for s in made.sendings if not s.refused for _ in range(s.times)]
+        if site == "ct_east":  # it is not tested: nobody lends it a decoder
+            expected = [entry for entry in expected if entry[0] != "evaluate"]
+        expected += [("release", {})] if site == "ct_north" else []  # asked for, and not allowed
+        assert sorted(map(str, expected)) == sorted(str((line["task"], line["tensors"])) for line in sent)
+        assert made.bytes == sum(line["bytes"] for line in sent if line["tensors"]) - overhead(sent)
+        for line in sent:
+            scalars = next(s.scalars for s in made.sendings if s.task == line["task"])
+            assert all(name in scalars or name.startswith("train_") for name in line.get("metrics", {}))
+        page = html(ledger_sheet(read_ledger(tmp_path / "ws" / site)))
+        assert "conv_final" not in page if site == "ct_east" else "up_layers" in page
+
+
+def overhead(sent):
+    """Bytes of an update's numbers, which the forecast leaves out."""
+    from fedmed.privacy.ledger import measure
+
+    numbers = [{k: line[k] for k in ("n_steps", "n_samples", "metrics")} for line in sent if line["answer"] == "update"]
+    return sum(measure(content)[0] for content in numbers)
+
+
+def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
+    job = tiny_job(sites=TWO, rounds=4, **PARTIAL)
+    made = forecast(job, blind("ct_east"))
+    assert (made.role, made.updates, made.epsilon) == ("unsupervised", 3, None)
+    assert [s.rounds for s in made.sendings if s.task == "train"] == [(1, 3)]
+    assert made.private and all(name.startswith(("conv_final", "up_")) for name in made.private)
+    north = forecast(job, blind())
+    assert [(s.task, s.rounds, s.times) for s in north.sendings] == [
+        ("train", (0, 0), 1),
+        ("train", (1, 3), 3),
+        ("validate", None, 1),
+        ("release", None, 1),
+        ("evaluate", None, 1),
+    ]
+    assert "'allow_release' is not true" in north.sendings[3].refused
+    assert forecast(job, blind(allow_release=True)).sendings[3].refused == ""
+
+
+def test_limits_are_shown_and_what_they_hold_back(tiny_job, blind):
+    job = tiny_job(sites=TWO, rounds=4, **PARTIAL)
+    made = forecast(job, blind(privacy={"allowed_tensors": ["^convInit", "^down"], "max_bytes": 10**7}))
+    assert "conv_final" in forecast_page(made) and made.updates == 3  # the warm start would share everything
+    assert "privacy.allowed_tensors" in made.sendings[0].refused and not made.sendings[1].refused
+    assert forecast(job, blind(privacy={"max_bytes": 1000})).updates == 0
+    none = forecast(tiny_job("other", sites={**TWO, "ct_west": "evaluate"}), blind("ct_west"))
+    assert none.bytes == 0 and "would send no update" in forecast_page(none)
+
+
+def forecast_page(made):
+    return html(forecast_sheet(made))
+
+
+def test_the_account_is_foretold(tiny_job, blind):
+    job = tiny_job(sites=TWO, rounds=4)
+    noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
+    free = forecast(job, blind(privacy=noise))
+    assert free.epsilon[0] == 0 and 2 < free.epsilon[1] < 3 and free.updates == free.asked == 4
+    strict = forecast(job, blind(privacy={**noise, "max_epsilon": 2.0}))
+    assert strict.updates == 3 and strict.epsilon[1] < 2 < free.epsilon[1]
+    assert [s.rounds for s in strict.sendings if s.task == "train"] == [(0, 2)]
+    assert "The account allows 3 of 4 updates: then max_epsilon 2 is reached." in forecast_page(strict)
+    assert "promises practically nothing" in forecast_page(
+        forecast(job, blind(privacy={**noise, "noise_multiplier": 0.1}))
+    )
+    spent = forecast(job, blind(privacy={**noise, "max_epsilon": 0.5}))
+    assert spent.updates == 0 and spent.epsilon == (0, 0)
+
+
+def test_a_site_that_is_not_in_the_job_is_told_who_is(tiny_job, blind):
+    with pytest.raises(JobError, match="no site 'ct_south'; it has ct_east, ct_north. Name yours with --site"):
+        forecast(tiny_job(sites=TWO), blind("ct_south"))
+
+
+def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account(tiny_job, blind):
+    exchange = {"from_round": 2, "names": ["mu", "n"]}
+    spec = {"select": "last", "evaluate": False, "exchange": exchange, "weighting": "self_adaptive"}
+    job = tiny_job(sites={"ct_north": "unsupervised", "ct_east": "unsupervised"}, rounds=4, **spec)
+    made = forecast(job, blind())
+    assert [(s.task, s.rounds, s.times, s.extras) for s in made.sendings] == [
+        ("metadata", (2, 3), 2, []),
+        ("train", (0, 3), 4, []),
+    ]
+    page = forecast_page(made)
+    assert "asks for mu, n, rsa, which" in page and "does not list" in page
+    allowed = {"allowed_extras": ["rsa", "mu", "n"], "extras_noise": 0.25}
+    noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
+    open_made = forecast(job, blind(privacy={**allowed, **noise}))
+    assert [s.extras for s in open_made.sendings] == [["mu", "n"], ["rsa"]]
+    page = forecast_page(open_made)
+    assert "In 2 rounds mu, n are computed from all training images" in page and "does not list" not in page
+    assert "Arrays get noise of standard deviation 0.25" in page
+    assert "The account (ε, δ) does not cover mu, n, rsa" in page
+
+
+@pytest.mark.parametrize("allowed", [["rsa"], []])
+def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path, allowed):
+    (tmp_path / "a.yaml").write_text(
+        yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu", "privacy": {"allowed_extras": allowed}})
+    )
+    settings = {"bundle": "cxr_classification", "overlays": ["demo", "pretrain"], "method": "contrastive"}
+    settings |= {"weighting": "samples", "select": "last", "evaluate": False}
+    spec = JobSpec("j", {"a": "unsupervised"}, 2, epochs=1, **settings)
+    made = forecast(write_job(spec, tmp_path / "j"), load_file(tmp_path / "a.yaml"))
+    assert [s.extras for s in made.sendings] == [allowed] and made.wanted == []
+    assert "does not list" not in forecast_page(made)

@@ -1,0 +1,55 @@
+"""The ledger's lines, sizes and digests."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedmed.errors import FedMedError, JobError, PrivacyError
+from fedmed.privacy.ledger import Ledger, describe, measure, read_ledger
+
+
+def test_lines_are_found_from_every_folder_that_a_person_may_name(tmp_path):
+    folder = tmp_path / "ct_north/simulate_job/fedmed"
+    ledger = Ledger(folder, "ct_north")
+    ledger.write("scores", "validate", 2, metrics={"val_dice": 0.5})
+    ledger.write("refused", "train", None, reason="…")
+    for place in (ledger.path, folder, folder.parent, folder.parent.parent):
+        lines = read_ledger(place)
+        assert [(line["answer"], line["task"], line["round"]) for line in lines] == [
+            ("scores", "validate", 2),
+            ("refused", "train", None),
+        ]
+    with pytest.raises(JobError, match=r"no ledger.*ledger\.jsonl.*site's own folder"):
+        read_ledger(tmp_path)
+    ledger.path.write_text('{"site": "ct_north"}\n{"half')  # killed while writing
+    assert read_ledger(folder) == [{"site": "ct_north"}]
+    ledger.path.write_text('{"half\n{"site": "ct_north"}\n')
+    with pytest.raises(FedMedError, match="line 1 is damaged"):
+        read_ledger(folder)
+
+
+def test_size_is_that_of_the_elements(tmp_path):
+    tensors = {"a": torch.zeros(3, 4), "b": torch.zeros((), dtype=torch.int64), "c": torch.zeros(2).half()}
+    assert measure({"tensors": tensors})[0] == 48 + 8 + 4
+    assert measure({"x": np.zeros(5, dtype=np.float32), "y": [True, None, "ab"]})[0] == 20 + 4 + 4 + 4
+    assert describe(tensors) == {"a": "float32 3×4", "b": "int64 single value", "c": "float16 2"}
+
+
+def test_the_digest_sees_every_change_and_nothing_else():
+    tensor = torch.arange(6.0)
+    digest = measure({"w": tensor})[1]
+    assert digest == measure({"w": tensor.clone()})[1] == measure({"w": torch.arange(12.0)[:6]})[1]
+    changed = [
+        {"v": tensor},
+        {"w": tensor.reshape(2, 3)},
+        {"w": tensor.view(torch.int32)},
+        {"w": tensor + torch.eye(6)[3] * 1e-6},
+        {"w": tensor, "n": 1},
+    ]
+    assert len({digest, *(measure(content)[1] for content in changed)}) == 6
+
+
+@pytest.mark.parametrize("value", [object(), b"bytes", float("nan"), np.array([{}]), np.array(["a"]), {1: 2}, {3}])
+def test_only_plain_values_and_tensors_can_be_measured(value):
+    with pytest.raises(PrivacyError, match="/x"):
+        measure({"x": value})

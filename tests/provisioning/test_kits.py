@@ -1,0 +1,348 @@
+"""What the kits hold, and what provisioning refuses; that they run is tested in tests/e2e/test_provisioned.py."""
+
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from cryptography import x509
+from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
+from nvflare.fuel.sec.authz import AuthzContext, Person
+from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.private.admin_defs import Message
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+from nvflare.security.security import FLAuthorizer
+
+from fedmed.errors import SiteConfigError
+from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
+from fedmed.provisioning.command_line import EXAMPLE, main
+from fedmed.provisioning.kit_builder import JOB_CLASSES
+from fedmed.provisioning.kits import Federation, read_project
+from fedmed.settings.site import load_site
+
+SITES = ("hospital_a", "hospital_b", "hospital_c")
+PEOPLE = {"project_admin": "admin@example.org", "lead": "lead@example.org", "member": "researcher@example.org"}
+SERVER = "fl.example.org"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The example project, provisioned. Do not change it."""
+    federation = Federation.open(tmp_path_factory.mktemp("provision") / "study")
+    federation.provision(read_project(EXAMPLE))
+    return federation
+
+
+@pytest.fixture
+def federation(made, tmp_path):
+    """A copy that a test may change."""
+    return Federation.open(shutil.copytree(made.folder, tmp_path / "study"))
+
+
+def read(folder: Path, name: str):
+    return json.loads((folder / "local" / name).read_text())
+
+
+def component(resources: dict, name: str):
+    return next((part for part in resources["components"] if part["id"] == name), None)
+
+
+# --- kits
+
+
+def test_every_participant_gets_a_kit_that_only_its_owner_reads(made):
+    assert {kit.name for kit in made.kits.iterdir()} == {SERVER, *SITES, *PEOPLE.values()}
+    for path in (made.folder, *made.folder.rglob("*")):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+    assert os.access(made.kits / "hospital_a" / "startup" / "start.sh", os.X_OK)
+    assert (made.folder / ".gitignore").read_text() == "*\n"
+
+
+@pytest.mark.parametrize("name", [SERVER, "hospital_b"])
+def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, write_tiny_job):
+    changes = {"full": {}, "partial": {"sharing": "block_6"}}
+    changes["contrastive"] = {"method": "contrastive", "weighting": "self_adaptive"}
+    jobs = [write_tiny_job(tmp_path, name, **change) for name, change in changes.items()]
+    named = {
+        n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
+    }
+    ours = {path for path in named if path not in DEFAULT_CLASS_ALLOW_LIST}
+    assert ours == set(JOB_CLASSES)
+    resources = read(made.kits / name, "resources.json.default")
+    assert resources["class_allow_list"] == [*DEFAULT_CLASS_ALLOW_LIST, *JOB_CLASSES]
+    assert resources["class_list_enforcement_mode"] == "enforce"
+
+
+def class_paths(node):
+    if isinstance(node, dict):
+        yield from [node["path"]] if isinstance(node.get("path"), str) else []
+        for value in node.values():
+            yield from class_paths(value)
+    elif isinstance(node, list):
+        for value in node:
+            yield from class_paths(value)
+
+
+def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(made):
+    kit = made.kits / "hospital_a"
+    resources = read(kit, "resources.json.default")
+    assert resources["allow_log_streaming"] is False and not component(resources, "site_log_streamer")
+    assert component(resources, "no_remote_reading")["path"] == "fedmed.flare.kit.NoRemoteReading"
+    privacy = read(kit, "privacy.json")
+    assert privacy["default_scope"] == privacy["scopes"][0]["name"] == "site"
+    assert privacy["scopes"][0]["task_result_filters"][0]["path"] == "fedmed.flare.filters.SiteLimitsFilter"
+
+
+def test_the_server_stores_below_its_kit(made):
+    resources = read(made.kits / SERVER, "resources.json.default")
+    assert component(resources, "job_manager")["args"]["uri_root"] == "store/jobs"
+    assert resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] == "store/snapshots"
+    for kit in made.kits.iterdir():
+        for path in (kit / "local").iterdir():
+            assert "/tmp/" not in path.read_text(), path
+
+
+@pytest.mark.parametrize(
+    ("site", "list_"), [("hospital_a", "training"), ("hospital_b", "unlabeled"), ("hospital_c", "testing")]
+)
+def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list_, tmp_path):
+    template = made.kits / site / "local" / "fedmed_site.yaml"
+    assert (
+        f"'{list_}'" in template.read_text().split("data_root")[0] and "{" not in template.read_text().split("site:")[0]
+    )
+    with pytest.raises(SiteConfigError, match="key 'data_root': the folder /FILL/IN/the/folder/of/your/images"):
+        load_site(site, template.parents[1])
+    filled = tmp_path / "local" / "fedmed_site.yaml"
+    filled.parent.mkdir()
+    text = template.read_text().replace("/FILL/IN/the/folder/of/your/images", str(tmp_path))
+    filled.write_text(text.replace("# privacy:", "privacy:").replace("\n#   ", "\n  "))
+    read = load_site(site, tmp_path)
+    assert read.data_root == tmp_path and read.privacy.noise_multiplier == 8 and read.privacy.max_epsilon == 10
+
+
+def rights(kit: Path, org: str):
+    """Return a function: role, right, submitter's role -> whether a kit's policy allows it to somebody of the study."""
+    policy = FLAuthorizer(org, read(kit, "authorization.json.default"))
+
+    def may(role: str, right: str, submitter: str = "lead", org: str = "study_office") -> bool:
+        user, owner = Person(role, org, role), Person(submitter, "study_office", submitter)
+        return policy.authorize(AuthzContext(right=right, user=user, submitter=owner))[0]
+
+    return may
+
+
+def test_who_may_do_what_at_the_server(made):
+    may = rights(made.kits / SERVER, "study_office")
+    job = ("submit_job", "abort_job", "delete_job", "clone_job", "download_job", "get_job_log")
+    assert all(may("lead", right) and may("project_admin", right) and not may("member", right) for right in job)
+    assert not may("lead", "abort_job", submitter="project_admin") and may("project_admin", "abort_job")
+    assert may("lead", "download_job", submitter="project_admin")
+    assert all(may(role, "list_jobs") and may(role, "report_version") for role in PEOPLE)
+    assert (
+        may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
+    )
+    assert not any(may(role, "byoc") for role in PEOPLE)
+
+
+def test_who_may_do_what_at_a_site(made):
+    may = rights(made.kits / "hospital_a", "hospital_a")
+    reading = ("cat", "ls", "grep", "head", "tail", "show_errors", "report_env", "configure_site_log")
+    assert not any(may(role, right) for role in PEOPLE for right in (*reading, "byoc"))
+    assert may("org_admin", "restart", org="hospital_a") and not may("org_admin", "restart", org="hospital_b")
+    assert may("lead", "submit_job") and not may("member", "submit_job") and not may("org_admin", "submit_job")
+
+
+def test_custom_code_is_a_participants_own_choice(tmp_path):
+    project = read_project(EXAMPLE)
+    project["participants"][1]["custom_code"] = True
+    federation = Federation.open(tmp_path / "study")
+    federation.provision(project)
+    assert rights(federation.kits / "hospital_a", "hospital_a")("lead", "byoc")
+    assert not rights(federation.kits / "hospital_a", "hospital_a")("member", "byoc")
+    assert not rights(federation.kits / "hospital_b", "hospital_b")("lead", "byoc")
+
+
+@pytest.mark.parametrize("name", [SERVER, "hospital_a"])
+def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path):
+    (tmp_path / "docker.yaml").write_text("runtime: docker\nparent: {docker_image: fedmed}\n")
+    command = [str(Path(sys.executable).with_name("nvflare")), "deploy", "prepare", str(made.kits / name)]
+    places = ["--config", str(tmp_path / "docker.yaml"), "--output", str(tmp_path / "prepared")]
+    done = subprocess.run(
+        [*command, *places], capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    before, after = (
+        read(made.kits / name, "resources.json.default"),
+        read(tmp_path / "prepared", "resources.json.default"),
+    )
+    assert after["class_allow_list"] == before["class_allow_list"]
+    assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
+    kept = {"timeouts", "no_remote_reading", "job_manager"} & {part["id"] for part in before["components"]}
+    assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
+    assert read(tmp_path / "prepared", "authorization.json.default") == read(
+        made.kits / name, "authorization.json.default"
+    )
+    assert (tmp_path / "prepared" / "local" / "privacy.json").is_file() == (name != SERVER)
+
+
+# --- parts of a kit
+
+
+def test_stores_follow_a_kit_that_is_carried_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("NVFL_JOB_STORE_ROOT", raising=False)
+    assert KitJobs("store/jobs").job_uri("a-job") == str(tmp_path / "store" / "jobs" / "a-job")
+    assert KitStorage("store/snapshots").root_dir == str(tmp_path / "store" / "snapshots")
+    for folder in ("jobs", "snapshots"):
+        assert stat.S_IMODE((tmp_path / "store" / folder).stat().st_mode) == 0o700
+    monkeypatch.setenv("NVFL_JOB_STORE_ROOT", str(tmp_path / "volume"))
+    assert KitJobs("store/jobs").uri_root == str(tmp_path / "volume")
+
+
+def test_the_servers_main_process_waits_a_minute_for_a_vanished_site(monkeypatch):
+    monkeypatch.setenv("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "5")
+    ServerTimeouts(60.0)
+    assert os.environ["NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT"] == "5"
+    monkeypatch.delenv("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT")
+    ServerTimeouts(60.0)
+    ConfigService.reset()
+    try:
+        assert ConfigService.get_float_var("client_outcome_wait_timeout", "application_config", 900.0) == 60.0
+    finally:
+        ConfigService.reset()
+
+
+def test_no_command_reads_a_sites_files(monkeypatch):
+    """Whoever asks: the server decides whether the site's policy is asked at all."""
+    monkeypatch.setattr(ClientRequestProcessors, "request_processors", list(ClientRequestProcessors.request_processors))
+    processors = ClientRequestProcessors.request_processors
+    before = {topic: processor for processor in processors for topic in processor.get_topics()}
+    NoRemoteReading()
+    after = {topic: processor for processor in processors for topic in processor.get_topics()}
+    assert before.keys() == after.keys()
+    assert {topic for topic in before if before[topic] is not after[topic]} == {"sys.report_env", "sys.shell"}
+    forged = Message("sys.shell", "cat /etc/passwd")
+    assert after["sys.shell"].process(forged, None).body == "this site lets nobody read its files through NVFlare"
+
+
+# --- provisioning again, later, wrongly
+
+
+def certificate(kit: Path) -> x509.Certificate:
+    return x509.load_pem_x509_certificate(next((kit / "startup").glob("*.crt")).read_bytes())
+
+
+def authority(kit: Path) -> bytes:
+    return (kit / "startup" / "rootCA.pem").read_bytes()
+
+
+def test_a_site_joins_later_with_a_complete_kit_and_the_others_stay(federation, capsys):
+    before = {path: path.read_bytes() for path in federation.kits.rglob("*") if path.is_file()}
+    shutil.rmtree(federation.kits / "hospital_c")  # handed over and deleted, as advised
+    assert main(["add-site", "hospital_d", "clinic_d", "--role", "evaluate", "--out", str(federation.folder)]) == 0
+    said, kit = capsys.readouterr().out, federation.kits / "hospital_d"
+    assert "kits/hospital_d" in said and "evaluate, clinic_d" in said and "hospital_a" not in said
+    same = {path.relative_to(federation.kits / "hospital_a") for path in (federation.kits / "hospital_a").rglob("*")}
+    assert {path.relative_to(kit) for path in kit.rglob("*")} == same
+    certificate(kit).verify_directly_issued_by(x509.load_pem_x509_certificate(authority(federation.kits / SERVER)))
+    after = {
+        path: path.read_bytes() for path in federation.kits.rglob("*") if path.is_file() and kit not in path.parents
+    }
+    assert after == {path: content for path, content in before.items() if path.exists()}
+    assert not (federation.kits / "hospital_c").exists()
+    assert main(["add-site", "hospital_d", "clinic_d", "--out", str(federation.folder)]) == 2
+    assert "has a participant 'hospital_d' already" in capsys.readouterr().err
+
+
+def test_provisioning_again_changes_nothing_and_adds_only_new_participants(federation, tmp_path, capsys):
+    before = authority(federation.kits / SERVER)
+    assert main(["provision", str(EXAMPLE), "--out", str(federation.folder)]) == 0
+    assert "nothing was changed" in capsys.readouterr().out
+    project = read_project(EXAMPLE)
+    project["participants"].append(
+        {"name": "new@example.org", "type": "admin", "org": "study_office", "role": "member"}
+    )
+    (tmp_path / "more.yml").write_text(yaml.safe_dump(project))
+    assert main(["provision", str(tmp_path / "more.yml"), "--out", str(federation.folder)]) == 0
+    said = capsys.readouterr().out
+    assert "kits/new@example.org" in said and "authority and the other kits are unchanged" in said
+    assert authority(federation.kits / "new@example.org") == before
+    project["participants"][1]["org"] = "another"
+    project["name"] = "other"
+    (tmp_path / "other.yml").write_text(yaml.safe_dump(project))
+    assert main(["provision", str(tmp_path / "other.yml"), "--out", str(federation.folder)]) == 2
+    assert "'name' differs from what was provisioned before" in capsys.readouterr().err
+    assert authority(federation.kits / SERVER) == before
+
+
+def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, capsys):
+    kit = federation.kits / "hospital_a"
+    (kit / "local" / "fedmed_site.yaml").write_text("data_root: /data\n")
+    before, others = certificate(kit), certificate(federation.kits / "hospital_b")
+    assert main(["add-site", "hospital_a", "--renew", "--out", str(federation.folder)]) == 0
+    after = certificate(kit)
+    assert str(kit / "startup" / "client.key") in capsys.readouterr().out
+    assert after.public_key() != before.public_key() and after.subject == before.subject
+    after.verify_directly_issued_by(x509.load_pem_x509_certificate(authority(kit)))
+    assert certificate(federation.kits / "hospital_b") == others
+    assert (kit / "local" / "fedmed_site.yaml").read_text() == "data_root: /data\n"
+    assert main(["add-site", "nobody", "--renew", "--out", str(federation.folder)]) == 2
+    assert "has no participant 'nobody'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: p["participants"][1].update(fedmed_role="doctor"), "'fedmed_role' is 'doctor'; use supervised"),
+        (lambda p: p["participants"][1].update(connection_security="clear"), "'connection_security' is 'clear'"),
+        (lambda p: p["participants"][1].update(custom_code="yes"), "'custom_code' must be true or false"),
+        (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
+        (lambda p: p["participants"][1].update(name="hospital_b"), "'name' of its own"),
+        (lambda p: p.update(participants=[]), "key 'participants' is missing"),
+        (lambda p: p["builders"].pop(2), "does not name fedmed.provisioning.kit_builder.SiteBuilder"),
+    ],
+)
+def test_a_wrong_project_is_one_line_and_leaves_no_kit(tmp_path, capsys, change, message):
+    project = yaml.safe_load(EXAMPLE.read_text())
+    change(project)
+    (tmp_path / "wrong.yml").write_text(yaml.safe_dump(project))
+    assert main(["provision", str(tmp_path / "wrong.yml"), "--out", str(tmp_path / "study")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ") and message in said and len(said.splitlines()) == 1
+    assert not list((tmp_path / "study").rglob("*.key"))
+    assert main(["provision", str(EXAMPLE), "--out", str(tmp_path / "study")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["provision"], "name a project file"),
+        (["provision", "nothing.yml"], "not a readable YAML file"),
+        (["provision", str(EXAMPLE), "--out", str(EXAMPLE.parent / "kits")], "lies in the checkout"),
+        (["add-site", "x", "y", "--out", "/does/not/exist"], "holds no federation"),
+    ],
+)
+def test_mistakes_of_the_command_line(arguments, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_with_something_else_is_not_touched(tmp_path, capsys):
+    (tmp_path / "thesis.tex").write_text("x")
+    assert main(["provision", str(EXAMPLE), "--out", str(tmp_path)]) == 2
+    assert "is no federation of FedMed's" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_the_default_place_is_the_home_folder(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert main(["provision", str(EXAMPLE)]) == 0
+    assert (tmp_path / "fedmed" / "fedmed_study" / "kits" / "hospital_a").is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {"fedmed"}, "NVFlare wrote into the home folder"
+    assert main(["add-site", "hospital_d", "clinic_d"]) == 0

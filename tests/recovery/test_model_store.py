@@ -1,0 +1,89 @@
+"""Where the global model starts from."""
+
+import re
+
+import pytest
+import torch
+
+from fedmed.errors import JobError, StateError
+from fedmed.recovery.model_store import ModelStore
+
+SMALL = {"bundle": "covid_ct_segmentation", "overlays": ["demo"]}
+FIRST = r"^convInit\."
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """Return a function: a store; ``content`` becomes ``start.pt`` in $FEDMED_MODELS."""
+    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path / "models"))
+    (tmp_path / "models").mkdir()
+
+    def store(content=None, **args):
+        if content is not None:
+            torch.save(content, tmp_path / "models" / "start.pt")
+        return ModelStore.from_args({**SMALL, **args}, tmp_path / "app")
+
+    return store
+
+
+def moved(tensors):
+    return {name: tensor + 1 for name, tensor in tensors.items()}
+
+
+def test_a_part_of_a_checkpoint_is_taken_and_the_rest_starts_afresh(store):
+    fresh = store().initial
+    other = {"projection.weight": torch.ones(2)}  # what this model does not have is no matter
+    first = {name: tensor for name, tensor in moved(fresh).items() if re.search(FIRST, name)}
+    assert first
+    for content in ({**first, **other}, {"model": {**first, **other}, "meta": {"round": 3}}):
+        begun = store(content, checkpoint="start.pt", checkpoint_tensors=[FIRST])
+        assert begun.taken == list(first)
+        for name, tensor in begun.initial.items():
+            assert torch.equal(tensor, first.get(name, fresh[name]))
+        assert begun.describe()["checkpoint"] == "start.pt" and begun.describe()["checkpoint_tensors"] == [FIRST]
+
+
+def test_the_folder_of_models_comes_before_the_bundles_own(store, tmp_path):
+    fresh = store().initial
+    begun = store(moved(fresh), checkpoint="start.pt")
+    assert begun.checkpoint == tmp_path / "models" / "start.pt" and set(begun.taken) == set(fresh)
+    assert all(torch.equal(tensor, fresh[name] + 1) for name, tensor in begun.initial.items())
+    assert "checkpoint" not in store().describe()
+
+
+def test_what_is_no_file_name_or_not_there_is_refused(store, tmp_path):
+    for name in ("../start.pt", "a/start.pt", ".hidden", 3):
+        with pytest.raises(JobError, match="plain file name"):
+            store(checkpoint=name)
+    with pytest.raises(JobError, match=f"'other.pt' is not in {tmp_path}/models or .*covid_ct_segmentation/models"):
+        store(checkpoint="other.pt")
+
+
+@pytest.mark.parametrize(
+    ("change", "patterns", "message"),
+    [
+        (lambda t: t.pop("convInit.conv.weight"), [FIRST], "at tensor 'convInit.conv.weight', which it does not hold"),
+        (lambda t: t.pop("convInit.conv.weight"), None, "which it does not hold"),
+        (
+            lambda t: t.update({"convInit.conv.weight": torch.ones(2)}),
+            [FIRST],
+            "holds as float32 2, the model as float",
+        ),
+        (lambda t: t.update({"convInit.conv.weight": t["convInit.conv.weight"].double()}), [FIRST], "as float64"),
+        (lambda t: t.update(extra=torch.ones(1)), None, "'extra', which the model does not have"),
+        (lambda t: t, ["^teacher"], r"\['\^teacher'\] match no tensor"),
+        (lambda t: t, ["("], "'checkpoint_tensors': .*not a regular expression"),
+        (lambda t: t.update(extra="word"), None, "holds no named tensors"),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_names_the_tensor(store, change, patterns, message):
+    content = dict(store().initial)
+    change(content)
+    with pytest.raises(JobError, match=message):
+        _ = store(content, checkpoint="start.pt", checkpoint_tensors=patterns).initial
+
+
+def test_a_damaged_checkpoint_is_an_error(store, tmp_path):
+    (tmp_path / "models" / "start.pt").write_bytes(b"nothing")
+    with pytest.raises(StateError, match=r"start.pt is damaged"):
+        _ = store(checkpoint="start.pt").initial

@@ -1,0 +1,190 @@
+"""A run that was interrupted and resumed ends bit by bit where an uninterrupted one does."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.errors import RoundFailed, StateError
+from fedmed.export.runs import read_finished
+from fedmed.export.weights import complete_weights
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.jobs.job_folder import read_job
+from fedmed.recovery import interrupted_workspace as aside
+from fedmed.recovery.model_store import ModelStore
+from fedmed.reports.page import page
+from fedmed.reports.run import read_run
+
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+TIMES = {"seconds", "seconds_total", "started"}
+
+
+class Killed(BaseException):
+    """The process ends: nobody may catch this, and nothing is written after it."""
+
+
+@pytest.fixture(autouse=True)
+def scored(monkeypatch):
+    """Scores that depend on every bit of the model and of the site's own layers, at no cost; some rounds are better."""
+
+    def score(self, task, parser):
+        state = self.state.load(task.private_round).get("private", {})
+        total = sum(float(tensor.double().sum()) for tensor in {**task.tensors, **state}.values())
+        return {"val_dice": 0.5 + 0.5 * math.sin(1e4 * total)}
+
+    monkeypatch.setattr(Client, "_score", score)
+    monkeypatch.setattr(
+        Client, "evaluate", lambda self, task: {"n_cases": 1, **dice(score(self, task, None)["val_dice"])}
+    )
+
+
+def dice(value):
+    return {"dice_mean": value, "dice_std": 0.0}
+
+
+@pytest.fixture
+def job(tiny_job, lively):
+    def job(name="tiny", **changes):
+        return tiny_job(name, **{"sites": TWO, "steps": 1, "overrides": lively, **changes})
+
+    return job
+
+
+@pytest.fixture
+def kill(monkeypatch):
+    """Return a function that ends the process when ``owner.name`` is called for the n-th time, before or after it."""
+
+    def kill(owner, name, at, after=False):
+        original, calls = getattr(owner, name), []
+
+        def call(*arguments, **named):
+            calls.append(None)
+            if len(calls) == at and not after:
+                raise Killed
+            answer = original(*arguments, **named)
+            if len(calls) == at:
+                raise Killed
+            return answer
+
+        monkeypatch.setattr(owner, name, call)
+        return lambda: monkeypatch.setattr(owner, name, original)
+
+    return kill
+
+
+@pytest.fixture
+def interrupt(kill):
+    """Run a job until a kill."""
+
+    def interrupt(job, workspace, owner, name, at, after=False, **options):
+        revive = kill(owner, name, at, after)
+        with pytest.raises(Killed):
+            run_job(job, workspace, **options)
+        revive()
+
+    return interrupt
+
+
+def outcome(workspace):
+    """All that a run leaves, but for times."""
+    server = workspace / "server/simulate_job"
+    models = {name: load_tensors(server / "app_server" / f"{name}FL_global_model.pt") for name in ("", "best_")}
+    for site in TWO:
+        paths = (workspace / site / "simulate_job/fedmed/state").glob("*.pt")
+        last = max(paths, key=lambda path: int(path.stem.removeprefix("round_")))
+        models[f"{site} {last.name}"] = load_tensors(last)
+    result = json.loads((server / "fedmed/result.json").read_text())
+    lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
+    return models, without_times(result), without_times(lines)
+
+
+def without_times(value):
+    if isinstance(value, dict):
+        return {key: without_times(each) for key, each in value.items() if key not in TIMES}
+    return [without_times(each) for each in value] if isinstance(value, list) else value
+
+
+def same(a, b):
+    """Bit by bit, whatever the nesting."""
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
+    return a == b
+
+
+def assert_same_end(one, other):
+    for a, b in zip(outcome(one), outcome(other), strict=True):
+        assert a == b if isinstance(a, list) else a.keys() == b.keys()
+        assert same(a, b)
+
+
+WARM = {"sharing": "block_6", "warm_start_sharing": "full", "warm_start_rounds": 2}
+
+
+@pytest.mark.parametrize(
+    ("method", "teacher", "round", "trained"),
+    [({"rounds": 3}, "current", 1, 2), ({"rounds": 4, **WARM}, "ema", 2, 3)],
+    ids=["full sharing", "partial sharing at the end of its warm start, mean teacher"],
+)
+def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(
+    job, lively, interrupt, tmp_path, method, teacher, round, trained
+):
+    """First the server is killed at the start of a round, then a site that has done its work, before it can answer."""
+    overrides = {**lively, "unsupervised": {**lively["unsupervised"], "teacher": teacher}}
+    folder, workspace = job(**method, overrides=overrides), tmp_path / "ws"
+    run_job(folder, tmp_path / "whole")
+    interrupt(folder, workspace, Server, "train_tasks", round + 1)
+    interrupt(folder, workspace, Client, "train", trained, after=True, resume=True)
+    old = {path: path.read_bytes() for path in workspace.glob("*/before-1/**/*.pt")}
+    run_job(folder, workspace, resume=True)
+    assert_same_end(tmp_path / "whole", workspace)
+    assert old and {path: path.read_bytes() for path in workspace.glob("*/before-1/**/*.pt")} == old
+    site = "ct_north" if "sharing" in method else None
+    assert same(exported(folder, tmp_path / "whole", site), exported(folder, workspace, site))
+    run = read_run(workspace)
+    assert run.resumed == {"before-1": round, "before-2": method["rounds"] - (1 if teacher == "ema" else 2)}
+    assert f"continued after round {round}" in page(run)
+
+
+def exported(job, workspace, site):
+    """The last model as it would be exported, with the layers that the site keeps to itself."""
+    store = ModelStore.from_args(read_job(job).persistor, workspace)
+    weights = complete_weights(read_finished(workspace), store, "last", site)
+    return [weights.tensors, weights.round]
+
+
+def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, tmp_path, caplog):
+    folder, workspace = job(rounds=2), tmp_path / "ws"
+    interrupt(folder, workspace, Server, "train_tasks", 2)
+    shutil.rmtree(workspace / "ct_east/simulate_job/fedmed/state")
+    with pytest.raises(RoundFailed, match="'ct_east': 'StateError'"):
+        run_job(folder, workspace, resume=True)
+    assert "before-1/fedmed/state: put that folder back" in caplog.text and "--allow-fresh" in caplog.text
+    caplog.clear()
+    assert aside.set_aside(workspace, TWO) == "before-2"
+
+
+def test_other_settings_of_a_site_make_another_run(job, lively, interrupt, tmp_path, caplog):
+    folder, workspace = job(rounds=2), tmp_path / "ws"
+    interrupt(folder, workspace, Server, "train_tasks", 2)
+    other = {**lively, "unsupervised": {**lively["unsupervised"], "confidence": 0.7}}
+    with pytest.raises(RoundFailed, match="'ct_east': 'StateError'"):
+        run_job(job("other", rounds=2, overrides=other), workspace, resume=True)
+    assert "was made with 'overrides'" in caplog.text
+
+
+def test_nothing_to_resume_is_a_new_start_and_a_finished_run_an_error(job, interrupt, tmp_path):
+    folder, workspace = job(rounds=1), tmp_path / "ws"
+    interrupt(folder, workspace, Server, "train_tasks", 1, resume=True)
+    run_job(folder, workspace, resume=True)
+    assert not list(workspace.glob("*/before-*"))
+    with pytest.raises(StateError, match="is finished"):
+        run_job(folder, workspace, resume=True)

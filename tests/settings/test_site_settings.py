@@ -1,0 +1,94 @@
+"""Site YAML: order of look-up, defaults, and one clear error for each mistake."""
+
+import pytest
+import yaml
+
+from fedmed.errors import SiteConfigError
+from fedmed.settings.site import find_site_file, load_site, parse_site
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(values, folder=tmp_path, name="site_a.yaml"):
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
+        path.write_text(values if isinstance(values, str) else yaml.safe_dump(values))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def minimal(tmp_path):
+    (tmp_path / "data").mkdir()
+    return {"data_root": str(tmp_path / "data"), "device": "cpu"}
+
+
+def load(path):
+    return parse_site("site_a", yaml.safe_load(path.read_text()), path)
+
+
+def test_defaults(write, minimal, tmp_path):
+    site = load(write(minimal))
+    assert site.datalist == tmp_path / "data" / "datalist.json"
+    assert (site.threads, site.workers, site.amp, site.max_batch_size) == (1, 0, False, None)
+    assert site.allow_release is False
+
+
+def test_only_the_site_itself_can_allow_a_release(write, minimal):
+    assert load(write({**minimal, "allow_release": True})).allow_release is True
+    assert load(write({**minimal, "allow_release": None})).allow_release is False
+
+
+def test_relative_paths_are_relative_to_the_file(write, minimal, tmp_path):
+    site = load(write({**minimal, "data_root": "data", "cache_dir": "cache"}))
+    assert site.data_root == tmp_path / "data" and site.cache_dir == tmp_path / "cache"
+
+
+def test_order_of_lookup(write, minimal, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "configs"))
+    second = write(minimal, tmp_path / "configs", "ct_north.yaml")
+    assert find_site_file("ct_north", tmp_path / "kit") == second
+    first = write(minimal, tmp_path / "kit" / "local", "fedmed_site.yaml")
+    assert find_site_file("ct_north", tmp_path / "kit") == first
+    monkeypatch.delenv("FEDMED_SITE_CONFIGS")
+    assert find_site_file("ct_north").parent.name == "demo"
+
+
+def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    with pytest.raises(SiteConfigError, match=r"(?s)'nowhere'.*nowhere\.yaml.*site_configs/demo.*data_root:"):
+        load_site("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"thread": 2}, "unknown key 'thread'"),
+        ({"threads": "two"}, "'threads' is 'two'; it must be a int"),
+        ({"threads": 0}, "'threads' is 0; it must be at least 1"),
+        ({"threads": True}, "'threads' is True"),
+        ({"workers": -1}, "'workers' is -1"),
+        ({"device": "gpu"}, "'device' is 'gpu'; use auto, cpu"),
+        ({"allow_release": "yes please"}, "'allow_release' is 'yes please'; it must be a bool"),
+        ({"amp": True}, "'amp' is true, but the device is the CPU"),
+        ({"data_root": "/does/not/exist"}, "folder /does/not/exist does not exist"),
+        ({"data_root": None}, "data_root"),
+        ({"site": "site_b"}, "'site' is 'site_b', but this site is called 'site_a'"),
+        ({"demo": "chest_ct"}, "either 'data_root'"),
+    ],
+)
+def test_each_mistake_has_one_clear_error(write, minimal, change, message):
+    path = write({**minimal, **change})
+    with pytest.raises(SiteConfigError, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "a: [1, 2\n", ""])
+def test_malformed_yaml(write, text, tmp_path, monkeypatch):
+    path = write(text)
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    with pytest.raises(SiteConfigError, match="Example") as caught:
+        load_site("site_a")
+    assert str(path) in str(caught.value)
