@@ -63,6 +63,7 @@ class ServerContinuation:
         if not server.failed_in_a_row:
             guard = server.guard.state() if server.guard else {}
             self._good = {"round": server.model_round, "last_round": dict(server.last_round), "guard": guard}
+        rule = server.applied.kept(server.tensors)
         state = SavedState(
             **self._good,
             best_round=chosen.best_round,
@@ -74,9 +75,10 @@ class ServerContinuation:
             seconds=time.monotonic() - server.started,
             config=self.config,
             earlier=server.tasks.earlier,
+            rule=rule is not None,
         )
         models = {server.best_model: chosen.best_tensors, server.model_round: server.tensors}
-        self.state.save(state, models, Path(server.store.folder) / LAST)
+        self.state.save(state, models, Path(server.store.folder) / LAST, rule)
 
     def forget(self) -> None:
         """The run is finished: nothing continues it."""
@@ -86,6 +88,7 @@ class ServerContinuation:
         server, state = self.server, old.read()
         check_same(state, self.config)
         server.tensors = self._model(old, state.round)
+        server.applied.take_over(old.read_rule(state), server.tensors)
         server.model_round, server.first_round = state.round, state.round + 1
         server.last_round = _without(state.last_round, server.plan.fresh)
         server.tasks.earlier = {**state.earlier, id: state.round + 1}

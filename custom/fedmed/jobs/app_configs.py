@@ -45,16 +45,20 @@ def controller(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
 
 
 def rule(spec: "JobSpec") -> dict[str, Any]:
-    """Arguments of :class:`fedmed.aggregation.weighted_mean.WeightedMean` beside buffers and normalisation."""
-    given = {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
+    """Arguments of the aggregator that say which rule it has, see :func:`fedmed.jobs.rule_spec.rule_spec`."""
+    if not isinstance(spec.rule, str):
+        return {"rule": dict(spec.rule)}
+    given = {"user_weights": dict(spec.user_weights)}
+    given |= {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
     given |= {"weighting": spec.weighting if spec.weighting != "iterations" else None}
     given |= {"form": spec.form, "floor": spec.floor}
-    return {"user_weights": dict(spec.user_weights), **{k: v for k, v in given.items() if v is not None}}
+    return {k: v for k, v in given.items() if v is not None}
 
 
 def aggregator(spec: "JobSpec") -> dict[str, Any]:
     """The aggregator component."""
-    args = {"sharing": spec.sharing, "buffers": spec.buffers, "normalise": spec.normalise}
+    args = {"sharing": spec.sharing, "buffers": spec.buffers}
+    args |= {"normalise": spec.normalise} if isinstance(spec.rule, str) else {}
     args |= {"warm_start_sharing": spec.warm_start_sharing, **rule(spec)}
     kind = "IterationWeightedAggregator" if spec.sharing == "full" else "PartialSharingAggregator"
     kind = "SelfAdaptiveAggregator" if spec.weighting == "self_adaptive" else kind

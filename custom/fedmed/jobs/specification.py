@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import check_user_weights
+from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import JobError
 from fedmed.jobs import app_configs as job_files
+from fedmed.jobs.class_paths import load_rule, server_allows
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES, Plan
+from fedmed.jobs.rule_spec import rule_spec
 
 
 @dataclass
@@ -36,7 +37,8 @@ class JobSpec:
         buffers: BatchNorm statistics: ``average``, ``pooled`` or ``local``.
         normalise: divide by the sum of weighted steps (see ``site_weights``).
         user_weights: site -> weight, 1 unless given.
-        rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted.
+        rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted; or ``{path, args}`` of a
+            server's rule, whose arguments then say what ``normalise`` to ``floor`` would (see ``load_rule``).
         trim: fraction that ``trimmed_mean`` drops at each end; None = 0.2.
         clip_norm: an update with a larger L2 norm is scaled down to it; None = no bound.
         weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive``.
@@ -73,7 +75,7 @@ class JobSpec:
     buffers: str = "average"
     normalise: bool = True
     user_weights: Mapping[str, float] = field(default_factory=dict)
-    rule: str = "mean"
+    rule: str | Mapping[str, Any] = "mean"
     trim: float | None = None
     clip_norm: float | None = None
     min_clients: int | None = None
@@ -139,12 +141,9 @@ class JobSpec:
             )
         if self.checkpoint_tensors and not self.checkpoint:
             raise JobError("'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too")
-        check_user_weights(self.user_weights, plan.sites)
-        rule = WeightedMean(buffers=self.buffers, normalise=self.normalise, **job_files.rule(self))
-        trained = {round: plan.participants(round) for round in (0, plan.rounds - 1)}  # warm start and what follows
-        counted = {round: [s for s in sites if self.user_weights.get(s, 1)] for round, sites in trained.items()}
-        rule.weighting.check_sites(max(map(len, counted.values())))
-        rule.check_senders({f"round {round}": len(sites) for round, sites in counted.items()})
+        rule = load_rule(rule_spec(job_files.aggregator(self)["args"]), server_allows())
+        for round in (0, plan.rounds - 1):  # warm start and what follows; of the network nothing is known here
+            rule.check(ExpectedSenders(plan.sites, {site: [f"of round {round}"] for site in plan.participants(round)}))
 
     def added(self, role: str) -> Sequence[str]:
         """Overlays that a role merges after the job's own."""
