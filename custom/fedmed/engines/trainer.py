@@ -1,7 +1,7 @@
 """What FedMed's trainers have in common."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from monai.data import MetaTensor
@@ -53,7 +53,13 @@ class StatefulTrainer(Trainer):
 
     ``monai.engines.Trainer.run`` makes a new scaler each time. Its scale would start at 65536 again in every round,
     and the first steps of every round, whose gradients overflow, would be skipped.
+
+    Attributes:
+        takes_corrections: whether it trains by steps of ``optimizer``, which corrections can change (see
+            :mod:`fedmed.engines.corrections`).
     """
+
+    takes_corrections: ClassVar[bool] = True
 
     def run(self) -> None:  # type: ignore[override]
         """Train ``max_epochs`` epochs."""
