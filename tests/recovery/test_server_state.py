@@ -143,9 +143,8 @@ class Run:
     def outcome(self, job):
         server = self.folder(job)
         models = [load_tensors(server.parent / "app_server" / name) for name in (LAST, BEST)]
-        rounds = json.loads((server / "run.json").read_text())["rounds"]
-        states = [load_tensors(self.state(site, rounds - 1, job)) for site in SITES]
         lines = [json.loads(line) for line in (server / "rounds.jsonl").read_text().splitlines()]
+        states = [load_tensors(self.state(site, lines[-1]["round"], job)) for site in SITES]
         return [*models, *states, timeless(lines), timeless(json.loads((server / "result.json").read_text()))]
 
 
@@ -313,6 +312,35 @@ def broken(tmp_path, monkeypatch):
         return run
 
     return broken
+
+
+def test_a_run_that_ends_early_does_so_after_any_kill(tmp_path, monkeypatch, whole):
+    """Scores here are as good as random, so that two models without a better score come soon."""
+    plan = {"rounds": 12, "patience": 2, "min_rounds": 3}
+    expected, death = whole(**plan), Death(monkeypatch)
+    result, lines = expected[-1], expected[-2]
+    assert 3 <= len(lines) < 12 and result["stopped_early"]["rounds"] == len(lines)
+    assert "the last 2 models in a row were not better" in result["stopped_early"]["reason"]
+    scores = [line["score"] for line in lines]
+    assert max(scores) not in scores[-2:] and set(result["test"]) == set(SITES) and result["validation_last"]
+    for at in range(1, 1000, 4):
+        run = Run(tmp_path / f"at{at}", **plan)
+        death.set(at)
+        try:
+            run.play("job-1")
+        except Killed:
+            death.set(0)
+            done = run.folder("job-1") / "result.json"
+            job = "job-1" if done.is_file() else run.go_on(first=2)
+            assert same(run.outcome(job), expected), at
+        else:
+            break
+    assert at > 30, "the run was hardly ever interrupted"
+
+
+def test_a_run_that_would_have_ended_may_get_more_patience(broken):
+    run = broken(rounds=12, patience=1, round=2)
+    assert run.play("job-2", resume="job-1", patience=11).rounds == 12
 
 
 def test_rounds_that_failed_at_the_end_are_repeated(tmp_path, whole):
@@ -484,6 +512,7 @@ def test_a_damaged_state_is_named(broken, damage):
         {"earlier": {"job": "1"}},
         {"last_round": 3},
         {"rule": "../../secret"},
+        {"stopping": {"waited": "../../secret"}},
     ],
 )
 def test_no_path_arrives_in_a_state_that_a_job_brings(broken, change):

@@ -17,7 +17,7 @@ from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
 from fedmed.errors import BundleError, OverrideError
 
-# An overlay adds to a list (`+train::corrections`) whether or not another one has begun it, so there is nothing to warn of.
+# An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
 warnings.filterwarnings("ignore", message="Can't merge entry")
 # Facts of time that every configuration may refer to. A federation sets them for each task; here they are those of a
 # training that stands alone.

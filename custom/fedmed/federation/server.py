@@ -16,6 +16,7 @@ from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.engines.mean_temperature import calibrated, mean_temperature
 from fedmed.errors import FedMedError, JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
+from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.round_record import round_record
@@ -69,7 +70,9 @@ class Server:
         self.exchange = Exchange(plan)
         self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
+        self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
+        self.rounds = plan.rounds  # of the whole run; fewer when it ends early
         self._begun: int | None = None  # a round that has begun, but trains nobody yet
         self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
@@ -120,6 +123,13 @@ class Server:
         facts |= {"score": self.score.facts()}
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
+
+    def ends_before(self, round: int) -> bool:
+        """Whether the run ends before this round, because its models do not become better."""
+        if not self.stopping.over(round):
+            return False
+        self.rounds = round
+        return True
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
@@ -240,7 +250,9 @@ class Server:
         scores = {site: sent[name] for site, sent in metrics.items() if name in sent}
         score, temperature = self.selection.score(scores), mean_temperature(metrics, self.selection.sites)
         tensors = calibrated(self.tensors, self.store.bundle.calibration, temperature)
-        if self.selection.offer(round, score, tensors):
+        better = self.selection.offer(round, score, tensors)
+        self.stopping.note(self.model_round, score, better)
+        if better:
             log.info("the model after round %d is the best so far: mean validation %s %.4f", round, label, score)
             self.best_private = dict(self.last_round)  # the private states that it was scored with
             self.best_model = self.model_round

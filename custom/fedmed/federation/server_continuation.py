@@ -76,6 +76,7 @@ class ServerContinuation:
             config=self.config,
             earlier=server.tasks.earlier,
             rule=rule is not None,
+            stopping=server.stopping.state(),
         )
         models = {server.best_model: chosen.best_tensors, server.model_round: server.tensors}
         self.state.save(state, models, Path(server.store.folder) / LAST, rule)
@@ -107,6 +108,7 @@ class ServerContinuation:
         server.best_model = state.best_model
         server.best_private = _without(state.best_private, server.plan.fresh)
         server.best_scores = dict(state.best_scores)
+        server.stopping.restore(state.stopping)
         chosen.best_round = state.best_round
         chosen.best_score = -math.inf if state.best_score is None else state.best_score
         same = state.best_model == state.round

@@ -40,6 +40,7 @@ def controller(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
     args |= {"evaluate_last": True} if spec.evaluate_last else {}
     args |= {"exchange": dict(spec.exchange)} if spec.exchange else {}
     args |= {"release_from": spec.release_from} if spec.release_from else {}
+    args |= {"patience": spec.patience, "min_rounds": spec.min_rounds} if spec.patience else {}
     args |= {"validate_every": spec.validate_every} if spec.validate_every != 1 else {}
     return args | ({"task_timeout": spec.task_timeout} if spec.task_timeout else {})
 

@@ -49,6 +49,7 @@ class JobSpec:
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         validate_every: labelled sites score the model they receive every so many rounds.
         release_from: supervised site whose private layers score the sites that have none; it must allow that itself.
+        patience, min_rounds: when a run ends before its last round (see ``Plan``).
         select: ``best``, the model that labelled sites score best, or ``last``.
         evaluate: whether sites score the result on their test lists.
         exchange: which values sites get of the others before they train, from which round on (see ``Plan``).
@@ -95,6 +96,8 @@ class JobSpec:
     form: str | None = None
     floor: float | None = None
     checkpoint_tensors: Sequence[str] = ()
+    patience: int | None = None
+    min_rounds: int = 0
 
     def files(self) -> dict[str, str]:
         """Relative path -> text of every file of the job folder, checked against the installed bundle.
@@ -115,6 +118,8 @@ class JobSpec:
             select=self.select,
             evaluate=self.evaluate,
             exchange=self.exchange,
+            patience=self.patience,
+            min_rounds=self.min_rounds,
         )
         self._check(plan)
         roles = [role for role in ROLES if plan.of_role(role)]

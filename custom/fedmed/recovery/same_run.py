@@ -15,7 +15,7 @@ from fedmed.recovery.server_state import RESULT, STATE, SavedState, ServerState
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run
     "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last", "release_from",
-    "collapse_guard", "resume", "fresh",
+    "collapse_guard", "resume", "fresh", "patience", "min_rounds",
 }  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class SavedState:
         config: what must not change: plain arguments of the job, the bundle's digest and settings.
         earlier: earlier jobs of the run -> rounds that were done when each ended, oldest first.
         rule: whether the server's rule left something in ``round``.
+        stopping: state of the early stopping.
     """
 
     round: int
@@ -59,6 +60,7 @@ class SavedState:
     config: Mapping[str, Any] = field(default_factory=dict)
     earlier: Mapping[str, int] = field(default_factory=dict)
     rule: bool = False
+    stopping: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def models(self) -> set[int]:
@@ -186,6 +188,9 @@ def _checked(state: SavedState) -> SavedState:
     numbers = [state.round, state.best_model, state.best_round or 0, *rounds, *state.earlier.values()]
     if not all(type(number) is int and START <= number < 10**6 for number in numbers) or state.round < 0:
         raise ValueError("it holds rounds that are not rounds of a run")
+    waited, scored = state.stopping.get("waited", 0), state.stopping.get("scored")
+    if type(waited) is not int or not (scored is None or type(scored) is int):
+        raise ValueError("its 'stopping' does not hold numbers of rounds")
     if type(state.rule) is not bool:
         raise ValueError("its 'rule' is not true or false")
     if state.temperature is not None and not 0 < float(state.temperature) < math.inf:
