@@ -1,11 +1,19 @@
 """The rule that a job's flat arguments ask for."""
 
 import pytest
+from nvflare.fuel.utils.component_builder import ComponentBuilder
 
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.errors import JobError
 from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, rule_spec
+from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, for_flare, rule_spec
+
+
+class ComponentBuilderOfTests(ComponentBuilder):
+    """FLARE's, without its list of modules."""
+
+    def get_module_scanner(self):
+        return None
 
 
 def test_without_arguments_it_is_the_mean_by_steps():
@@ -24,6 +32,18 @@ def test_a_number_that_sites_report():
         "fim_trace",
         5,
     )
+
+
+def test_a_similarity_that_sites_report_under_another_name():
+    rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "alike", "form": "softmax", "floor": 0.1}}))
+    assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("self_adaptive", "alike", "softmax")
+
+
+def test_flare_leaves_a_named_rule_as_it_is():
+    """FLARE builds whatever has a class path among a component's arguments; that would pass by FedMed's own check."""
+    rule, built = {"path": "collections.Counter", "args": {"a": 1}}, ComponentBuilderOfTests()
+    assert built.is_class_config(dict(rule)) and not built.is_class_config(for_flare(rule))
+    assert rule_spec({"rule": for_flare(rule)}) == rule
 
 
 def test_arguments_reach_the_rule():
@@ -48,6 +68,8 @@ def test_a_named_rule_comes_as_it_is():
         ({"weighting": {"name": "fim"}}, "'weighting' is None; use"),
         ({"weighting": ["samples"]}, "'weighting' is "),
         ({"weighting": {"by": "samples", "name": "x"}}, "the arguments of .*SampleWeighting are wrong"),
+        ({"rule": object()}, "rule <object object.*> is unknown; .*or name a class"),
+        ({"rule": {"path": MEAN}, "trim": 0.1}, "'trim' belongs"),
         ({"colour": 1}, "the arguments of .*WeightedMean are wrong: .*'colour'"),
     ],
 )

@@ -88,8 +88,8 @@ class StatefulTrainer(Trainer):
         """
         if extras:
             raise JobError(
-                f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; remove "
-                "'exchange' from the job, or use an overlay whose engine takes it"
+                f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; use an "
+                "overlay whose engine or corrections take it, or a job without 'exchange' or such a rule"
             )
 
     def extras(self) -> dict[str, float | Tensor]:

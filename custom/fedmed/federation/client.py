@@ -16,7 +16,7 @@ from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
-from fedmed.engines.corrections import Corrections
+from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
 from fedmed.federation.progress import Progress, Stream

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import START
+from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
 Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
@@ -92,11 +92,13 @@ class Server:
         folder: Path,
         save: Save | None = None,
         app: Path | None = None,
+        allowed: Collection[str] | None = None,
     ) -> "Server":
         """Build a server from the plain arguments of a job's controller and aggregator, and resume if they say so.
 
         Args:
             app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
+            allowed: class paths outside FedMed's rooms that the job may name; None = those of ``server_allows``.
 
         Raises:
             JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
@@ -107,7 +109,7 @@ class Server:
             plan = Plan(**controller)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
-        rule = load_rule(rule_spec(aggregator), server_allows())
+        rule = load_rule(rule_spec(aggregator), server_allows() if allowed is None else allowed)
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
         server.applied.check(policies, server.tensors, max_norm)

@@ -13,7 +13,8 @@ from fedmed.bundles.network import merge
 from fedmed.engines.mean_temperature import calibrated
 from fedmed.recovery.model_store import LAST
 from fedmed.recovery.same_run import check_same, config_of, find_state
-from fedmed.recovery.server_state import START, SavedState, ServerState
+from fedmed.recovery.saved_state import START, SavedState
+from fedmed.recovery.server_state import ServerState
 
 if TYPE_CHECKING:
     from fedmed.federation.server import Server

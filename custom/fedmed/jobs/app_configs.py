@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.rule_spec import for_flare
 
 if TYPE_CHECKING:
     from fedmed.jobs.specification import JobSpec
@@ -48,7 +49,7 @@ def controller(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
 def rule(spec: "JobSpec") -> dict[str, Any]:
     """Arguments of the aggregator that say which rule it has, see :func:`fedmed.jobs.rule_spec.rule_spec`."""
     if not isinstance(spec.rule, str):
-        return {"rule": dict(spec.rule)}
+        return {"rule": for_flare(spec.rule)}
     given = {"user_weights": dict(spec.user_weights)}
     given |= {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
     given |= {"weighting": spec.weighting if spec.weighting != "iterations" else None}

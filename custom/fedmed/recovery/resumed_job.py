@@ -15,7 +15,8 @@ from fedmed.jobs.plan import Plan
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.same_run import CARRIED, check_same, config_of
-from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, RULE, STATE, SavedState, ServerState
+from fedmed.recovery.saved_state import SavedState
+from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, RULE, STATE, ServerState
 
 # A downloaded result, a server's run folder, the folder of the records itself.
 PLACES = ("workspace/fedmed", "fedmed", ".")

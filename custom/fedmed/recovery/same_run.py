@@ -10,7 +10,8 @@ from fedmed.errors import JobError, StateError
 from fedmed.jobs.plan import Plan
 from fedmed.recovery.earlier_jobs import earlier_folder
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import RESULT, STATE, SavedState, ServerState
+from fedmed.recovery.saved_state import SavedState
+from fedmed.recovery.server_state import RESULT, STATE, ServerState
 
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run

@@ -9,7 +9,8 @@ from torch import nn
 
 from fedmed.data.augment import ScaleShift
 from fedmed.engines.consistency import ConsistencyEngine
-from fedmed.engines.corrections import Correction, Corrections
+from fedmed.engines.corrected_steps import Corrections
+from fedmed.engines.corrections import Correction
 from fedmed.engines.linear import LinearProbeEngine
 from fedmed.engines.supervised import SupervisedEngine
 from fedmed.errors import BundleError, JobError, StateError
