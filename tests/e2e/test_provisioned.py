@@ -105,7 +105,7 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
     job_id = whole.submit(write_tiny_job(tmp_path, "custom", sites=sites, steps=1))
     meta = whole.finish(job_id)
     assert meta["status"] == "FINISHED:COMPLETED" and meta["byoc"] is True
-    refused = f"{LATE}: NVFLARE_ERROR: BYOC not permitted"
+    refused = f"{LATE}: BYOC_NOT_PERMITTED"
     assert meta["job_deploy_detail"] == ["server: OK", "ct_north: OK", "ct_east: OK", refused]
     assert set(read_run(whole.download(job_id)).result["test"]) == {"ct_north", "ct_east"}
 

@@ -182,7 +182,9 @@ def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path)
     )
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
-    kept = {"timeouts", "no_remote_reading", "job_manager"} & {part["id"] for part in before["components"]}
+    kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs"} & {
+        part["id"] for part in before["components"]
+    }
     assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
     assert read(tmp_path / "prepared", "authorization.json.default") == read(
         made.kits / name, "authorization.json.default"
