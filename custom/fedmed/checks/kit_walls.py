@@ -7,7 +7,7 @@ from typing import Any
 
 from fedmed.checks.findings import Finding
 
-# What a kit names first, as fedmed.flare.provision writes it.
+# What a kit names first, as scripts/provision.sh writes it.
 WALLS = {"json_only": "fedmed.flare.json_only.JsonOnly", "plain_jobs": "fedmed.flare.job_gate.PlainJobs"}
 
 
