@@ -7,13 +7,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from fedmed.recovery.server_continuation import CARRIED
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
 from fedmed.errors import JobError
-from fedmed.federation.keeper import CARRIED
-from fedmed.federation.server_state import ROUNDS, ServerState
 from fedmed.flare.job_archive import SIGNATURES, check_app, check_job
+from fedmed.recovery.server_state import ROUNDS, ServerState
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 META = json.dumps({"name": "job", "deploy_map": {"app": ["@ALL"]}})

@@ -36,8 +36,8 @@ from nvflare.security.security import EmptyAuthorizer
 from fedmed.checks.kit import check_kit, read_kit
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.flare import job_archive, job_gate, json_only
-from fedmed.flare.kits import Federation, read_project
-from fedmed.flare.kits_command import EXAMPLE
+from fedmed.provisioning.command_line import EXAMPLE
+from fedmed.provisioning.kits import Federation, read_project
 
 SERVER, SITE, LEAD = "fl.example.org", "hospital_a", "lead@example.org"
 VALIDATE, DEPLOY = JobMetaValidator.validate, AppDeployer.deploy
