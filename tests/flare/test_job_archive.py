@@ -7,7 +7,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fedmed.recovery.server_continuation import CARRIED
+from fedmed.recovery.same_run import CARRIED
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
