@@ -1,5 +1,6 @@
 """What a site answers to the server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,3 +61,6 @@ class Release:
     round: int | None
     allowed: bool = False
     tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+Answer = Update | Extras | Release | Mapping[str, float]  # the last: scores of a validation or evaluation
