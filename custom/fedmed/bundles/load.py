@@ -113,5 +113,5 @@ class Bundle:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
         parser.update({"bundle_root": str(self.root), **self.overrides})
         # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
-        parser.update({key: value for key, value in facts.items() if key in parser.config})
+        parser.update({key: value for key, value in facts.items() if key in parser})
         return parser

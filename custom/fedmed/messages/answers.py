@@ -28,7 +28,7 @@ class Update:
     n_steps: int
     n_samples: int
     metrics: dict[str, float] = field(default_factory=dict)
-    extras: dict = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass

@@ -143,5 +143,5 @@ def _head(place: str, leaf: Any) -> str:
 
 def _body(leaf: Any) -> bytes | memoryview:
     if isinstance(leaf, Tensor):
-        return memoryview(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+        return leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
     return np.ascontiguousarray(leaf).tobytes() if isinstance(leaf, np.ndarray) else json.dumps(leaf).encode()

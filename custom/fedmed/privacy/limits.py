@@ -54,14 +54,14 @@ class SiteLimits:
         """
         self.allowed.check_update(update.tensors)
         metrics = self.allowed.metrics({**update.metrics, "n_samples": update.n_samples})
-        update = replace(update, n_samples=metrics.pop("n_samples", 0), metrics=metrics)
+        update = replace(update, n_samples=int(metrics.pop("n_samples", 0)), metrics=metrics)
         tensors, facts = self._clipped(update.tensors)
         extras, more = self._extras(update.extras, update.round)
         update, facts = replace(update, extras=extras), facts | more
         self._sized(_content(replace(update, tensors=tensors)))  # what is too large must not cost anything
-        if self.privacy.noise_multiplier is not None:
+        if self.privacy.noise_std is not None:
             facts |= {"epsilon": self.account.spend(), "delta": self.privacy.delta}
-            tensors, more = self._noised(tensors, update.round)
+            tensors, more = self._noised(tensors, update.round, self.privacy.noise_std)
             facts |= more
         known = self.allowed.protection(facts.get("epsilon"))
         update = replace(update, tensors=tensors, metrics={**update.metrics, **known})
@@ -128,8 +128,10 @@ class SiteLimits:
         norm = l2_norm(tensors)
         return scale_down(tensors, norm, bound), {"norm": norm, "norm_clipped": min(norm, bound)}
 
-    def _noised(self, tensors: Mapping[str, Tensor], round: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        std, source = self.privacy.noise_multiplier * self.privacy.clip_norm, self._source(round)
+    def _noised(
+        self, tensors: Mapping[str, Tensor], round: int, std: float
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        source = self._source(round)
         facts = {"noise_std": std} | ({"noise_seed": True} if self.privacy.noise_seed is not None else {})
         return {name: add_noise(tensor, std, source) for name, tensor in tensors.items()}, facts
 

@@ -145,9 +145,9 @@ def _place(location: Place, values: Any, missing: bool) -> Place:
     """Where in the values it is; pydantic's location also names branches of unions."""
     place: list[str | int] = []
     for index, key in enumerate(location):
-        if (isinstance(values, Mapping) and key in values) or (isinstance(values, list) and isinstance(key, int)):
-            place.append(key)
+        if isinstance(values, Mapping) and key in values or isinstance(values, list) and isinstance(key, int):
             values = values[key]
+            place.append(key)
         elif missing and index == len(location) - 1:
             place.append(key)
     return tuple(place)
@@ -155,12 +155,12 @@ def _place(location: Place, values: Any, missing: bool) -> Place:
 
 def _words(place: Place) -> str:
     """``key 'a.b'``, or ``key 'a' of entry 2 of 'b'``."""
-    last = max((i for i, key in enumerate(place) if isinstance(key, int)), default=-1)
+    last, entry = max(((i, key) for i, key in enumerate(place) if isinstance(key, int)), default=(-1, 0))
     name = ".".join(map(str, place[last + 1 :]))
     if last < 0:
         return f"key '{name}'"
     above = _words(place[:last]).removeprefix("key ")
-    return f"key '{name}' of entry {place[last] + 1} of {above}" if name else f"entry {place[last] + 1} of {above}"
+    return f"key '{name}' of entry {entry + 1} of {above}" if name else f"entry {entry + 1} of {above}"
 
 
 def _line(place: Place, lines: Mapping[Place, int]) -> int | None:

@@ -55,6 +55,13 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
     noise_seed: int | None = Field(None, ge=0)
     """Makes the noise repeatable and therefore worthless as protection; for experiments only."""
 
+    @property
+    def noise_std(self) -> float | None:
+        """Standard deviation of the noise in every coordinate of an update; None without noise."""
+        if self.noise_multiplier is None or self.clip_norm is None:
+            return None
+        return self.noise_multiplier * self.clip_norm
+
     @field_validator("allowed_tensors")
     @classmethod
     def _are_patterns(cls, patterns: tuple[str, ...] | None) -> tuple[str, ...] | None:
