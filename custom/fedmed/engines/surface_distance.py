@@ -1,4 +1,4 @@
-"""Distances between the surfaces of two masks. Results must name their variant: tools differ."""
+"""Distances between the surfaces of two masks. Results must name their variant, because tools differ."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -37,7 +37,7 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = 
             directions' percentiles (as in MONAI).
 
     Returns:
-        The distance; the image's diagonal when exactly one mask is empty; NaN (leave it out) when both are.
+        The distance; the image's diagonal when exactly one mask is empty; NaN (leave the case out) when both are.
 
     Raises:
         FedMedError: an unknown variant, or masks of different shapes.
