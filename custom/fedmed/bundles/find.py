@@ -44,7 +44,7 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
 
 
 def bundle_digest(root: Path) -> str:
-    """SHA-256 over a bundle's configs and Python files: what it does, without weights and documents."""
+    """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents."""
     files = [p for p in sorted(root.rglob("*")) if p.is_file() and _defines_behaviour(p.relative_to(root))]
     digest = hashlib.sha256()
     for path in files:

@@ -1,4 +1,4 @@
-"""Say in plain values what a transform does, so that two processes agree whether it is the same one."""
+"""Describe a transform in plain values, so that two processes agree whether it is the same one."""
 
 import functools
 import hashlib

@@ -200,5 +200,5 @@ def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients()
 
 
 def test_the_command_makes_each_institution_once():
-    whole_sites = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["whole_sites"]
-    assert sorted(whole_sites("chest_xray")) == sorted(SITES) and len(whole_sites("chest_ct")) == 5
+    with_folders = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["sites_with_folders"]
+    assert sorted(with_folders("chest_xray")) == sorted(SITES) and len(with_folders("chest_ct")) == 5

@@ -20,7 +20,7 @@ class ForegroundIndexd(Transform):
 
     Args:
         label: key of the mask, shape (1, X, Y, Z), foreground > 0.
-        limit: most indices kept for a class.
+        limit: largest number of indices that are kept for a class.
 
     Returns:
         The case with ``foreground_index`` and ``background_index``: int32 tensors of at most ``limit`` flat indices

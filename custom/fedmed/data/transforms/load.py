@@ -12,9 +12,9 @@ from fedmed.errors import DataError
 
 
 def hush_dicom_decoder() -> None:
-    """Keep MONAI 1.6 from saying at every ``LoadImage`` that a GPU decoder is missing, which only DICOM would need.
+    """Silence MONAI 1.6's warning at every ``LoadImage`` that a GPU decoder, which only DICOM needs, is missing.
 
-    It does so wherever pydicom is installed.
+    MONAI gives it wherever pydicom is installed.
     """
     logging.getLogger("monai.data.nvimgcodec_pydicom_plugin").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="NvImgCodecPydicomReader")
