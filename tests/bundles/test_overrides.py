@@ -201,7 +201,7 @@ def test_a_list_of_ids_that_is_a_text_is_a_mistake_in_the_bundle():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, -float("inf")], 10**400, -(2**53) - 1])
 def test_numbers_that_no_setting_can_mean_are_refused(value):
-    with pytest.raises(OverrideError, match="override 'learning_rate'.*is no number that a setting"):
+    with pytest.raises(OverrideError, match="override 'learning_rate'.*is not a number that a setting"):
         check_overrides({"learning_rate": value}, ALLOWED)
 
 
