@@ -29,7 +29,7 @@ def default_cache_dir() -> str:
 
 
 class CaseStore:
-    """A folder of preprocessed cases.
+    """A folder of preprocessed cases; see :class:`fedmed.data.cache.CaseCacheDataset` for what MONAI's cache lacks.
 
     Args:
         cache_dir: where the folder ``fedmed-cases`` is created, mode 0700: its content is patient data.

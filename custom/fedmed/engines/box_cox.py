@@ -1,4 +1,7 @@
-"""The transform that makes features nearly Gaussian, and its inverse (FedMoCo, Eq. 3)."""
+"""The transform that makes features nearly Gaussian, and its inverse (FedMoCo, Eq. 3).
+
+scipy's ``inv_boxcox`` gives NaN below -1/λ instead of 0; both of its functions are two to five times slower.
+"""
 
 import torch
 from torch import Tensor

@@ -51,6 +51,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> float:
     """Mean distance of confidence and accuracy over bins of equal width of the confidence (Guo et al. 2017, Eq. 3).
 
+    MONAI's ``CalibrationErrorMetric`` is that of a segmentation: it bins each class over the voxels of one image.
+
     Args:
         probabilities: (n, C), rows that sum to 1; the confidence is the largest of a row.
         labels: (n,) int in [0, C).

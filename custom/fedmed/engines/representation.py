@@ -71,6 +71,8 @@ def features(
 def dissimilarity(rows: Tensor) -> Tensor:
     """Return ``1 - Pearson(f(x_i), f(x_j))`` of all pairs i > j: FedMoCo's RDM without its diagonal.
 
+    scipy's ``pdist(rows, "correlation")`` gives NaN for a constant row.
+
     Args:
         rows: features (s, d), one row an image. A constant row has correlation 0 with every other.
 
@@ -99,7 +101,8 @@ def similarity_of(before: Tensor, after: Tensor) -> float:
     """Return Spearman's correlation of two vectors of dissimilarities, FedMoCo's r_k, correct with ties.
 
     Ties get their average rank; r is Pearson's correlation of the ranks. Without ties it is the paper's Eq. 6,
-    ``1 - 6 Σ d² / (n (n² - 1))``. Where all ranks of a vector are equal, no change can be measured, and r is 1.
+    ``1 - 6 Σ d² / (n (n² - 1))``. Where all ranks of a vector are equal, no change can be measured:
+    r is 1, where scipy's ``spearmanr`` gives NaN.
 
     Args:
         before, after: of the same images in the same order, from :func:`dissimilarity`.

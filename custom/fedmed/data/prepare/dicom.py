@@ -24,7 +24,7 @@ def series_in(folder: Path) -> list[tuple[Path, ...]]:
 
 
 def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str]:
-    """Read one CT series.
+    """Read one CT series. MONAI's ``ITKReader`` does not check that the slices form a volume.
 
     Args:
         files: the slices in order, or one multi-frame file.
