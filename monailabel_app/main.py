@@ -8,7 +8,7 @@ from typing import Any
 import monailabel
 import torch
 from fedmed_label.datastore import LinkedDatastore
-from fedmed_label.infer import BundleTask, first_line
+from fedmed_label.infer import BundleTask
 from fedmed_label.strategies import strategies
 from monailabel.config import settings
 from monailabel.interfaces.app import MONAILabelApp
@@ -18,7 +18,7 @@ from monailabel.interfaces.tasks.strategy import Strategy
 from monailabel.tasks.activelearning.first import First
 from monailabel.tasks.activelearning.random import Random
 
-from fedmed.errors import DataError, FedMedError
+from fedmed.errors import DataError, FedMedError, first_line
 
 log = logging.getLogger("fedmed.label")
 

@@ -17,7 +17,7 @@ from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
 from monailabel.utils.others.generic import name_to_device
 from torch import Tensor, nn
 
-from fedmed.errors import BundleError, DataError
+from fedmed.errors import BundleError, DataError, first_line
 from fedmed_label.bundles import read_bundle
 from fedmed_label.heat_maps import heat_map, write_overlay
 from fedmed_label.weights import load_weights
@@ -186,8 +186,3 @@ def _reason(error: BaseException, data: Mapping[str, Any]) -> str:
     """A reader's error message, without the path of the link to the image."""
     path = str(data.get("image_path") or "")
     return first_line(error).removeprefix(path).removeprefix(":").strip() if path else first_line(error)
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong, without the pages that some libraries add."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -18,7 +18,7 @@ from monailabel.config import settings
 from monailabel.interfaces.exception import MONAILabelException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedmed.errors import BundleError, DataError, FedMedError
+from fedmed.errors import BundleError, DataError, FedMedError, first_line
 from fedmed_label.datastore import LinkedDatastore
 
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
@@ -68,7 +68,7 @@ def status_of(error: Exception) -> int:
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
     """Send the client the error's first line; the log has the rest."""
-    words = getattr(error, "msg", None) or (str(error).strip() or type(error).__name__).splitlines()[0]
+    words = getattr(error, "msg", None) or first_line(error)
     log.warning("%s %s: %s", request.method, request.url.path, words)
     return JSONResponse({"detail": words}, status_of(error))
 

@@ -21,23 +21,14 @@ from fedmed.files import write_atomically
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: its Dice and one axial slice, seen from below as radiologists do.
-
-    Args:
-        case: name.
-        dice: hard Dice of the foreground, 1 when truth and prediction are both empty, 0 when one is.
-        image: (H, W) float16 in [0, 1].
-        truth: (H, W) bool.
-        prediction: (H, W) bool.
-        spacing: (row, column) in mm.
-    """
+    """One case: its hard Dice and one axial slice, seen from below as radiologists do; small, as all are kept."""
 
     case: str
     dice: float
-    image: np.ndarray
-    truth: np.ndarray
-    prediction: np.ndarray
-    spacing: tuple[float, float]
+    image: np.ndarray  # (H, W) float16 in [0, 1]
+    truth: np.ndarray  # (H, W) uint8
+    prediction: np.ndarray  # (H, W) uint8
+    spacing: tuple[float, float]  # (row, column) in mm
 
 
 class CaseRecorder:
@@ -103,8 +94,8 @@ class CaseRecorder:
             case=case,
             dice=hard_dice(prediction, truth),
             image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
-            truth=axial(truth, z),
-            prediction=axial(prediction, z),
+            truth=axial(truth, z).astype(np.uint8),
+            prediction=axial(prediction, z).astype(np.uint8),
             spacing=(float(spacing[1]), float(spacing[0])),
         )
 
@@ -113,7 +104,8 @@ class CaseRecorder:
         rows = ((result.case, f"{result.dice:.6f}") for result in self.results)
         save_table(self.folder / "cases.csv", ["case", "dice"], rows)
         for name, place in pictured([result.dice for result in self.results]).items():
-            save_picture(self.folder / f"{name}.npz", **_content(self.results[place]))
+            result = self.results[place]
+            save_picture(self.folder / f"{name}.npz", **{**vars(result), "image": result.image.astype(np.float32)})
 
 
 def require_all(seen: int, named: int, truth: str) -> None:
@@ -177,14 +169,3 @@ def axial(volume: Tensor, z: int) -> np.ndarray:
 def plain(tensor: Tensor) -> Tensor:
     """The tensor without MONAI's metadata."""
     return tensor.as_tensor() if isinstance(tensor, MetaTensor) else torch.as_tensor(tensor)
-
-
-def _content(result: CaseResult) -> dict[str, Any]:
-    return {
-        "image": result.image.astype(np.float32),
-        "truth": result.truth.astype(np.uint8),
-        "prediction": result.prediction.astype(np.uint8),
-        "spacing": np.array(result.spacing),
-        "dice": result.dice,
-        "case": result.case,
-    }

@@ -101,16 +101,9 @@ class MomentumContrastEngine(StatefulTrainer):
     ) -> None:
         if unlabeled_loader is None:
             raise DataError("contrastive training has no images; list some under 'unlabeled' or 'training'")
+        schedule = (tuple(milestones), milestone_factor, max_grad_norm)
         self.options = ContrastOptions(
-            queue_size,
-            momentum,
-            temperature,
-            synthetic_fraction,
-            box_cox,
-            key_policy,
-            tuple(milestones),
-            milestone_factor,
-            max_grad_norm,
+            queue_size, momentum, temperature, synthetic_fraction, box_cox, key_policy, *schedule
         )
         super().__init__(
             device=device,

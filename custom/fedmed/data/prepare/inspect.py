@@ -19,7 +19,7 @@ from fedmed.data.prepare.check import (
     value_notes,
     voxel_sizes,
 )
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
 
@@ -104,7 +104,7 @@ def _open(path: Path, what: str) -> nib.Nifti1Image:
     try:
         return nib.load(path)
     except UNREADABLE as error:
-        raise DataError(f"{what} {path.name} is unreadable ({_first_line(error)})") from error
+        raise DataError(f"{what} {path.name} is unreadable ({first_line(error)})") from error
 
 
 def _stored_zooms(image: nib.Nifti1Image) -> tuple[float, ...]:
@@ -118,8 +118,4 @@ def _voxels(image: nib.Nifti1Image, what: str) -> np.ndarray:
     try:
         return np.asanyarray(image.dataobj)
     except UNREADABLE as error:
-        raise DataError(f"{what} {Path(image.get_filename()).name} is unreadable ({_first_line(error)})") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"{what} {Path(image.get_filename()).name} is unreadable ({first_line(error)})") from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case, Checked
+from fedmed.errors import DataError
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
@@ -90,6 +91,13 @@ def slice_spacing(case: Case) -> float:
 def refusals(cases: Sequence[Checked], limit: int = 20) -> list[str]:
     """One sentence for each case that was refused, at most ``limit`` and then the number of the others."""
     return shortened([f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable], limit)
+
+
+def require_used(cases: Sequence[Checked], folder: Path, what: str) -> None:
+    """Raise DataError, with the reasons, when no case is in a list; ``what`` they are, such as "volumes"."""
+    if not any(case.lists for case in cases):
+        reasons = "".join(f"\n    {line}" for line in refusals(cases))
+        raise DataError(f"{folder}: none of {len(cases)} {what} is usable:{reasons}")
 
 
 def shortened(lines: Sequence[str], limit: int) -> list[str]:

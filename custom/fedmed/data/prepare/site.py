@@ -8,7 +8,7 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, inspect_all
-from fedmed.data.prepare.report import refusals
+from fedmed.data.prepare.report import require_used
 from fedmed.data.prepare.scan import find_sources
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import require_readable, write_files
@@ -91,9 +91,7 @@ def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], see
 
 def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float], folder: Path) -> None:
     """Raise DataError when nothing usable remains, or when a labelled site has nothing to learn from."""
-    if not any(case.lists for case in cases):
-        reasons = "".join(f"\n    {line}" for line in refusals(cases))
-        raise DataError(f"{folder}: none of {len(cases)} volumes is usable:{reasons}")
+    require_used(cases, folder, "volumes")
     labelled = [case for case in cases if case.usable and case.mask_ml is not None]
     if role == "labelled" and not labelled:
         raise DataError(f"{folder}: a labelled site needs masks, and no mask was found; give --masks or --mask-suffix")

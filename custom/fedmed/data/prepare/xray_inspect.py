@@ -11,7 +11,7 @@ from PIL import Image, ImageOps
 
 from fedmed.data.prepare.patients import pseudonym
 from fedmed.data.prepare.xray_case import XrayCase, XraySource
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
 MODALITIES = ("CR", "DX")  # computed and digital radiography
@@ -77,7 +77,7 @@ def _read_picture(path: Path) -> np.ndarray:
             file.load()
             image = ImageOps.exif_transpose(file)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"damaged ({_first_line(error).replace(str(path), 'the file')})") from error
+        raise DataError(f"damaged ({first_line(error).replace(str(path), 'the file')})") from error
     if image.mode.startswith(("I", "F")):
         return np.asarray(image).astype(np.int32)
     if image.mode in ("1", "L"):
@@ -107,7 +107,7 @@ def _header(path: Path) -> Any:
     try:
         return pydicom.dcmread(path, force=True)
     except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
-        raise DataError(f"damaged DICOM ({_first_line(error)})") from error
+        raise DataError(f"damaged DICOM ({first_line(error)})") from error
 
 
 def _check_header(header: Any, case: XrayCase) -> None:
@@ -134,8 +134,4 @@ def _pixels(header: Any) -> np.ndarray:
     try:
         return np.asarray(header.pixel_array).astype(np.int32)
     except Exception as error:  # noqa: BLE001 - each decoder has its own exceptions
-        raise DataError(f"DICOM pixels cannot be read ({_first_line(error)}); export it uncompressed") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"DICOM pixels cannot be read ({first_line(error)}); export it uncompressed") from error

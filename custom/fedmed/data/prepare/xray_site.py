@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.report import refusals
+from fedmed.data.prepare.report import require_used
 from fedmed.data.prepare.split import split_patients
 from fedmed.data.prepare.write import require_readable
 from fedmed.data.prepare.xray_case import XrayCase
@@ -15,7 +15,6 @@ from fedmed.data.prepare.xray_find import find_xrays, require_some
 from fedmed.data.prepare.xray_inspect import inspect
 from fedmed.data.prepare.xray_table import Columns, check_used, merge_of, read_table
 from fedmed.data.prepare.xray_write import write_xray_files
-from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ def prepare_xray_site(
         refuse_copies(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
-        require_usable(cases, folder)
+        require_used(cases, folder, "images")
         data_root = out if copy else folder
         if copy:
             _gather(cases, staging)
@@ -158,13 +157,6 @@ def stratified(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int)
     for label in sorted(strata):
         split |= split_patients(strata[label], fractions, seed)
     return split
-
-
-def require_usable(cases: Sequence[XrayCase], folder: Path) -> None:
-    """Raise DataError, with the reasons, when nothing usable remains."""
-    if not any(case.lists for case in cases):
-        reasons = "".join(f"\n    {line}" for line in refusals(cases))
-        raise DataError(f"{folder}: none of {len(cases)} images is usable:{reasons}")
 
 
 def _gather(cases: Collection[XrayCase], staging: Path) -> None:

@@ -116,15 +116,8 @@ def _fill(profile: SiteProfile, folder: Path, seed: int) -> None:
     lists = [name for name, count in profile.counts.items() for _ in range(count)]
     patients = [f"{profile.prefix}-{number:04d}" for number in range(1, len(lists) + 1)]
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        jobs = [
-            pool.submit(chest_ct.write_patient, profile, name, patient, folder, seed)
-            for name, patient in zip(lists, patients, strict=True)
-        ]
-        try:
-            entries = [job.result() for job in jobs]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        # An error cancels those that have not begun.
+        entries = list(pool.map(lambda *who: chest_ct.write_patient(profile, *who, folder, seed), lists, patients))
     datalist = {name: [] for name in profile.counts}
     for name, entry in zip(lists, entries, strict=True):
         datalist[name].append(entry)

@@ -8,7 +8,7 @@ from typing import Any
 from monai.config import KeysCollection
 from monai.transforms import LoadImage, MapTransform
 
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 
 def hush_dicom_decoder() -> None:
@@ -42,6 +42,7 @@ class LoadCased(MapTransform):
             try:
                 case[key] = self.loader(case[key])
             except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise DataError(f"{data[key]}: the {key} cannot be read ({reason}); restore or remove it") from error
+                raise DataError(
+                    f"{data[key]}: the {key} cannot be read ({first_line(error)}); restore or remove it"
+                ) from error
         return case

@@ -37,12 +37,7 @@ def fill(site: Institution, folder: Path, seed: int, threads: int = 1) -> None:
     """
     people = roster(site, seed)
     with ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(write_patient, site, patient, finding, folder, seed) for _, patient, finding in people]
-        try:
-            written = [job.result() for job in jobs]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        written = list(pool.map(lambda person: write_patient(site, *person[1:], folder, seed), people))
     datalist: dict[str, list[list[Entry]]] = {name: [] for name in site.counts}
     for (name, _, finding), entries in zip(people, written, strict=True):
         label = {} if name == "unlabeled" else {"label": finding}
