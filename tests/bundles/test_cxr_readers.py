@@ -231,7 +231,7 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
     cases = {
         "ct": (RAMP, {"Modality": "CT"}, "the modality is CT; chest radiographs"),
         "mg": (RAMP, {"Modality": "MG"}, "the modality is MG"),
-        "none": (RAMP, {"drop": ["Modality"]}, "the modality is none given"),
+        "none": (RAMP, {"drop": ["Modality"]}, "the modality is not given"),
         "report": (RAMP, {"drop": ["PixelData"]}, "is a DICOM file without an image"),
         "frames": (RAMP, frames, "has 2 frames; save the one"),
         "colour": (RAMP, colour, r"is a colour image \(RGB\)"),

@@ -59,7 +59,7 @@ def _check(header: Any, path: Path) -> None:
             "is not a DICOM file" if "SOPClassUID" not in header else "is a DICOM file without an image, or cut short"
         )
         raise BundleInputError(f"{path} {what}; export it again or remove it")
-    modality = str(header.get("Modality") or "none given")
+    modality = str(header.get("Modality") or "not given")
     if modality not in MODALITIES:
         raise BundleInputError(
             f"{path}: the modality is {modality}; chest radiographs ({' or '.join(MODALITIES)}) are needed, remove it"
@@ -67,7 +67,7 @@ def _check(header: Any, path: Path) -> None:
     frames = int(header.get("NumberOfFrames") or 1)
     if frames != 1:
         raise BundleInputError(f"{path} has {frames} frames; save the radiograph to use as a separate file")
-    photometric = str(header.get("PhotometricInterpretation") or "none given")
+    photometric = str(header.get("PhotometricInterpretation") or "not given")
     if photometric not in PHOTOMETRIC or int(header.get("SamplesPerPixel") or 1) != 1:
         raise BundleInputError(f"{path} is a colour image ({photometric}); export the grey original")
 
