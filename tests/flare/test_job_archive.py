@@ -7,12 +7,12 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from fedmed.recovery.same_run import CARRIED
 from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
 
 from fedmed.errors import JobError
 from fedmed.flare.job_archive import SIGNATURES, check_app, check_job
+from fedmed.recovery.same_run import CARRIED
 from fedmed.recovery.server_state import ROUNDS, ServerState
 
 CHECKOUT = Path(__file__).resolve().parents[2]

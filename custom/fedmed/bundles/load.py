@@ -125,5 +125,5 @@ class Bundle:
         time = {key: value for key, value in TIME.items() if key not in parser.config}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
-        parser.update({key: value for key, value in facts.items() if key in parser.config})
+        parser.update({key: value for key, value in facts.items() if key in parser})
         return parser
