@@ -3,6 +3,7 @@
 import json
 import logging
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,7 @@ def segment_names(root: Path) -> list[str]:
         BundleError: as ``check_ready``; the bundle is a classifier; or the metadata name only background.
     """
     outputs = check_ready(root).get("network_data_format", {}).get("outputs", {})
-    output = next(iter(outputs.values()), {})
+    output: Mapping[str, Any] = next(iter(outputs.values()), {})
     if output.get("format") == "classes":
         raise BundleError(f"{root} is a classifier and makes no masks; run it with python -m monai.bundle")
     channels = output.get("channel_def", {})
@@ -85,7 +86,7 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
         results = sorted(outputs.rglob("*.nii*"))
         if len(results) != 1:
             raise BundleError(f"bundle {root.name} wrote {len(results)} results for {image}; exactly one is expected")
-        result = nib.load(results[0])
+        result = nib.Nifti1Image.from_filename(results[0])
         return nib.Nifti1Image(np.asarray(result.dataobj), result.affine)
 
 

@@ -47,6 +47,8 @@ class LinearProbeEngine(SupervisedEngine):
         DataError: there is no training case; during a run: none has a label.
     """
 
+    takes_corrections = False
+
     def __init__(
         self,
         device: torch.device | str,

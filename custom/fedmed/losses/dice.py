@@ -75,5 +75,6 @@ class SoftDiceLoss(nn.Module):
 
     def forward(self, q: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of probabilities ``q`` against targets ``y``, both (B, C, ...)."""
-        terms = {"squared": self.squared, "smooth_nr": self.smooth_nr, "smooth_dr": self.smooth_dr}
-        return soft_dice_loss(q, y, batch=self.batch, **terms).mean()
+        return soft_dice_loss(
+            q, y, squared=self.squared, smooth_nr=self.smooth_nr, smooth_dr=self.smooth_dr, batch=self.batch
+        ).mean()
