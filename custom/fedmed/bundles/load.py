@@ -122,7 +122,7 @@ class Bundle:
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
-        time = {key: value for key, value in TIME.items() if key not in parser.config}
+        time = {key: value for key, value in TIME.items() if key not in parser}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
         parser.update({key: value for key, value in facts.items() if key in parser})

@@ -50,7 +50,7 @@ def rule(spec: "JobSpec") -> dict[str, Any]:
     """Arguments of the aggregator that say which rule it has, see :func:`fedmed.jobs.rule_spec.rule_spec`."""
     if not isinstance(spec.rule, str):
         return {"rule": for_flare(spec.rule)}
-    given = {"user_weights": dict(spec.user_weights)}
+    given: dict[str, Any] = {"user_weights": dict(spec.user_weights)}
     given |= {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
     given |= {"weighting": spec.weighting if spec.weighting != "iterations" else None}
     given |= {"form": spec.form, "floor": spec.floor}
@@ -59,7 +59,7 @@ def rule(spec: "JobSpec") -> dict[str, Any]:
 
 def aggregator(spec: "JobSpec") -> dict[str, Any]:
     """The aggregator component."""
-    args = {"sharing": spec.sharing, "buffers": spec.buffers}
+    args: dict[str, Any] = {"sharing": spec.sharing, "buffers": spec.buffers}
     args |= {"normalise": spec.normalise} if isinstance(spec.rule, str) else {}
     args |= {"warm_start_sharing": spec.warm_start_sharing, **rule(spec)}
     kind = "IterationWeightedAggregator" if spec.sharing == "full" else "PartialSharingAggregator"
