@@ -5,9 +5,11 @@ import gzip
 import numpy as np
 import pytest
 
-from fedmed.checks.cases import _FAULTS, _NOTES, explain, inspect_entries, judge
+from fedmed.checks.ct_images import _FAULTS, _NOTES, explain, inspect_entries, judge
 from fedmed.checks.entries import needs, read_entries
+from fedmed.data.entry_forms import ImageWithMask
 from fedmed.data.prepare import check
+from fedmed.kinds.segmentation_3d import Segmentation3D
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 FIRST = "MUELLER_19540312"
@@ -15,7 +17,7 @@ FIRST = "MUELLER_19540312"
 
 def findings(site):
     config = site.config()
-    _, entries, found = read_entries(config)
+    entries, found = read_entries(config, ImageWithMask())
     return [*found, *judge(inspect_entries(entries))]
 
 
@@ -153,7 +155,7 @@ def test_an_entry_without_patient_is_noted_once(small_site):
 def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatch):
     small_site.lists["testing"] = [dict(small_site.lists["training"][0])]
     config = small_site.config()
-    _, entries, _ = read_entries(config)
+    entries, _ = read_entries(config, ImageWithMask())
     opened = []
     from fedmed.data.prepare import pool
 
@@ -169,10 +171,10 @@ def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatc
 
 def test_what_a_role_needs_and_leaves_unused(tmp_path):
     path = tmp_path / "datalist.json"
-    found = list(needs({"training": 3, "unlabeled": 2}, "supervised", path))
+    found = list(needs({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
     assert [finding.kind for finding in found] == ["list", "unused", "not_scored"]
-    assert [finding.kind for finding in needs({}, None, path)] == ["list"]
-    assert list(needs({"unlabeled": 2, "testing": 1}, "unsupervised", path)) == []
+    assert [finding.kind for finding in needs({}, None, path, kind=Segmentation3D())] == ["list"]
+    assert list(needs({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ import sys
 import pytest
 
 from fedmed.checks import training
-from fedmed.checks.cases import inspect_entries
+from fedmed.checks.ct_images import inspect_entries
 from fedmed.checks.entries import read_entries
 from fedmed.checks.facts import round_seconds
 from fedmed.checks.measure import lack_of_memory
 from fedmed.checks.training import Attempt, Measured, choose_sample, measure
 from fedmed.checks.work import Work
+from fedmed.data.entry_forms import ImageWithMask
 from fedmed.errors import BundleError
 
 WORK = Work("study", {"bundle": "covid_ct_segmentation", "role": "supervised"}, steps=30, rounds=2)
@@ -78,7 +79,7 @@ def test_a_batch_cut_by_the_site_is_noted(small_site, attempts):
 
 def test_the_sample_is_of_the_roles_own_lists_and_sound(small_site):
     small_site.mask("MUELLER_19540312", value=2)
-    _, entries, _ = read_entries(small_site.config())
+    entries, _ = read_entries(small_site.config(), ImageWithMask())
     cases = inspect_entries(entries)
     sample = choose_sample(entries, cases, "supervised")
     assert [(entry.list, entry.number) for entry in sample] == [("training", 1), ("validation", 0)]

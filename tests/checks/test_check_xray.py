@@ -8,19 +8,22 @@ import pytest
 from PIL import Image
 
 from fedmed.checks.check import Options, check_site
-from fedmed.checks.classes import judge_classes, picture_table
+from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.csv_file import write_csv
-from fedmed.checks.disk import PICTURE, cache_bytes
 from fedmed.checks.entries import needs, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
 from fedmed.checks.page import page
-from fedmed.checks.pictures import inspect_pictures
+from fedmed.checks.radiograph_inspection import PICTURE, READS, RadiographInspection
+from fedmed.checks.radiographs import inspect_pictures
 from fedmed.checks.screen import print_checked
 from fedmed.checks.training import Measured
-from fedmed.checks.wanted import Wanted, look_at_exchange, what_is_wanted
+from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.checks.work import Work, find_work
+from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.synthetic.xray.files import save
 from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.kinds.classification import Classification
+from fedmed.kinds.encoder import Encoder
 
 NAMES = ("normal", "bacteria", "virus")
 SKIP = ("training", "disk", "device")
@@ -114,13 +117,13 @@ def test_images_below_the_networks_size_are_worth_a_look(check, study):
 
 @pytest.mark.slow
 def test_worker_processes_find_the_same(xray_site, monkeypatch):
-    monkeypatch.setattr("fedmed.checks.pictures.POOL_FROM", 2)
-    _, entries, _ = read_entries(xray_site.config())
-    assert inspect_pictures(entries[:3], workers=2) == inspect_pictures(entries[:3])
+    monkeypatch.setattr("fedmed.checks.radiographs.POOL_FROM", 2)
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    assert inspect_pictures(entries[:3], READS, workers=2) == inspect_pictures(entries[:3], READS)
 
 
 def test_disk_space_of_radiographs_is_that_of_prepared_ones(check):
-    checked = check()
+    checked, cache_bytes = check(), RadiographInspection().cache_bytes
     assert cache_bytes(checked.entries, checked.cases, [], None) == 16 * PICTURE
     assert cache_bytes(checked.entries, checked.cases, [], Measured(cache_bytes=100)) == 1600
 
@@ -149,7 +152,7 @@ def test_labels_do_not_matter_to_a_pretraining(xray_site, check, pretraining):
 
 
 def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
-    _, entries, _ = read_entries(xray_site.config())
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
     alike = [entry for entry in entries if entry.label in (None, "normal")]
     assert [f.kind for f in judge_classes(alike, NAMES, "evaluate")] == ["no_auroc"]
     assert [f.kind for f in judge_classes(alike, NAMES, "supervised", chooses=False)] == [
@@ -161,10 +164,10 @@ def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
 
 def test_which_lists_a_job_needs(tmp_path):
     some = {"training": 3, "unlabeled": 2}
-    assert [f.kind for f in needs(some, "supervised", tmp_path, classes=True)] == ["list", "not_scored"]
-    assert list(needs(some, "supervised", tmp_path, classes=True, chooses=False, scores=False)) == []
+    assert [f.kind for f in needs(some, "supervised", tmp_path, kind=Classification())] == ["list", "not_scored"]
+    assert list(needs(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
     for counts, found in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
-        assert [f.kind for f in needs(counts, "unsupervised", tmp_path, contrastive=True)] == found
+        assert [f.kind for f in needs(counts, "unsupervised", tmp_path, kind=Encoder())] == found
 
 
 # --- what leaves
@@ -196,7 +199,7 @@ def test_without_a_job_no_class_is_named_on_the_page(check):
 
 
 def test_the_screens_table_has_exact_numbers(xray_site):
-    _, entries, _ = read_entries(xray_site.config())
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
     head, *rows = picture_table(entries, [])
     assert head[-1] == "classes" and rows[0] == ("training", "4", "4", "–", "bacteria 1, normal 2, virus 1")
     assert rows[-1] == ("unlabeled", "4", "4", "–", "–")
@@ -219,7 +222,7 @@ def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
 def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
     work = find_work(str(pretraining), "hospital_k")
     wanted, wrong = what_is_wanted(work, xray_site.config())
-    assert wrong == [] and (wanted.axes, wanted.contrastive, wanted.least, wanted.size) == (2, True, 64, 64)
+    assert wrong == [] and (type(wanted.kind), wanted.least, wanted.size) == (Encoder, 64, 64)
     extras, few = look_at_exchange(work, wanted, xray_site.config(), images=8)
     assert (extras.kind, extras.level, few.kind, few.level) == ("extras", "note", "few_images", "note")
     assert "asks for mu, n, rsa, sigma" in extras.text and "[mu, n, rsa, sigma]" in extras.text
@@ -236,7 +239,7 @@ def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1, fraction=0.5)
     assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
     assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
-    checked.wanted = Wanted(contrastive=True)
+    checked.kind = Encoder()
     checked.work = Work("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
     checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
     assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels

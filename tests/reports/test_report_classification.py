@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from fedmed.errors import DataError
-from fedmed.reports import heatmaps, roc, scored
+from fedmed.reports import heatmaps, roc, scored_report
 from fedmed.reports.classified import Probabilities, probabilities, read_classified
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.page import page, write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_report import report_of
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 CLASSES = ("normal", "consolidation", "interstitial")
@@ -75,6 +75,7 @@ def make_run(root, rounds=3, sites=SITES):
         "seed": 0,
         "rounds": rounds,
         "score": SCORE,
+        "kind": "classification",
         "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},
         "config": {"controller": {"steps": 20}, "aggregator": {"weighting": "samples"}},
         "started": "2026-11-21T09:05:00+00:00",
@@ -140,15 +141,15 @@ def test_the_servers_own_folder_has_neither_pictures_nor_curves_of_cases(folder,
 
 def test_the_terminal_has_the_interval_and_the_accuracy_in_80_columns(folder):
     run = read_run(folder)
-    text = shown(kind_of(run).table(run))
+    text = shown(report_of(run).table(run))
     assert "AUROC on each site's test list" in text and "0.770–0.890" in text and "accuracy" in text
     assert "…" not in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_sentences_name_the_score(folder):
     run = read_run(folder)
-    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in scored.summary(run)
-    assert ("validation AUROC", f"{run.result['best_score']:.3f}") in kind_of(run).facts(run)
+    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in scored_report.summary(run)
+    assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
 
 
 def test_roc_points_take_ties_together():

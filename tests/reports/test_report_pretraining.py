@@ -8,11 +8,11 @@ import pytest
 from rich.console import Console
 
 from fedmed.reports import curves, representation
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render
 from fedmed.reports.page import page, write_report
-from fedmed.reports.pretraining import exchange_note, learner_rows
 from fedmed.reports.run import read_run
+from fedmed.reports.run_report import report_of
+from fedmed.reports.unscored_report import exchange_note, learner_rows
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 SITES = ("cxr_children", "cxr_metro", "cxr_rural")
@@ -63,6 +63,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "seed": 0,
         "rounds": rounds,
         "score": SCORE,
+        "kind": "encoder",
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
         "config": {
             "controller": {"epochs": 1.0, "select": "last", "evaluate": False, "exchange": exchange},
@@ -117,9 +118,9 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
 
 def test_the_sentence_tells_how_far_the_loss_fell(run):
     first, last = (np.mean([v["train_loss"] for v in run.rounds[i].sites.values()]) for i in (0, -1))
-    text = kind_of(run).summary(run)
+    text = report_of(run).summary(run)
     assert text.startswith(f"After 4 rounds with 3 sites, the mean loss went from {first:.2f} to {last:.2f}")
-    facts = dict(kind_of(run).facts(run))
+    facts = dict(report_of(run).facts(run))
     assert facts["mean loss"] == f"{last:.3f}" and "selected" not in facts
 
 
@@ -128,7 +129,7 @@ def test_rows_hold_the_last_round(run):
     last = run.rounds[-1]
     assert (row.name, row.images, row.kept) == ("cxr_metro", 1200, last.extras["cxr_metro"]["rsa"])
     assert (row.weight, row.clamped) == (last.coefficients["cxr_metro"], 0.03)
-    text = shown(kind_of(run).table(run))
+    text = shown(report_of(run).table(run))
     assert "contrastive" in text and "→" in text and max(map(len, text.splitlines())) <= 80
 
 
@@ -142,7 +143,7 @@ def test_an_interrupted_run_has_a_page_too(tmp_path, done):
     run = read_run(make_run(tmp_path / "run", done=done))
     html = page(run)
     assert "did not reach its end" in html and "What to do next" not in html
-    assert kind_of(run).summary(run).startswith(f"This run has finished {done} of 4 rounds with 3 sites")
+    assert report_of(run).summary(run).startswith(f"This run has finished {done} of 4 rounds with 3 sites")
     assert "has not come so far" in exchange_note(run)
 
 

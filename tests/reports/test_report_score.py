@@ -4,13 +4,15 @@ import json
 
 import pytest
 
-from fedmed.reports.kinds import kind_of
+from fedmed.errors import BundleError
 from fedmed.reports.live import Follower
 from fedmed.reports.run import read_run
+from fedmed.reports.run_report import report_of
 from fedmed.reports.score import score_of
 
 AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"
+UNSCORED = {"controller": {"select": "last", "evaluate": False}}
 
 
 def with_facts(folder, **facts):
@@ -37,15 +39,25 @@ def test_a_score_needs_no_more_than_a_name_and_may_say_what_is_not_known_here():
 @pytest.mark.parametrize(
     ("facts", "kind"),
     [
-        ({}, "Segmentation"),
-        ({"score": AUROC}, "Classification"),
-        ({"score": AUROC, "config": {"controller": {"select": "last"}}}, "Classification"),  # it is tested
-        ({"score": AUROC, "config": {"controller": {"select": "last", "evaluate": False}}}, "Pretraining"),
-        ({"config": {"controller": {"select": "last", "evaluate": False}}}, "Pretraining"),
+        ({}, "SegmentationReport"),  # of an earlier FedMed: the kind of the bundle that is installed
+        ({"kind": "segmentation_3d"}, "SegmentationReport"),
+        ({"kind": "classification"}, "ClassificationReport"),
+        ({"kind": "classification", "config": {"controller": {"select": "last"}}}, "ClassificationReport"),
+        ({"kind": "fedmed.kinds.encoder.Encoder"}, "EncoderReport"),
+        ({"kind": "classification", "config": UNSCORED}, "UnscoredReport"),
+        ({"config": UNSCORED}, "UnscoredReport"),
+        ({"kind": "encoder", "config": UNSCORED}, "EncoderReport"),
     ],
 )
-def test_what_a_run_holds_makes_its_kind(fake_run, facts, kind):
-    assert type(kind_of(with_facts(fake_run(rounds=1), **facts))).__name__ == kind
+def test_the_kind_says_what_reports_a_run(fake_run, facts, kind):
+    assert type(report_of(with_facts(fake_run(rounds=1), **facts))).__name__ == kind
+
+
+@pytest.mark.parametrize("kind", ["clasification", "fedmed.reports.run.Run", "no.such.Kind"])
+def test_an_unknown_kind_is_told_with_the_run(fake_run, kind):
+    run = with_facts(fake_run(rounds=1), kind=kind)
+    with pytest.raises(BundleError, match=f"{run.folder}: 'kind' in run.json is '{kind}'"):
+        report_of(run)
 
 
 def test_lines_and_display_take_the_label_as_soon_as_the_run_tells_it(tmp_path):

@@ -67,6 +67,17 @@ class Bundle:
         """What the bundle's models are compared by, from ``configs/federation.yaml``."""
         return parse_score(self.federation.get("score"), self.root / "configs" / "federation.yaml")
 
+    @cached_property
+    def overlay_kind(self) -> str | None:
+        """Kind of task that an overlay makes of the bundle, the last that names one; see :mod:`fedmed.kinds`."""
+        named = (ConfigParser.load_config_file(path).get("kind") for path in reversed(self.files[1:]))
+        return next((kind for kind in named if kind is not None), None)
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of task with these overlays, as the bundle's files name it."""
+        return self.overlay_kind or self.federation.get("kind")
+
     @property
     def calibration(self) -> str | None:
         """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""

@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedmed.checks.cases import inspect_entries, judge, judge_lists
 from fedmed.checks.checked import Checked
-from fedmed.checks.classes import judge_classes, judge_pictures
 from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.disk import cache_bytes, check_disk, state_bytes
-from fedmed.checks.entries import LISTS, USED, Entry, are_pictures, needs, read_entries
+from fedmed.checks.disk import check_disk, state_bytes
+from fedmed.checks.entries import LISTS, USED, Entry, count_lists, needs, read_entries
 from fedmed.checks.findings import AREAS, Finding
+from fedmed.checks.inspection import Reading
 from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
 from fedmed.checks.machine import look_at_machine
-from fedmed.checks.pictures import READS, inspect_pictures
 from fedmed.checks.training import CONTRASTED, SAMPLE, choose_sample, measure
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.checks.work import client_app, find_work
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
+from fedmed.kinds.load import kind_by_look
 from fedmed.settings.site import SiteConfig, load_file, load_site
 
 log = logging.getLogger("fedmed.checks")
@@ -112,37 +111,33 @@ def check_site(name: str | None, options: Options, show: Show | None = None) -> 
 
 def _check_data(checked: Checked, options: Options, show: Show) -> None:
     site = checked.site
-    checked.counts, checked.entries, found = read_entries(site)
+    content, checked.counts = count_lists(site)
     if options.job:
         asked = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
         checked.work = find_work(*asked)
     checked.role = checked.work.role if checked.work else options.role
     checked.wanted, unusable = what_is_wanted(checked.work, site)
+    checked.kind = checked.wanted.kind or kind_by_look(content)
+    checked.entries, found = read_entries(site, checked.kind.form(checked.wanted.classes))
     checked.findings += [] if "training" in options.skip else unusable
-    checked.pictures = are_pictures(checked.entries) if checked.wanted.axes is None else checked.wanted.axes == 2
     checked.findings += [*_lists(checked), *found]
     if "data" not in options.skip:
         _inspect(checked, options.workers, show.track())
 
 
 def _lists(checked: Checked) -> Iterator[Finding]:
-    work, wanted = checked.work, checked.wanted
+    work, kind = checked.work, checked.kind
     told = {"chooses": work.chooses, "scores": work.scores} if work else {}
-    classes, labels = any(entry.label for entry in checked.entries), not wanted.contrastive
-    contrastive = {"classes": classes, "contrastive": wanted.contrastive}
-    yield from needs(checked.counts, checked.role, checked.site.datalist, **contrastive, **told)
-    if classes and labels:
-        yield from judge_classes(checked.entries, wanted.classes, checked.role, work.chooses if work else True)
+    yield from needs(checked.counts, checked.role, checked.site.datalist, kind=kind, **told)
+    if kind.labelled:
+        asked = (checked.wanted.classes, checked.role, work.chooses if work else True)
+        yield from checked.inspection.judge_labels(checked.entries, *asked)
 
 
 def _inspect(checked: Checked, workers: int, track: Track) -> None:
-    if not checked.pictures:
-        checked.cases = inspect_entries(checked.entries, workers, track)
-        checked.findings += judge(checked.cases)
-        return
-    reads = checked.wanted.name or READS
-    checked.cases = inspect_pictures(checked.entries, reads, checked.site.bundles, workers, track)
-    checked.findings += [*judge_pictures(checked.cases, checked.wanted.size), *judge_lists(checked.cases, "image")]
+    how = Reading(checked.wanted.name, checked.site.bundles, workers, track)
+    checked.cases = checked.inspection.open(checked.entries, how)
+    checked.findings += checked.inspection.judge(checked.cases, checked.wanted.size)
 
 
 def _check_training(checked: Checked, options: Options, show: Show) -> None:
@@ -162,14 +157,14 @@ def _check_training(checked: Checked, options: Options, show: Show) -> None:
 
 
 def _sample(checked: Checked) -> list[Entry]:
-    most = CONTRASTED if checked.wanted.contrastive else SAMPLE
+    most = SAMPLE if checked.kind.labelled else CONTRASTED
     return choose_sample(checked.entries, checked.cases, checked.work.role, most)
 
 
 def _check_disk(checked: Checked, kit: Kit | None) -> None:
     sample = _sample(checked) if checked.measured else []
     used = [entry for entry in checked.entries if entry.list in USED.get(checked.role or "", LISTS)]
-    cache = cache_bytes(used, checked.cases, sample, checked.measured)
+    cache = checked.inspection.cache_bytes(used, checked.cases, sample, checked.measured)
     folder = kit.folder if kit else None
     checked.spaces, found = check_disk(checked.site, folder, cache, state_bytes(checked.measured))
     checked.findings += found

@@ -7,11 +7,15 @@ from fedmed.checks.connection import Connection
 from fedmed.checks.disk import Space
 from fedmed.checks.entries import MEASURED, Entry
 from fedmed.checks.findings import Finding, problems
+from fedmed.checks.inspection import Inspection
 from fedmed.checks.machine import Machine
 from fedmed.checks.training import Measured
 from fedmed.checks.wanted import Wanted
 from fedmed.checks.work import Work
 from fedmed.data.prepare.case import Case
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import made
+from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.settings.site import SiteConfig
 
 
@@ -23,7 +27,7 @@ class Checked:
         counts: list -> number of entries.
         cases: entry -> what its inspection said.
         work, wanted: the site's part in the job, and what the job's bundle wants of images and labels.
-        pictures: whether the images are radiographs and not CT.
+        kind: of the task; what the datalist looks like where no job says it.
         findings: what is wrong or worth a look.
         left_out: parts that were not checked, of ``PARTS``.
     """
@@ -34,7 +38,7 @@ class Checked:
     entries: Sequence[Entry] = ()
     work: Work | None = None
     wanted: Wanted = field(default_factory=Wanted)
-    pictures: bool = False
+    kind: Kind = field(default_factory=Segmentation3D)
     role: str | None = None
     measured: Measured | None = None
     spaces: Sequence[Space] = ()
@@ -49,9 +53,14 @@ class Checked:
         return self.wanted.digest
 
     @property
+    def inspection(self) -> Inspection:
+        """What opens and lists the images."""
+        return made(self.kind.inspects)
+
+    @property
     def trained_on(self) -> int:
         """Images that the site's rounds read: usable, or at least listed."""
-        lists = MEASURED["unsupervised"] if self.wanted.contrastive else ("training",)
+        lists = ("training",) if self.kind.labelled else MEASURED["unsupervised"]
         used = [e for e in self.entries if e.list in lists and (e not in self.cases or self.cases[e].usable)]
         return len({entry.image for entry in used})
 

@@ -4,21 +4,17 @@ import os
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmed.checks.entries import Entry
 from fedmed.checks.findings import Finding
-from fedmed.checks.pictures import Picture
 from fedmed.checks.training import Measured
-from fedmed.data.prepare.case import Case
 from fedmed.data.store import FOLDER
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 
 ROUNDS_KEPT = 2
-PICTURE = 4 * 256**2  # bytes of a prepared radiograph, where no job says its size
 ADAM = 3  # a tensor and its two moments
 COMFORT = 2  # below so many times the need, a note
 
@@ -32,41 +28,6 @@ class Space:
     needed: int
     free: int
     held: int = 0
-
-
-def cache_bytes(
-    entries: Sequence[Entry], cases: Mapping[Entry, Case], sample: Sequence[Entry], measured: Measured | None
-) -> int:
-    """Estimate the size of all prepared cases.
-
-    A prepared case is resampled to one spacing, so its size grows with its volume in mm; the sample says how much a
-    mm³ needs. Without a measurement, cases count as they are: four bytes a voxel, and one for the mask. Prepared
-    radiographs are all of one size.
-    """
-    used = [entry for entry in entries if entry not in cases or cases[entry].usable]
-    if any(isinstance(case, Picture) for case in cases.values()):
-        each = measured.cache_bytes if measured and measured.cache_bytes else PICTURE
-        return round(each * len({entry.image for entry in used}))
-    if measured and measured.cache_bytes and sample:
-        held = sum(_volume(entry, cases) for entry in sample)
-        return round(measured.cache_bytes * len(sample) * sum(_volume(entry, cases) for entry in used) / held)
-    return sum(_voxels(entry, cases) * (5 if entry.mask else 4) for entry in used)
-
-
-def _volume(entry: Entry, cases: Mapping[Entry, Case]) -> float:
-    volume = _voxels(entry, cases)
-    for length in cases[entry].spacing if entry in cases else ():
-        volume *= length
-    return volume
-
-
-def _voxels(entry: Entry, cases: Mapping[Entry, Case]) -> int:
-    if entry not in cases:
-        return entry.image.stat().st_size  # not inspected: compressed CT has about one byte a voxel
-    voxels = 1
-    for length in cases[entry].shape:
-        voxels *= length
-    return voxels
 
 
 def state_bytes(measured: Measured | None) -> int:

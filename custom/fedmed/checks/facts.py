@@ -76,7 +76,7 @@ def round_steps(checked: Checked) -> int | None:
     measured, work = checked.measured, checked.work
     if work is None or work.steps or not work.epochs or not measured or not measured.batch:
         return work.steps if work else None
-    share = 1.0 if checked.wanted.contrastive else measured.fraction
+    share = measured.fraction if checked.kind.labelled else 1.0
     return math.ceil(work.epochs * share * checked.trained_on / measured.batch)
 
 

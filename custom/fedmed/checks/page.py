@@ -9,7 +9,7 @@ from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from fedmed.checks.bins import rounded, shown, summarise, summarise_classes
+from fedmed.checks.bins import rounded, shown, summarise_classes
 from fedmed.checks.checked import Checked
 from fedmed.checks.facts import head, sections, summary
 from fedmed.checks.findings import count_kinds
@@ -46,7 +46,7 @@ def page(checked: Checked) -> str:
         head=head(checked),
         sections=sections(checked),
         kinds=count_kinds(checked.findings),
-        charts=[*summarise(cases), *summarise_classes(checked.entries, checked.wanted.classes)],
+        charts=[*checked.inspection.bins(cases), *summarise_classes(checked.entries, checked.wanted.classes)],
         checked="data" not in checked.left_out,
         rounded=rounded,
         shown=shown,

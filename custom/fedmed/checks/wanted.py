@@ -6,10 +6,11 @@ from typing import Any
 
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
-from fedmed.bundles.pretraining import pretrained
 from fedmed.checks.findings import Finding
 from fedmed.checks.work import Work
 from fedmed.errors import BundleError, FedMedError
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import kind_of
 from fedmed.settings.site import SiteConfig
 
 
@@ -19,20 +20,18 @@ class Wanted:
 
     Attributes:
         name, digest, version: of the installed bundle.
-        axes: spatial axes of an image, 2 or 3.
+        kind: of the task.
         classes: names of classes, if labels are such.
         size: pixels of the square that an image is fitted into, if it is.
-        contrastive: whether the site trains without any label.
         least: images without which a site sends no statistics of them.
     """
 
     name: str | None = None
     digest: str | None = None
     version: str | None = None
-    axes: int | None = None
+    kind: Kind | None = None
     classes: tuple[str, ...] | None = None
     size: int | None = None
-    contrastive: bool = False
     least: int | None = None
 
 
@@ -44,9 +43,10 @@ def what_is_wanted(work: Work | None, site: SiteConfig) -> tuple[Wanted, list[Fi
         args = work.args
         bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
         parser = bundle.parser(device="cpu", site_min_images=site.privacy.extras_min_images)
-        image = parser["_meta_"]["network_data_format"]["inputs"]["image"]
-        contrastive = pretrained(bundle) is not None
-        least = parsed(parser, "metadata#least") if contrastive and work.exchanged else None
+        kind = kind_of(bundle)
+        least = (
+            parsed(parser, "metadata#least") if work.exchanged and parser.get("metadata#least") is not None else None
+        )
         config: Mapping[str, Any] = parser.config
     except (BundleError, KeyError) as error:
         text = str(error) if isinstance(error, FedMedError) else f"the job names no {error}; ask the study lead"
@@ -56,10 +56,9 @@ def what_is_wanted(work: Work | None, site: SiteConfig) -> tuple[Wanted, list[Fi
         bundle.name,
         bundle.digest,
         bundle.version,
-        len(image["spatial_shape"]),
+        kind,
         tuple(map(str, classes)) if isinstance(classes, list) else None,
         size if type(size) is int else None,
-        contrastive,
         least,
     ), []
 

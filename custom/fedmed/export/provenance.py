@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import pretrained
 from fedmed.export.anonymous import anonymous_sites, withheld
+from fedmed.export.exporter import exporter_of
 from fedmed.export.methods import methods
 from fedmed.export.runs import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.weights import Weights
 from fedmed.recovery.model_store import ModelStore
-
-CONTRAST = "train_contrastive_accuracy"
 
 
 def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str, site: str | None) -> dict[str, Any]:
@@ -27,8 +25,9 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
     best_round = run.result.get("best_round")
     if which == LAST_MODEL and best_round == weights.round:  # the same model, which the sites tested under that name
         which = SELECTED
-    plan, model, numbers = run.plan, run.config["model"], anonymous_sites(run, which)
-    score, bundle = run.score, store.bundle
+    score, bundle, exporter = run.score, store.bundle, exporter_of(store.bundle)
+    beside = exporter.kind.beside(score)
+    plan, model, numbers = run.plan, run.config["model"], anonymous_sites(run, which, beside)
     roles = {role: len(plan.of_role(role)) for role in ("supervised", "unsupervised", "evaluate")}
     best = run.result.get("best_score" if which == SELECTED and best_round is not None else "last_score")
     return {
@@ -42,7 +41,7 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "score": score.facts(),
         f"validation_{score.name}": best,
         **_temperature(bundle, weights),
-        **_contrast(run, bundle),
+        **exporter.facts(run),
         **({"exchange": dict(plan.exchange)} if plan.exchange else {}),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
@@ -66,15 +65,6 @@ def _temperature(bundle: Bundle, weights: Weights) -> dict[str, float]:
     """What the logits are divided by for probabilities, of a bundle that calibrates; 1 where nobody fitted it."""
     tensor = weights.tensors.get(bundle.calibration or "")
     return {} if tensor is None else {"temperature": float(tensor.flatten()[0])}
-
-
-def _contrast(run: FinishedRun, bundle: Bundle) -> dict[str, Any]:
-    """Of a pre-training: that it is one, and how often the last round told a view's own image from the others."""
-    if pretrained(bundle) is None:
-        return {}
-    sites = (run.rounds[-1].get("sites") or {}).values()
-    found = [site[CONTRAST] for site in sites if site.get(CONTRAST) is not None]
-    return {"pretrained": True, "contrastive_accuracy": sum(found) / len(found) if found else None}
 
 
 def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:

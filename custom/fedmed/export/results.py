@@ -14,15 +14,22 @@ MASKS, PREDICTIONS = "*.nii*", "predictions.json"
 LARGEST = 1e-6  # difference of two probabilities
 
 
-def compare(before: Path, after: Path) -> str:
-    """Return in words that two folders of results are equal: masks voxel for voxel, probabilities within 1e-6.
+def compare_masks(before: Path, after: Path) -> str:
+    """Return in words that two folders of masks are equal voxel for voxel.
 
     Raises:
-        ExportError: they are not; says which file, and how many voxels or which probability.
+        ExportError: they are not; says which file, and how many voxels.
     """
-    if (before / PREDICTIONS).is_file():
-        return _same_predictions(_read(before), _read(after))
     return f"equal voxel for voxel ({_same_masks(before, after)} marked), with the same affine"
+
+
+def compare_predictions(before: Path, after: Path) -> str:
+    """Return in words that two folders of predictions are equal, probabilities within 1e-6.
+
+    Raises:
+        ExportError: they are not; says which probability.
+    """
+    return _same_predictions(_read(before, "before"), _read(after, "after"))
 
 
 def _same_masks(before: Path, after: Path) -> int:
@@ -44,12 +51,12 @@ def _same_masks(before: Path, after: Path) -> int:
     return marked
 
 
-def _read(folder: Path) -> list[dict[str, Any]]:
+def _read(folder: Path, when: str) -> list[dict[str, Any]]:
     path = folder / PREDICTIONS
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ExportError(f"inference after the export wrote no readable {PREDICTIONS} ({error})") from error
+        raise ExportError(f"inference {when} the export wrote no readable {PREDICTIONS} ({error})") from error
 
 
 def _same_predictions(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> str:

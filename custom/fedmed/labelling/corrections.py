@@ -1,12 +1,13 @@
 """Masks that readers saved in the label server become training data of their site."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, read_datalist
+from fedmed.data.datalist import list_entries, read_datalist
+from fedmed.data.entry_forms import UNLABELED, ImageWithMask
 from fedmed.errors import DataError
 from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
 from fedmed.labelling.provenance import provenance, read_notes
@@ -76,8 +77,9 @@ def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result
 
 def refuse_classes(site: SiteConfig) -> None:
     """Refuse a site of classification, whose labels are words of the datalist: no viewer draws those."""
-    listed = [entry for name in LISTS if name != UNLABELED for entry in list_entries(site.datalist, name)]
-    if labels_are_classes(listed):
+    form = ImageWithMask()
+    listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
+    if any(isinstance(entry, Mapping) and form.wrong(name, "", entry) for name, entry in listed):
         raise DataError(
             f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
             f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""

@@ -10,7 +10,8 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.datalist import UNLABELED, load_datalist
+from fedmed.data.datalist import load_datalist
+from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.prepare.inspect import UNREADABLE
 from fedmed.errors import DataError
 from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from fedmed.errors import FedMedError
 from fedmed.reports import curves, notes, palette, plots, representation
 from fedmed.reports.clipping import clip_note, clip_rows
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.run import Run, read_run
+from fedmed.reports.run_report import report_of
 from fedmed.reports.words import NOTHING, fixed, flat
 
 TEMPLATE = "report.html.j2"
@@ -56,8 +56,8 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
     """Write every chart and every site's pictures as PNG; pictures of an earlier report of the folder are removed."""
     for old in out.glob("slices_*.png"):
         old.unlink()
-    figures, kind = {name: draw(run) for name, draw in charts(run).items()}, kind_of(run)
-    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := kind.figure(site))}
+    figures, report = {name: draw(run) for name, draw in charts(run).items()}, report_of(run)
+    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(site))}
     for name, drawing in figures.items():
         plots.png(drawing, out / f"{name}.png")
     return [out / f"{name}.png" for name in figures]
@@ -66,14 +66,14 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
 def charts(run: Run) -> dict[str, Callable[[Run], Figure]]:
     """Name -> how to draw it: every run's charts, and those of its kind."""
     drawn = representation.weights if representation.changes(run) else plots.participation
-    return {"curves": curves.curves, "aggregation": drawn, "traffic": plots.traffic, **kind_of(run).charts(run)}
+    return {"curves": curves.curves, "aggregation": drawn, "traffic": plots.traffic, **report_of(run).charts(run)}
 
 
 def page(run: Run) -> str:
     """Return the HTML of a run's report."""
     style = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
     environment = Environment(loader=PackageLoader("fedmed.reports"), **style)
-    colours, kind = [site.name for site in run.sites], kind_of(run)
+    colours, report = [site.name for site in run.sites], report_of(run)
     return environment.get_template(TEMPLATE).render(
         run=run,
         light=palette.css(dark=False),
@@ -81,7 +81,7 @@ def page(run: Run) -> str:
         truth=palette.TRUTH,
         prediction=palette.PREDICTION,
         when=started(run.started),
-        kind=kind,
+        report=report,
         index={name: place % len(palette.LIGHT) for place, name in enumerate(colours)},
         refusals=notes.refusals(run),
         warnings=notes.warnings(run),
@@ -98,7 +98,7 @@ def page(run: Run) -> str:
         settings=settings(run),
         fixed=fixed,
         NOTHING=NOTHING,
-        **kind.values(run),
+        **report.values(run),
     )
 
 
@@ -111,7 +111,7 @@ def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         "seed": run.seed,
         "rounds": run.total_rounds,
         "started": started(run.started),
-        "time": dict(kind_of(run).facts(run))["time"],
+        "time": dict(report_of(run).facts(run))["time"],
     }
     weights = {site.name: f"{site.role}, weight {site.weight:g}" for site in run.sites}
     groups = {"Run": run_facts, "Sites": weights, "Settings": run.config, "Versions": run.versions}

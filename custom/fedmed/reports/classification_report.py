@@ -8,19 +8,15 @@ from matplotlib.figure import Figure
 from fedmed.reports import heatmaps, roc
 from fedmed.reports.classified import read_classified
 from fedmed.reports.run import Run, Site
-from fedmed.reports.scored import Scored
+from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.tables import Column
 from fedmed.reports.words import NOTHING, fixed
 
 
-class Classification(Scored):
+class ClassificationReport(ScoredReport):
     """A run with a score that only a whole list has, such as the area under the ROC curve."""
 
     template = "classification.html.j2"
-
-    def suits(self, run: Run) -> bool:
-        """Whether the score comes with an interval and not with a spread over cases."""
-        return run.score.spread is None
 
     def columns(self, run: Run) -> list[Column]:
         """The score with its interval, and the accuracy; the role has no room in 80 columns beside them."""

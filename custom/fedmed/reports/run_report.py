@@ -1,4 +1,4 @@
-"""Kinds of runs: what their pages, tables and sentences are made of. The first that suits a run reports it."""
+"""What the report of a run is made of: a class for each kind of task, which the kind names by path."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -6,13 +6,14 @@ from typing import Any, Protocol
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from fedmed.reports.classification import Classification
-from fedmed.reports.pretraining import Pretraining
+from fedmed.bundles.load import Bundle
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import kind_of, load_kind, made
 from fedmed.reports.run import Run, Site
-from fedmed.reports.segmentation import Segmentation
+from fedmed.reports.unscored_report import UnscoredReport
 
 
-class Kind(Protocol):
+class RunReport(Protocol):
     """What a report needs to know of one kind of run.
 
     Attributes:
@@ -20,9 +21,6 @@ class Kind(Protocol):
     """
 
     template: str
-
-    def suits(self, run: Run) -> bool:
-        """Whether this is how to report the run."""
 
     def summary(self, run: Run) -> str:
         """One plain sentence made of the run's numbers."""
@@ -49,9 +47,22 @@ class Kind(Protocol):
         """A site's pictures side by side, for a PNG; None where there are none."""
 
 
-KINDS: tuple[Kind, ...] = (Pretraining(), Classification(), Segmentation())
+def report_of(run: Run) -> RunReport:
+    """What reports a run: its kind's, or where no site was ever to be asked for a score, one without scores.
+
+    Raises:
+        BundleError: the run's kind is not installed here.
+    """
+    kind = kind_of_run(run)
+    return made(kind.report) if run.scored or not kind.labelled else UnscoredReport()
 
 
-def kind_of(run: Run) -> Kind:
-    """The kind that reports a run, by what the run holds."""
-    return next(kind for kind in KINDS if kind.suits(run))
+def kind_of_run(run: Run) -> Kind:
+    """The kind that the run's records name; in runs of an earlier FedMed, that of the bundle as it is installed here.
+
+    Raises:
+        BundleError: that kind or bundle is not installed here.
+    """
+    if run.kind:
+        return load_kind(run.kind, f"{run.folder}: 'kind' in run.json")
+    return kind_of(Bundle(run.bundle, run.overlays))

@@ -46,14 +46,15 @@ class LearnerRow:
         return NOTHING if self.first is None else f"{self.first:.3f} → {self.last:.3f}"
 
 
-class Pretraining:
-    """A run without validation and without a test."""
+class UnscoredReport:
+    """A run without validation and without a test.
 
-    template = "pretraining.html.j2"
+    Attributes:
+        goes_on: whether the page says how a task is learnt from the model.
+    """
 
-    def suits(self, run: Run) -> bool:
-        """Whether no site is ever asked for a score."""
-        return not run.validated and not run.tested
+    template = "unscored.html.j2"
+    goes_on = False
 
     def summary(self, run: Run) -> str:
         """How far the loss fell."""
@@ -110,6 +111,7 @@ class Pretraining:
             "exchange": exchange_note(run),
             "file": LAST,
             "model": model_path(run),
+            "goes_on": self.goes_on,
         }
 
     def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
@@ -119,6 +121,12 @@ class Pretraining:
     def figure(self, site: Site) -> Figure | None:
         """None: nothing is predicted yet."""
         return None
+
+
+class EncoderReport(UnscoredReport):
+    """A run that leaves an encoder."""
+
+    goes_on = True
 
 
 def learner_rows(run: Run) -> list[LearnerRow]:

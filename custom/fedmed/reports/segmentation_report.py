@@ -8,19 +8,15 @@ from matplotlib.figure import Figure
 from fedmed.reports import overlays
 from fedmed.reports.files import read_picture
 from fedmed.reports.run import Run, Site
-from fedmed.reports.scored import Scored
+from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.tables import Column
 from fedmed.reports.words import NOTHING, fixed
 
 
-class Segmentation(Scored):
+class SegmentationReport(ScoredReport):
     """A run with a score of each case, such as Dice."""
 
     template = "segmentation.html.j2"
-
-    def suits(self, run: Run) -> bool:
-        """Every run that no other kind takes."""
-        return True
 
     def columns(self, run: Run) -> list[Column]:
         """Mean and spread over a site's cases."""

@@ -19,7 +19,6 @@ from fedmed.data.prepare.inspect import content_hash
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import DataError
 
-READS = "cxr_classification"  # the bundle that reads radiographs where no job names one
 POOL_FROM = 64  # images; for fewer, processes take longer to start than this one to read
 KINDS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"}
 
@@ -42,7 +41,7 @@ _reader: Any = None  # of a worker process
 
 def inspect_pictures(
     entries: Sequence[Entry],
-    bundle: str = READS,
+    bundle: str,
     bundles: Path | None = None,
     workers: int = 1,
     track: Track | None = None,

@@ -14,7 +14,7 @@ from fedmed.reports.tables import Column, facts, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join
 
 
-class Scored:
+class ScoredReport:
     """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say."""
 
     template = ""
