@@ -11,6 +11,7 @@ import yaml
 from monai.bundle import ConfigParser
 from torch import nn
 
+from fedmed.bundles.facts import usable_facts
 from fedmed.bundles.find import bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
@@ -113,8 +114,11 @@ class Bundle:
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
 
+        Args:
+            facts: of :data:`fedmed.bundles.facts.FACTS`. One that this bundle has no use for is left out.
+
         Raises:
-            BundleError: the merged configuration cannot be read.
+            BundleError: the merged configuration cannot be read, or a fact is unknown or missing in it.
         """
         parser = ConfigParser()
         try:
@@ -123,6 +127,6 @@ class Bundle:
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
         parser.update({"bundle_root": str(self.root), **self.overrides})
-        # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
-        parser.update({key: value for key, value in facts.items() if key in parser.config})
+        where = f"bundle '{self.name}' with overlays {self.overlays}"
+        parser.update(usable_facts(facts, parser.config, where))
         return parser

@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.findings import Finding
 from fedmed.checks.work import Work
 from fedmed.errors import BundleError, FedMedError
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of
+from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.settings.site import SiteConfig
 
 
@@ -43,7 +44,7 @@ def what_is_wanted(work: Work | None, site: SiteConfig) -> tuple[Wanted, list[Fi
         args = work.args
         bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
         parser = bundle.parser(device="cpu", site_min_images=site.privacy.extras_min_images)
-        kind = kind_of(bundle)
+        kind = check_bundle(bundle, Use(work.role, True, work.chooses, work.scores, bool(work.exchanged)))
         least = (
             parsed(parser, "metadata#least") if work.exchanged and parser.get("metadata#least") is not None else None
         )
