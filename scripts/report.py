@@ -11,8 +11,8 @@ import sys
 from rich.console import Console
 
 from fedmed.errors import FedMedError
-from fedmed.reports.page import write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 
 

@@ -34,8 +34,8 @@ from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import write_report
 from fedmed.reports.run import JOB_FOLDER, read_run
+from fedmed.reports.run_page import write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.tail import identity
 

@@ -103,7 +103,7 @@ def test_dependencies_point_one_way():
         ("federation", "from fedmed.experiments.scores import Score"),
         ("experiments", "from fedmed.flare.executors import BundleExecutor"),
         ("labelling", "from fedmed.export.bundle import export_bundle"),
-        ("federation", "from fedmed.labelling.scores import predictive_uncertainty"),
+        ("federation", "from fedmed.labelling.label_scores import predictive_uncertainty"),
         ("losses", "from pathlib import Path"),
         ("aggregation", "torch.save({}, 'model.pt')"),
     ],

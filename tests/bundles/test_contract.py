@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.facts import FACTS
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.load import Bundle
+from fedmed.bundles.site_facts import FACTS
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
 from fedmed.kinds.sound_bundle import check_bundle

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 import fedmed.checks.measure as module
-from fedmed.checks.check import find_site
 from fedmed.checks.entries import read_entries
 from fedmed.checks.measure import measure
+from fedmed.checks.part_in_job import find_work
+from fedmed.checks.site_check import find_site
 from fedmed.checks.training import _write_datalist, choose_sample
-from fedmed.checks.work import find_work
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.entry_forms import ImageWithMask
 from fedmed.messages.task import Task

@@ -7,7 +7,7 @@ import pytest
 
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 from fedmed.export.story import limits, story
 from fedmed.kinds.segmentation_3d import Segmentation3D
 

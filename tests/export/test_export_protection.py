@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedmed.export.provenance import _protection
 from fedmed.export.story import limits, protection
+from fedmed.export.weights_origin import _protection
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 KIND = Segmentation3D()

@@ -15,8 +15,8 @@ from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
+from fedmed.export.compare_results import compare_predictions
 from fedmed.export.phantoms import modality_of, phantom
-from fedmed.export.results import compare_predictions
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.specification import JobSpec, write_job
@@ -216,7 +216,7 @@ def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(
 
 
 def test_an_encoder_that_computes_something_else_is_noticed(encoder, tmp_path):
-    from fedmed.export.runs import read_finished
+    from fedmed.export.finished_run import read_finished
     from fedmed.export.source import open_store
     from fedmed.export.verify import verify
 

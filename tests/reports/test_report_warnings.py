@@ -6,8 +6,8 @@ import json
 from rich.console import Console
 
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from fedmed.reports.scored_report import summary
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.facts import FACTS, missing_fact
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
+from fedmed.bundles.site_facts import FACTS, missing_fact
 from fedmed.errors import BundleError
 
 TRAINING = ("supervised", "unsupervised")

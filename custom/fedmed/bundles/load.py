@@ -11,10 +11,10 @@ import yaml
 from monai.bundle import ConfigParser
 from torch import nn
 
-from fedmed.bundles.facts import usable_facts
 from fedmed.bundles.find import bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
+from fedmed.bundles.site_facts import usable_facts
 from fedmed.errors import BundleError, OverrideError
 
 
@@ -115,7 +115,7 @@ class Bundle:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
 
         Args:
-            facts: of :data:`fedmed.bundles.facts.FACTS`. One that this bundle has no use for is left out.
+            facts: of :data:`fedmed.bundles.site_facts.FACTS`. One that this bundle has no use for is left out.
 
         Raises:
             BundleError: the merged configuration cannot be read, or a fact is unknown or missing in it.

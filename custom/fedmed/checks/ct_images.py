@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedmed.checks.entries import SCORED, Entry
-from fedmed.checks.findings import Finding
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.pool import Track, inspect_all
 
@@ -56,15 +56,15 @@ def _odd_size(case: Case) -> list[str]:
     return [f"voxels of {'×'.join(f'{size:g}' for size in case.spacing)} mm, which no scanner makes"]
 
 
-def judge(cases: Mapping[Entry, Case]) -> list[Finding]:
+def judge(cases: Mapping[Entry, Case]) -> list[SiteFinding]:
     """Everything that is wrong with or odd about the inspected entries of CT."""
-    findings: list[Finding] = []
+    findings: list[SiteFinding] = []
     for entry, case in cases.items():
         findings += _of_case(entry, case)
     return [*findings, *_no_foreground(cases), *judge_lists(cases, "scan")]
 
 
-def judge_lists(cases: Mapping[Entry, Case], noun: str) -> list[Finding]:
+def judge_lists(cases: Mapping[Entry, Case], noun: str) -> list[SiteFinding]:
     """Patients and copies in two lists, and entries that name no patient; ``noun``: what an image is called."""
     findings = [*_two_lists("patient", cases, lambda entry, case: entry.patient, noun)]
     findings += _two_lists("copy", cases, lambda entry, case: case.content or None, noun)
@@ -74,21 +74,21 @@ def judge_lists(cases: Mapping[Entry, Case], noun: str) -> list[Finding]:
             f"{len(unnamed)} entries have no 'patient', the first is {unnamed[0].where}; without it nobody can tell "
             "whether a patient is in two lists: add it, or make sure yourself"
         )
-        findings.append(Finding("data", "no_patient", text))
+        findings.append(SiteFinding("data", "no_patient", text))
     return findings
 
 
-def _of_case(entry: Entry, case: Case) -> Iterator[Finding]:
+def _of_case(entry: Entry, case: Case) -> Iterator[SiteFinding]:
     for fault in case.faults:
         if entry.mask is None and fault.startswith("mask"):
             continue  # of another entry that names the same image
         kind, remedy = explain(fault, _FAULTS) or ("data", "correct it or remove the entry")
-        yield Finding("data", kind, f"{entry.where}: {fault}; {remedy}", entry.list, entry.number)
+        yield SiteFinding("data", kind, f"{entry.where}: {fault}; {remedy}", entry.list, entry.number)
     for note in case.notes if case.usable else ():
         if entry.mask is None and "mask" in note:
             continue
         kind, remedy = explain(note, _NOTES) or ("odd_values", "have a look at it")
-        yield Finding("data", kind, f"{entry.where}: {note}; {remedy}", entry.list, entry.number)
+        yield SiteFinding("data", kind, f"{entry.where}: {note}; {remedy}", entry.list, entry.number)
 
 
 def explain(sentence: str, table: Sequence[tuple[str, str, str]]) -> tuple[str, str] | None:
@@ -96,17 +96,17 @@ def explain(sentence: str, table: Sequence[tuple[str, str, str]]) -> tuple[str, 
     return next(((kind, remedy) for pattern, kind, remedy in table if re.search(pattern, sentence)), None)
 
 
-def _no_foreground(cases: Mapping[Entry, Case]) -> Iterator[Finding]:
+def _no_foreground(cases: Mapping[Entry, Case]) -> Iterator[SiteFinding]:
     """Training on masks stops where no mask has any foreground."""
     volumes = [case.mask_ml for entry, case in cases.items() if entry.list == "training" and case.usable]
     if volumes and not any(volumes):
         text = f"none of {len(volumes)} usable training masks has a foreground voxel; correct the masks"
-        yield Finding("data", "no_foreground", text, "training")
+        yield SiteFinding("data", "no_foreground", text, "training")
 
 
 def _two_lists(
     kind: str, cases: Mapping[Entry, Case], identity: Callable[[Entry, Case], str | None], noun: str
-) -> Iterator[Finding]:
+) -> Iterator[SiteFinding]:
     """A patient or a scan may be trained on with and without its mask, but not be scored by what it was trained on."""
     groups: dict[str, list[Entry]] = defaultdict(list)
     for entry, case in cases.items():
@@ -119,7 +119,7 @@ def _two_lists(
         what = f"patient '{key}'" if kind == "patient" else f"the same {noun}"
         if len(lists) > 1 and lists & set(SCORED):
             text = f"{what} is in two lists: {shown}; a score would be too good: keep one list"
-            yield Finding("data", kind, text, *first, also=tuple(others))
+            yield SiteFinding("data", kind, text, *first, also=tuple(others))
         elif kind == "copy" and len(group) > 1:
             text = f"the same {noun} is listed more than once: {shown}; keep one if that was not meant"
-            yield Finding("data", "twice", text, *first, also=tuple(others))
+            yield SiteFinding("data", "twice", text, *first, also=tuple(others))

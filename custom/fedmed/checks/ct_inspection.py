@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from fedmed.checks.bins import Bins, Fact, summarise
 from fedmed.checks.ct_images import inspect_entries, judge
 from fedmed.checks.entries import Entry
-from fedmed.checks.findings import Finding
 from fedmed.checks.inspection import Reading
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.report import list_table
@@ -29,12 +29,12 @@ class CTInspection:
     def open(self, entries: Sequence[Entry], how: Reading) -> dict[Entry, Case]:
         return inspect_entries(entries, how.workers, how.track)
 
-    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[Finding]:
+    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[SiteFinding]:
         return judge(cases)
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         """Nothing: a mask is judged with its image."""
         return iter(())
 

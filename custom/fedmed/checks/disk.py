@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmed.checks.findings import Finding
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
 from fedmed.data.store import FOLDER
 from fedmed.reports.words import size
@@ -35,7 +35,9 @@ def state_bytes(measured: Measured | None) -> int:
     return ROUNDS_KEPT * ADAM * (measured.model_bytes or 0) if measured else 0
 
 
-def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int) -> tuple[list[Space], list[Finding]]:
+def check_disk(
+    site: SiteConfig, workspace: Path | None, cache: int, state: int
+) -> tuple[list[Space], list[SiteFinding]]:
     """Compare needs with free space, folder by folder and together where they lie on one disk.
 
     Args:
@@ -54,7 +56,7 @@ def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int)
             key = "key 'cache_dir'" if what == "cache" else "the startup kit"
             text = f"the {what} folder {folder} cannot be made or written; correct {key} in {site.source}"
             text = text if what == "cache" else f"the {what} folder {folder} cannot be written; correct its permissions"
-            findings.append(Finding("disk", what, text))
+            findings.append(SiteFinding("disk", what, text))
     findings += _permissions(site.cache_dir / FOLDER)
     findings += _room(spaces)
     return spaces, findings
@@ -78,19 +80,19 @@ def _stored(cache_dir: Path) -> int:
         return 0
 
 
-def _permissions(folder: Path) -> Iterator[Finding]:
+def _permissions(folder: Path) -> Iterator[SiteFinding]:
     if not folder.is_dir():
         return
     facts = folder.stat()
     if stat.S_IMODE(facts.st_mode) & 0o077:
         if facts.st_uid == os.geteuid():
-            yield Finding("disk", "open_cache", f"{folder} can be read by others; close it now: chmod 700 {folder}")
+            yield SiteFinding("disk", "open_cache", f"{folder} can be read by others; close it now: chmod 700 {folder}")
         else:
             text = f"{folder} belongs to another user and can be read by others; choose another cache_dir"
-            yield Finding("disk", "cache", text)
+            yield SiteFinding("disk", "cache", text)
 
 
-def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
+def _room(spaces: Sequence[Space]) -> Iterator[SiteFinding]:
     disks: dict[int, list[Space]] = defaultdict(list)
     for space in spaces:
         disks[_nearest(space.folder).stat().st_dev].append(space)
@@ -101,6 +103,6 @@ def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
         text = f"{names} will need about {size(needed)}, and {size(free)} are free"
         text += f" beside {size(held)} of prepared cases, which scripts/purge_cache.py deletes" if held else ""
         if free + held < needed:
-            yield Finding("disk", "no_space", f"{text}; free some space or name another disk")
+            yield SiteFinding("disk", "no_space", f"{text}; free some space or name another disk")
         elif free + held < COMFORT * needed:
-            yield Finding("disk", "little_space", f"{text}; other programs may need that too")
+            yield SiteFinding("disk", "little_space", f"{text}; other programs may need that too")

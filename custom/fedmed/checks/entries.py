@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.checks.findings import Finding
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.datalist import read_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
 from fedmed.errors import DataError
@@ -53,7 +53,7 @@ def count_lists(site: SiteConfig) -> tuple[dict[str, Any], dict[str, int]]:
     return dict(content), {key: len(listed) for key in LISTS if isinstance(listed := content.get(key, []), list)}
 
 
-def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[Finding]]:
+def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[SiteFinding]]:
     """Return the entries whose files exist, and what is wrong with the others.
 
     Args:
@@ -65,11 +65,11 @@ def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[
     """
     content = read_datalist(site.datalist)
     entries: list[Entry] = []
-    findings: list[Finding] = []
+    findings: list[SiteFinding] = []
     for key in LISTS:
         listed = content.get(key, [])
         if not isinstance(listed, list):
-            findings.append(Finding("data", "entry", f"{site.datalist}: '{key}' is not a list; write [ … ]", key))
+            findings.append(SiteFinding("data", "entry", f"{site.datalist}: '{key}' is not a list; write [ … ]", key))
             continue
         for number, value in enumerate(listed):
             files, faults = _files(site.data_root, key, number, value, form)
@@ -88,7 +88,7 @@ def needs(
     kind: Kind,
     chooses: bool = True,
     scores: bool = True,
-) -> Iterator[Finding]:
+) -> Iterator[SiteFinding]:
     """Say which lists a role needs and lacks, and which it does not use.
 
     Args:
@@ -101,34 +101,34 @@ def needs(
     """
     if not any(counts.values()):
         hint = "scripts/prepare_ct.py or scripts/prepare_cxr.py writes one"
-        yield Finding("data", "list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
+        yield SiteFinding("data", "list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
     elif not kind.labelled:  # trains on both lists of images together
         if not counts.get(UNLABELED) and not counts.get("training"):
             text = f"neither '{UNLABELED}' nor 'training' lists an image, and pre-training needs some; fill one"
-            yield Finding("data", "list", f"{datalist}: {text}", UNLABELED)
+            yield SiteFinding("data", "list", f"{datalist}: {text}", UNLABELED)
         return
     for key in NEEDED.get(role or "", ()):
         if not counts.get(key) and (chooses or key != "validation"):
-            yield Finding(
+            yield SiteFinding(
                 "data", "list", f"{datalist}: the list '{key}' is empty, and the role '{role}' needs it; fill it", key
             )
     if role == "supervised" and counts.get(UNLABELED) and kind.both_lists:
         text = f"{counts[UNLABELED]} unlabelled scans are not used by a supervised site; 'unsupervised' uses both lists"
-        yield Finding("data", "unused", f"{datalist}: {text}", UNLABELED)
+        yield SiteFinding("data", "unused", f"{datalist}: {text}", UNLABELED)
     if role in ("supervised", "unsupervised") and not counts.get("testing") and scores:
         text = "there is no 'testing' list, so the finished model is not scored here; list some cases if it should be"
-        yield Finding("data", "not_scored", f"{datalist}: {text}", "testing")
+        yield SiteFinding("data", "not_scored", f"{datalist}: {text}", "testing")
 
 
-def _files(root: Path, key: str, number: int, value: Any, form: ImageAlone) -> tuple[list[Path], list[Finding]]:
+def _files(root: Path, key: str, number: int, value: Any, form: ImageAlone) -> tuple[list[Path], list[SiteFinding]]:
     """The files of an entry, found as training finds them, and what is wrong with it."""
     files, faults, where = [], {}, f"{key}, entry {number}"
     if isinstance(value, Mapping) and (text := form.wrong(key, where, value)):
-        faults[text] = Finding("data", "entry", text, key, number)
+        faults[text] = SiteFinding("data", "entry", text, key, number)
     for name in form.files(key):
         try:
             files.append(listed_file(root, where, name, value))
         except DataError as error:
             kind = "missing" if "does not exist" in str(error) or "cannot be reached" in str(error) else "entry"
-            faults[str(error)] = Finding("data", kind, str(error), key, number)
+            faults[str(error)] = SiteFinding("data", kind, str(error), key, number)
     return files, list(faults.values())

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fedmed.checks.bins import Bins
 from fedmed.checks.entries import Entry
-from fedmed.checks.findings import Finding
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
@@ -36,7 +36,7 @@ class Inspection(Protocol):
     def open(self, entries: Sequence[Entry], how: Reading) -> dict[Entry, Case]:
         """Inspect the files of all entries; one that several entries name is opened once."""
 
-    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[Finding]:
+    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[SiteFinding]:
         """Everything that is wrong with or odd about the inspected entries.
 
         Args:
@@ -46,7 +46,7 @@ class Inspection(Protocol):
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         """What is wrong with labels that are words; see :func:`fedmed.checks.class_labels.judge_classes`."""
 
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:

@@ -7,9 +7,9 @@ from fedmed.checks.bins import Bins, Fact, summarise
 from fedmed.checks.class_labels import judge_classes, judge_pictures, picture_table
 from fedmed.checks.ct_images import judge_lists
 from fedmed.checks.entries import Entry
-from fedmed.checks.findings import Finding
 from fedmed.checks.inspection import Reading
 from fedmed.checks.radiographs import inspect_pictures
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
 
@@ -29,12 +29,12 @@ class RadiographInspection:
     def open(self, entries: Sequence[Entry], how: Reading) -> dict[Entry, Case]:
         return inspect_pictures(entries, how.bundle or READS, how.bundles, how.workers, how.track)
 
-    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[Finding]:
+    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[SiteFinding]:
         return [*judge_pictures(cases, size), *judge_lists(cases, "image")]
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
-    ) -> Iterator[Finding]:
+    ) -> Iterator[SiteFinding]:
         return judge_classes(entries, classes, role, chooses)
 
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:

@@ -24,7 +24,7 @@ KINDS = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPEG"}
 
 
 @dataclass
-class Picture(Case):
+class InspectedRadiograph(Case):
     """One radiograph after its inspection: ``shape`` is (rows, columns); there is no spacing and no HU.
 
     Attributes:
@@ -88,9 +88,9 @@ def _open_reader(bundle: str, bundles: Path | None) -> None:
     _reader = parsed(parser, "validate#preprocessing").flatten().transforms[0]
 
 
-def inspect_picture(path: Path) -> Picture:
+def inspect_picture(path: Path) -> InspectedRadiograph:
     """Read one image. Never raises for bad data: the faults stand in the returned case."""
-    case = Picture(path.name, path.name, path, path)
+    case = InspectedRadiograph(path.name, path.name, path, path)
     try:
         case.kind = _kind(path)
         image = np.asarray(_reader({"image": str(path)})["image"])[0]

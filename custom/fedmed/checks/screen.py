@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedmed.checks.checked import Checked
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.facts import lists, sections, summary
-from fedmed.checks.findings import NOTE, PROBLEM
+from fedmed.checks.site_findings import NOTE, PROBLEM
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
 
@@ -38,7 +38,7 @@ class Screen:
             yield
 
 
-def print_checked(checked: Checked, csv: Path | None, page: Path) -> None:
+def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     """Print lists, figures, problems and notes, and whether the site may join."""
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
@@ -61,7 +61,7 @@ def print_checked(checked: Checked, csv: Path | None, page: Path) -> None:
     console.print(f"[bold {'green' if checked.ready else 'red'}]{summary(checked)}[/]")
 
 
-def _print_findings(console: Console, checked: Checked, level: str, title: str, style: str) -> None:
+def _print_findings(console: Console, checked: CheckedSite, level: str, title: str, style: str) -> None:
     found = [finding for finding in checked.findings if finding.level == level]
     if found:
         console.print(f"[{style}]{title}: {len(found)}[/]")

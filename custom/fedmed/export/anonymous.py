@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.export.runs import SELECTED, FinishedRun
+from fedmed.export.finished_run import SELECTED, FinishedRun
 
 ROLES = ("supervised", "unsupervised", "evaluate")
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}

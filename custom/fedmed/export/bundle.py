@@ -13,15 +13,15 @@ import torch
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import Exporter, exporter_of
+from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
 from fedmed.export.formats import TOLERANCE, Part, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
-from fedmed.export.provenance import provenance
-from fedmed.export.runs import SELECTED, read_finished
 from fedmed.export.source import open_store
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights
+from fedmed.export.weights_origin import provenance
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
 BASE_NOTE += "[README.md](README.md).\n\n"

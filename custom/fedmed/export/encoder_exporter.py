@@ -10,10 +10,10 @@ from torch import Tensor
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED, pretraining
 from fedmed.errors import BundleError
+from fedmed.export.compare_features import same_features
 from fedmed.export.exporter import Exporter
-from fedmed.export.features import same_features
+from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import Part
-from fedmed.export.runs import FinishedRun
 from fedmed.kinds.kind import Kind
 
 CONTRAST = "train_contrastive_accuracy"

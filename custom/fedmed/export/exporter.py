@@ -8,10 +8,10 @@ from torch import Tensor
 
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
+from fedmed.export.compare_results import compare_masks, compare_predictions
+from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
-from fedmed.export.results import compare_masks, compare_predictions
-from fedmed.export.runs import FinishedRun
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.load import kind_of, made
 

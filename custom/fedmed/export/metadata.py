@@ -37,7 +37,7 @@ def metadata(
         folder: the exported bundle.
         config: its ``inference`` config.
         version: the new version.
-        federation: see :func:`fedmed.export.provenance.provenance`.
+        federation: see :func:`fedmed.export.weights_origin.provenance`.
         exporter: of the run's kind.
     """
     content = copy.deepcopy(dict(base))

@@ -10,8 +10,8 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.errors import ExportError
 from fedmed.export.exporter import exporter_of
-from fedmed.export.runs import FinishedRun
-from fedmed.export.site_state import private_state
+from fedmed.export.finished_run import FinishedRun
+from fedmed.export.private_tensors import private_state
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 

@@ -12,7 +12,17 @@ from fedmed.data.entry_forms import UNLABELED, listed_file
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
 from fedmed.labelling.held import in_use, is_held
-from fedmed.labelling.work import ANOTHER, DICOM, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
+from fedmed.labelling.work_folder import (
+    ANOTHER,
+    DICOM,
+    WorkFolder,
+    ending_of,
+    give_ids,
+    known_ids,
+    link_images,
+    uploaded,
+    write_map,
+)
 from fedmed.settings.site import SiteConfig, load_file
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
@@ -40,7 +50,9 @@ def work_folder(studies: Path) -> Path:
     return fedmed_home() / "label" / f"{plain}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
-def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = False, pictures: bool = False) -> Work:
+def prepare_work(
+    studies: Path, work: Path | None = None, *, everything: bool = False, pictures: bool = False
+) -> WorkFolder:
     """Make or update the folder of links for one label server.
 
     Args:
@@ -82,7 +94,7 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
         raise DataError(
             f"the work folder {folder} cannot be written ({error.strerror or error}); free some space or {ANOTHER}"
         ) from error
-    return Work(folder, images, gone, tuple(path for path in found if path not in readable))
+    return WorkFolder(folder, images, gone, tuple(path for path in found if path not in readable))
 
 
 def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:

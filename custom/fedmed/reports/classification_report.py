@@ -9,7 +9,7 @@ from fedmed.reports import heatmaps, roc
 from fedmed.reports.classified import read_classified
 from fedmed.reports.run import Run, Site
 from fedmed.reports.scored_report import ScoredReport
-from fedmed.reports.tables import Column
+from fedmed.reports.site_rows import Column
 from fedmed.reports.words import NOTHING, fixed
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from fedmed.bundles.score import DICE, Score
 from fedmed.errors import JobError
-from fedmed.reports.files import number, read_json, read_lines, read_table
 from fedmed.reports.rounds import Round, read_rounds
-from fedmed.reports.score import score_of
+from fedmed.reports.run_files import number, read_json, read_lines, read_table
+from fedmed.reports.run_score import score_of
 from fedmed.reports.words import join
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"

@@ -7,10 +7,10 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from fedmed.reports import plots
-from fedmed.reports.files import number
 from fedmed.reports.notes import remarks
 from fedmed.reports.run import Run, Site
-from fedmed.reports.tables import Column, facts, screen_table, site_rows
+from fedmed.reports.run_files import number
+from fedmed.reports.site_rows import Column, facts, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join
 
 

@@ -6,10 +6,10 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from fedmed.reports import overlays
-from fedmed.reports.files import read_picture
 from fedmed.reports.run import Run, Site
+from fedmed.reports.run_files import read_picture
 from fedmed.reports.scored_report import ScoredReport
-from fedmed.reports.tables import Column
+from fedmed.reports.site_rows import Column
 from fedmed.reports.words import NOTHING, fixed
 
 

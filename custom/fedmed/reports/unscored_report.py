@@ -9,9 +9,9 @@ from rich.table import Table
 
 from fedmed.reports.curves import contrastive_points, loss_points
 from fedmed.reports.notes import remarks
-from fedmed.reports.representation import changes
+from fedmed.reports.representation_charts import changes
 from fedmed.reports.run import Run, Site
-from fedmed.reports.tables import Column, facts, screen_table
+from fedmed.reports.site_rows import Column, facts, screen_table
 from fedmed.reports.words import NOTHING, count, fixed, join, size
 
 LAST = "FL_global_model.pt"  # the server's file of the last aggregate

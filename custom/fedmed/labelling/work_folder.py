@@ -19,7 +19,7 @@ ANOTHER = "name another with --work"
 
 
 @dataclass(frozen=True)
-class Work:
+class WorkFolder:
     """The folder that a label server serves.
 
     Attributes:
@@ -41,7 +41,7 @@ class Work:
         return {**self.gone, **self.images}
 
 
-def read_work(folder: Path) -> Work:
+def read_work(folder: Path) -> WorkFolder:
     """Return what an earlier :func:`prepare_work` made.
 
     Raises:
@@ -54,7 +54,7 @@ def read_work(folder: Path) -> Work:
             "BUNDLE, or name the folder that it printed with --work"
         )
     images, gone = ({key: Path(path) for key, path in content[part].items()} for part in ("images", "gone"))
-    return Work(Path(folder).expanduser().resolve(), images, gone)
+    return WorkFolder(Path(folder).expanduser().resolve(), images, gone)
 
 
 def known_ids(folder: Path, identity: str) -> dict[str, Path]:

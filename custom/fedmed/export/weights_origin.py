@@ -6,8 +6,8 @@ from typing import Any
 from fedmed.bundles.load import Bundle
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.exporter import exporter_of
+from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.methods import methods
-from fedmed.export.runs import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.weights import Weights
 from fedmed.recovery.model_store import ModelStore
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, notes, palette, plots, representation
-from fedmed.reports.clipping import clip_note, clip_rows
+from fedmed.reports import curves, notes, palette, plots, representation_charts
+from fedmed.reports.clipped_updates import clip_note, clip_rows
 from fedmed.reports.run import Run, read_run
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import NOTHING, fixed, flat
@@ -65,7 +65,7 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
 
 def charts(run: Run) -> dict[str, Callable[[Run], Figure]]:
     """Name -> how to draw it: every run's charts, and those of its kind."""
-    drawn = representation.weights if representation.changes(run) else plots.participation
+    drawn = representation_charts.weights if representation_charts.changes(run) else plots.participation
     return {"curves": curves.curves, "aggregation": drawn, "traffic": plots.traffic, **report_of(run).charts(run)}
 
 
@@ -93,7 +93,7 @@ def page(run: Run) -> str:
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
         errors=notes.errors(run),
         charts={name: Markup(plots.svg(draw(run), name)) for name, draw in charts(run).items() if name != BESIDE},
-        changes=representation.changes(run),
+        changes=representation_charts.changes(run),
         self_adaptive=(run.config.get("aggregator") or {}).get("weighting") == "self_adaptive",
         settings=settings(run),
         fixed=fixed,

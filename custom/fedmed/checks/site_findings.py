@@ -90,7 +90,7 @@ _NOTES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class SiteFinding:
     """One thing that is wrong or worth a look.
 
     Attributes:
@@ -123,12 +123,12 @@ class Finding:
         return _PROBLEMS[self.area].get(self.kind) or _NOTES[self.area][self.kind]
 
 
-def problems(findings: Sequence[Finding]) -> list[Finding]:
+def problems(findings: Sequence[SiteFinding]) -> list[SiteFinding]:
     """Those that must be solved."""
     return [finding for finding in findings if finding.level == PROBLEM]
 
 
-def count_kinds(findings: Sequence[Finding]) -> list[tuple[str, str, str, int]]:
+def count_kinds(findings: Sequence[SiteFinding]) -> list[tuple[str, str, str, int]]:
     """Rows (area, level, fixed words, number), problems first in each area."""
     counts = Counter((f.area, f.level, f.words) for f in findings)
     order = sorted(counts, key=lambda row: (AREAS.index(row[0]), row[1] != PROBLEM, row[2]))

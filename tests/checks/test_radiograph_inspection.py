@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.checks.check import Options, check_site
 from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.csv_file import write_csv
 from fedmed.checks.entries import needs, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
-from fedmed.checks.page import page
+from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.radiograph_inspection import PICTURE, READS, RadiographInspection
 from fedmed.checks.radiographs import inspect_pictures
 from fedmed.checks.screen import print_checked
+from fedmed.checks.site_check import Options, check_site
+from fedmed.checks.study_lead_page import page
 from fedmed.checks.training import Measured
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
-from fedmed.checks.work import Work, find_work
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.synthetic.xray.files import save
 from fedmed.jobs.specification import JobSpec, write_job
@@ -240,7 +240,7 @@ def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
     assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
-    checked.work = Work("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
+    checked.work = PartInJob("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
     checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
     assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels
 

@@ -9,10 +9,10 @@ import stat
 
 import pytest
 
-from fedmed.checks.check import Options, check_site
 from fedmed.checks.csv_file import default_csv, write_csv
-from fedmed.checks.page import page, write_page
 from fedmed.checks.screen import print_checked
+from fedmed.checks.site_check import Options, check_site
+from fedmed.checks.study_lead_page import page, write_page
 from fedmed.errors import FedMedError, SiteConfigError
 
 SKIP = ("device", "training")

@@ -2,10 +2,10 @@
 
 import json
 
-from fedmed.reports.clipping import clip_note, clip_rows
+from fedmed.reports.clipped_updates import clip_note, clip_rows
 from fedmed.reports.live import Follower
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 RECORDS = [
     {"norms": {"ct_north": 4.0, "ct_south": 2.0}, "clipped": {}},

@@ -8,7 +8,7 @@ from fedmed.errors import BundleError
 from fedmed.reports.live import Follower
 from fedmed.reports.run import read_run
 from fedmed.reports.run_report import report_of
-from fedmed.reports.score import score_of
+from fedmed.reports.run_score import score_of
 
 AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"

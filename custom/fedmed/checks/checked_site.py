@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from fedmed.checks.connection import Connection
 from fedmed.checks.disk import Space
 from fedmed.checks.entries import MEASURED, Entry
-from fedmed.checks.findings import Finding, problems
 from fedmed.checks.inspection import Inspection
 from fedmed.checks.machine import Machine
+from fedmed.checks.part_in_job import PartInJob
+from fedmed.checks.site_findings import SiteFinding, problems
 from fedmed.checks.training import Measured
 from fedmed.checks.wanted import Wanted
-from fedmed.checks.work import Work
 from fedmed.data.prepare.case import Case
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.load import made
@@ -20,8 +20,8 @@ from fedmed.settings.site import SiteConfig
 
 
 @dataclass
-class Checked:
-    """All that was found at a site. Only :mod:`fedmed.checks.page` decides what of it may leave.
+class CheckedSite:
+    """All that was found at a site. Only :mod:`fedmed.checks.study_lead_page` decides what of it may leave.
 
     Attributes:
         counts: list -> number of entries.
@@ -36,7 +36,7 @@ class Checked:
     counts: Mapping[str, int] = field(default_factory=dict)
     cases: Mapping[Entry, Case] = field(default_factory=dict)
     entries: Sequence[Entry] = ()
-    work: Work | None = None
+    work: PartInJob | None = None
     wanted: Wanted = field(default_factory=Wanted)
     kind: Kind = field(default_factory=Segmentation3D)
     role: str | None = None
@@ -44,7 +44,7 @@ class Checked:
     spaces: Sequence[Space] = ()
     machine: Machine | None = None
     connection: Connection | None = None
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[SiteFinding] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
     @property

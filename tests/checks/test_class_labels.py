@@ -2,8 +2,8 @@
 
 import json
 
-from fedmed.checks.check import Options, check_site
 from fedmed.checks.entries import count_lists, read_entries
+from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.training import _write_datalist, choose_sample
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.kinds.classification import Classification

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedmed.reports import curves, representation
+from fedmed.reports import curves, representation_charts
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import page, write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
 from fedmed.reports.unscored_report import exchange_note, learner_rows
 
@@ -134,7 +134,7 @@ def test_rows_hold_the_last_round(run):
 
 
 def test_changes_and_contrastive_accuracy_count_rounds_from_one(run):
-    assert [x for x, _ in representation.changes(run)["cxr_rural"]] == [1, 2, 3, 4]
+    assert [x for x, _ in representation_charts.changes(run)["cxr_rural"]] == [1, 2, 3, 4]
     assert [x for x, _ in curves.contrastive_points(run)["cxr_rural"]] == [1, 2, 3, 4]
 
 

@@ -23,7 +23,7 @@ NEW, REPLACED, UNCHANGED, LEFT, REFUSED = "new", "replaced", "unchanged", "left 
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LabelOutcome:
     """What became of one saved label.
 
     Attributes:
@@ -40,7 +40,7 @@ class Outcome:
 
 
 @dataclass
-class Plan:
+class CorrectionPlan:
     """The datalist as it will be, and the masks that it needs.
 
     Attributes:
@@ -67,13 +67,13 @@ class Plan:
             str(e["patient"]): name for name in HELD_OUT for e in self.lists.get(name, []) if "patient" in e
         }
 
-    def take(self, case: str, label: Path, image: Path | None, origin: Mapping[str, str]) -> Outcome:
+    def take(self, case: str, label: Path, image: Path | None, origin: Mapping[str, str]) -> LabelOutcome:
         """Use one saved label; raises DataError if it cannot be used."""
         where = self._entries(os.path.realpath(image)) if image else {}
         if not where:
-            return Outcome(case, LEFT, f"its image is not in {self.site.datalist.name}")
+            return LabelOutcome(case, LEFT, f"its image is not in {self.site.datalist.name}")
         if held := [name for name in HELD_OUT if name in where]:
-            return Outcome(case, LEFT, f"in '{held[0]}', whose masks are never changed")
+            return LabelOutcome(case, LEFT, f"in '{held[0]}', whose masks are never changed")
         if len(where.get(TRAINING, [])) > 1:
             raise DataError(f"'{TRAINING}' has its image {len(where[TRAINING])} times; leave one entry in the datalist")
         entry = (where.get(TRAINING) or where[UNLABELED])[0]
@@ -84,7 +84,7 @@ class Plan:
         mask = read_mask(label, shape, affine)
         ml, former = volume_ml(mask, affine), entry.get("label") if TRAINING in where else None
         if former and self._same(former, mask, shape, affine):
-            return Outcome(case, UNCHANGED, "", ml)
+            return LabelOutcome(case, UNCHANGED, "", ml)
         target = former if former and former.startswith(f"{CORRECTED}/") else self._free(case)
         notes = [self._change(entry, target, former, where.get(UNLABELED, []))]
         self.masks[target] = mask_bytes(mask, affine)
@@ -92,7 +92,7 @@ class Plan:
         used = datetime.now(UTC).isoformat(timespec="seconds")
         self.record.append({"image": entry["image"], "label": target, "replaces": former, **origin, "used": used})
         notes += [] if mask.any() else ["no foreground: a scan without disease"]
-        return Outcome(case, REPLACED if former else NEW, "; ".join(filter(None, notes)), ml)
+        return LabelOutcome(case, REPLACED if former else NEW, "; ".join(filter(None, notes)), ml)
 
     def require_foreground(self) -> None:
         """Raise DataError if the site could not train: no training mask has a foreground voxel."""

@@ -11,7 +11,7 @@ LIKE = 0.8  # similarity from which another id is taken for a misspelt one
 
 
 @dataclass(frozen=True)
-class Fact:
+class SiteFact:
     """One fact.
 
     Attributes:
@@ -24,24 +24,24 @@ class Fact:
 
 
 FACTS = {
-    "dataset_dir": Fact("folder of the site's images", optional=False),
-    "datalist": Fact("the site's lists of images", optional=False),
-    "device": Fact("where tensors lie, such as cpu or cuda:0", optional=False),
-    "epoch_length": Fact("optimizer steps of a round", optional=False),
-    "max_epochs": Fact("1: a round is one epoch of the trainer", optional=False),
-    "evaluation_dir": Fact("where the recorder of a test writes; it stays at the site", optional=False),
-    "output_dir": Fact("where anything else is written; it stays at the site"),
-    "cache_dir": Fact("where prepared cases lie"),
-    "amp": Fact("whether to compute in mixed precision"),
-    "num_workers": Fact("processes that load images"),
-    "seed": Fact("of the order of the images; another in each round and at each site"),
-    "augment_seed": Fact("of augmentation by the engine, likewise"),
-    "site_min_images": Fact("images of which the site sends statistics at least, or null"),
-    "round": Fact("the round, counted from 0"),
-    "rounds": Fact("rounds of the job"),
-    "steps_before": Fact("optimizer steps of the site before this round"),
-    "steps_total": Fact("optimizer steps of the site in the whole job"),
-    "epochs_before": Fact("passes over the images before this round, for a schedule"),
+    "dataset_dir": SiteFact("folder of the site's images", optional=False),
+    "datalist": SiteFact("the site's lists of images", optional=False),
+    "device": SiteFact("where tensors lie, such as cpu or cuda:0", optional=False),
+    "epoch_length": SiteFact("optimizer steps of a round", optional=False),
+    "max_epochs": SiteFact("1: a round is one epoch of the trainer", optional=False),
+    "evaluation_dir": SiteFact("where the recorder of a test writes; it stays at the site", optional=False),
+    "output_dir": SiteFact("where anything else is written; it stays at the site"),
+    "cache_dir": SiteFact("where prepared cases lie"),
+    "amp": SiteFact("whether to compute in mixed precision"),
+    "num_workers": SiteFact("processes that load images"),
+    "seed": SiteFact("of the order of the images; another in each round and at each site"),
+    "augment_seed": SiteFact("of augmentation by the engine, likewise"),
+    "site_min_images": SiteFact("images of which the site sends statistics at least, or null"),
+    "round": SiteFact("the round, counted from 0"),
+    "rounds": SiteFact("rounds of the job"),
+    "steps_before": SiteFact("optimizer steps of the site before this round"),
+    "steps_total": SiteFact("optimizer steps of the site in the whole job"),
+    "epochs_before": SiteFact("passes over the images before this round, for a schedule"),
 }
 
 

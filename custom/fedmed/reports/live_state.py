@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from fedmed.reports.files import number
 from fedmed.reports.run import error_text
-from fedmed.reports.score import NEUTRAL, score_of
+from fedmed.reports.run_files import number
+from fedmed.reports.run_score import NEUTRAL, score_of
 
 LOSSES = ("loss", "train_loss")  # of a step, and of a round
 ACCURACIES = ("contrastive_accuracy", "train_contrastive_accuracy")
 
 
 @dataclass
-class SiteState:
+class LiveSite:
     """What one site does now."""
 
     task: str = ""
@@ -38,7 +38,7 @@ class LiveState:
     """
 
     job: str
-    sites: dict[str, SiteState]
+    sites: dict[str, LiveSite]
     started: float = field(default_factory=time.time)
     total_rounds: int = 0
     rounds_done: int = 0

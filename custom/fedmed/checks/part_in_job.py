@@ -19,7 +19,7 @@ OF_A_RUN = {"resume"}  # arguments that mean an earlier run, which a check has n
 
 
 @dataclass(frozen=True)
-class Work:
+class PartInJob:
     """A site's part in a job.
 
     Attributes:
@@ -61,7 +61,7 @@ def find_work(
     overlays: Sequence[str] = (),
     lists: Mapping[str, int] | None = None,
     bundles: Path | None = None,
-) -> Work:
+) -> PartInJob:
     """Return what ``site`` does in a job, or would do with a bundle.
 
     Args:
@@ -91,10 +91,10 @@ def find_work(
         raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
     role = role or _role_of(lists or {})
     own = [method.overlay] if method and role == "unsupervised" else METHODS.get(role, [])
-    return Work(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
+    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
 
 
-def _of_job(folder: Path, site: str, role: str | None) -> Work:
+def _of_job(folder: Path, site: str, role: str | None) -> PartInJob:
     job = read_job(folder)
     named = {name: args.get("role") for name, args in job.clients.items()}
     match = site if site in named else next((name for name in named if role and named[name] == role), None)
@@ -118,7 +118,7 @@ def _of_job(folder: Path, site: str, role: str | None) -> Work:
     adaptive = job.aggregator.get("weighting") == "self_adaptive"
     extras = () if named[match] == "evaluate" else (*exchanged, *((CHANGE,) if adaptive else ()))
     asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
-    return Work(
+    return PartInJob(
         job.name,
         args,
         plan.steps,
@@ -135,7 +135,7 @@ def _role_of(lists: Mapping[str, int]) -> str:
     return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
 
 
-def client_app(work: Work) -> tuple[set[str], bool]:
+def client_app(work: PartInJob) -> tuple[set[str], bool]:
     """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
     if work.folder is None:
         return set(), False

@@ -13,8 +13,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
-from fedmed.checks.findings import Finding
-from fedmed.checks.work import class_paths
+from fedmed.checks.part_in_job import class_paths
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.errors import SiteConfigError
 
 FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start.sh")
@@ -84,7 +84,7 @@ def read_kit(folder: Path) -> Kit:
     return Kit(folder, name, days=days, rules={name: _rules(folder, name) for name in RULES}, **target)
 
 
-def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool = False) -> Iterator[Finding]:
+def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool = False) -> Iterator[SiteFinding]:
     """Say what is wrong with a kit.
 
     Args:
@@ -111,7 +111,7 @@ def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool =
     yield from _what_it_allows(kit, classes, own_code)
 
 
-def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[Finding]:
+def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[SiteFinding]:
     if any(datetime.now(UTC) < certificate.not_valid_before_utc for certificate in certificates):
         text = f"a certificate of {kit.startup} is not valid yet; is this machine's clock right?"
         yield _wrong("certificate", text)
@@ -120,10 +120,10 @@ def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[Finding]:
         yield _wrong("certificate", text)
     elif kit.days < SOON:
         text = f"a certificate of {kit.startup} ends in {kit.days} days; ask the study lead for a new kit in time"
-        yield Finding("connection", "ends_soon", text)
+        yield SiteFinding("connection", "ends_soon", text)
 
 
-def _what_it_allows(kit: Kit, classes: Iterable[str], own_code: bool) -> Iterator[Finding]:
+def _what_it_allows(kit: Kit, classes: Iterable[str], own_code: bool) -> Iterator[SiteFinding]:
     """Defaults are NVFlare's: logs are sent, and its own classes are all that is allowed."""
     where, resources = kit.folder / "local" / "resources.json", kit.rules["resources"]
     streams = any("site_log_streamer" in str(part.get("path")) for part in resources.get("components", []))
@@ -189,5 +189,5 @@ def _json(path: Path) -> dict[str, Any]:
     return content
 
 
-def _wrong(kind: str, text: str) -> Finding:
-    return Finding("connection", kind, text)
+def _wrong(kind: str, text: str) -> SiteFinding:
+    return SiteFinding("connection", kind, text)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedmed.reports import notes, scored_report, tables
+from fedmed.reports import notes, scored_report, site_rows
 from fedmed.reports.run import read_run
 from fedmed.reports.words import count, duration, fixed, flat, join, size
 
@@ -13,7 +13,7 @@ def with_result(run, **changes):
 
 def test_rows_begin_with_labelled_sites_and_have_role_and_label_status(fake_run):
     sites = {"ct_west": "evaluate", "ct_east": "unsupervised", "ct_north": "supervised", "ct_south": "supervised"}
-    rows = tables.site_rows(read_run(fake_run(sites=sites, rounds=2)))
+    rows = site_rows.site_rows(read_run(fake_run(sites=sites, rounds=2)))
     assert [row.name for row in rows] == ["ct_north", "ct_south", "ct_east", "ct_west"]
     assert rows[2].labels == "not used in training"
     assert rows[3].labels == "not in training"

@@ -1,6 +1,6 @@
 """The page of what a site has sent, where a method sends more than a model."""
 
-from fedmed.reports.ledger import ledger_sheet
+from fedmed.reports.ledger_page import ledger_sheet
 
 LINE = {"time": "2026-11-21T09:05:00+00:00", "site": "cxr_metro", "round": 2, "sha256": "0" * 64}
 UPDATE = {**LINE, "answer": "update", "task": "train", "tensors": {"w": "float32 (2,)"}, "bytes": 8, "extras": ["rsa"]}

@@ -12,8 +12,8 @@ from rich.console import Console
 from fedmed.errors import DataError
 from fedmed.reports import heatmaps, roc, scored_report
 from fedmed.reports.classified import Probabilities, probabilities, read_classified
-from fedmed.reports.page import page, write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}

@@ -12,7 +12,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
 from fedmed.jobs.plan import Plan
 from fedmed.recovery.model_store import BEST, LAST
-from fedmed.reports.files import read_json, read_lines
+from fedmed.reports.run_files import read_json, read_lines
 
 SELECTED, LAST_MODEL = "selected", "last"
 # A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from fedmed.errors import FedMedError
-from fedmed.reports.sheet import Sheet, Table
+from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
 
 KIND = "what has left this site"
@@ -42,12 +42,12 @@ def ledger_sheet(lines: Sequence[dict[str, Any]]) -> Sheet:
     facts += [("summaries", str(summaries))] if summaries else []
     facts += [("releases", str(len(of["release"]))), ("held back or failed", str(len(refused)))]
     facts += [("sent in all", size(total))] + ([("ε so far", plain_epsilon(last["epsilon"]))] if last else [])
-    tables = [Table("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _answers(answers))]
+    tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _answers(answers))]
     if numbers := _numbers(lines):
         note = "Also those that are shown while a site works. Counts are of single values."
-        tables.append(Table("Numbers", note, ["name", "sent#", "smallest#", "largest#"], numbers))
+        tables.append(SheetTable("Numbers", note, ["name", "sent#", "smallest#", "largest#"], numbers))
     if tensors := _tensors(answers):
-        tables.append(Table("Tensors", "", ["name", "kind", "times#"], tensors, long=True))
+        tables.append(SheetTable("Tensors", "", ["name", "kind", "times#"], tensors, long=True))
     summary = _summary(lines[0].get("site", "?"), of, refused, total, last)
     return Sheet(str(lines[0].get("site", "?")), KIND, summary, facts, tables, _notices(answers, refused), CLOSING)
 

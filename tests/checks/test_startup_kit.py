@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from fedmed.checks import connection
 from fedmed.checks.connection import Connection, parse, preflight, shake_hands
-from fedmed.checks.kit import LIMITS, check_kit, read_kit
+from fedmed.checks.startup_kit import LIMITS, check_kit, read_kit
 from fedmed.errors import SiteConfigError
 
 PASSED = "| Check server available | PASSED | N/A |\n"

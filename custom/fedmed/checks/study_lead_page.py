@@ -10,9 +10,9 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 from fedmed.checks.bins import rounded, shown, summarise_classes
-from fedmed.checks.checked import Checked
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.facts import head, sections, summary
-from fedmed.checks.findings import count_kinds
+from fedmed.checks.site_findings import count_kinds
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports import palette
@@ -20,7 +20,7 @@ from fedmed.reports import palette
 TEMPLATE = "check.html.j2"
 
 
-def write_page(checked: Checked, path: Path) -> Path:
+def write_page(checked: CheckedSite, path: Path) -> Path:
     """Write the page.
 
     Raises:
@@ -34,7 +34,7 @@ def write_page(checked: Checked, path: Path) -> Path:
     return path
 
 
-def page(checked: Checked) -> str:
+def page(checked: CheckedSite) -> str:
     """Return the page's HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     source = resources.files("fedmed.checks").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")

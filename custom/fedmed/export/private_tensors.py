@@ -6,10 +6,10 @@ from pathlib import Path
 from torch import Tensor
 
 from fedmed.errors import ExportError, StateError
-from fedmed.export.runs import FinishedRun
+from fedmed.export.finished_run import FinishedRun
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.site_state import SiteState
-from fedmed.reports.files import read_lines
+from fedmed.reports.run_files import read_lines
 
 # A run folder, a site's simulator folder, the folder of the state itself.
 PLACES = ("fedmed", "simulate_job/fedmed", ".")

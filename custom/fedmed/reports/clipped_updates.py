@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 from statistics import median_high
 
-from fedmed.reports.files import number
 from fedmed.reports.run import Run
+from fedmed.reports.run_files import number
 from fedmed.reports.words import NOTHING, count, join
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fedmed.checks.work import client_app, find_work
+from fedmed.checks.part_in_job import client_app, find_work
 from fedmed.errors import JobError
 
 

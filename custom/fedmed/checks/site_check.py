@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedmed.checks.checked import Checked
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.connection import Connection, preflight, shake_hands
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, Entry, count_lists, needs, read_entries
-from fedmed.checks.findings import AREAS, Finding
 from fedmed.checks.inspection import Reading
-from fedmed.checks.kit import SITE_FILE, Kit, check_kit, read_kit
 from fedmed.checks.machine import look_at_machine
+from fedmed.checks.part_in_job import client_app, find_work
+from fedmed.checks.site_findings import AREAS, SiteFinding
+from fedmed.checks.startup_kit import SITE_FILE, Kit, check_kit, read_kit
 from fedmed.checks.training import CONTRASTED, SAMPLE, choose_sample, measure
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
-from fedmed.checks.work import client_app, find_work
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.load import kind_by_look
@@ -79,7 +79,7 @@ def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
     return load_file(path, kit.site if kit else None)
 
 
-def check_site(name: str | None, options: Options, show: Show | None = None) -> Checked:
+def check_site(name: str | None, options: Options, show: Show | None = None) -> CheckedSite:
     """Check a site: data, training, disk, device, connection.
 
     Raises:
@@ -90,7 +90,7 @@ def check_site(name: str | None, options: Options, show: Show | None = None) -> 
         raise JobError(f"--skip {unknown[0]} is unknown; use {', '.join(PARTS)}")
     show = show or Silent()
     kit = read_kit(options.kit) if options.kit else None
-    checked = Checked(find_site(name, kit), left_out=sorted(set(options.skip), key=PARTS.index))
+    checked = CheckedSite(find_site(name, kit), left_out=sorted(set(options.skip), key=PARTS.index))
     _check_data(checked, options, show)
     if "training" not in options.skip and checked.work:
         _check_training(checked, options, show)
@@ -109,7 +109,7 @@ def check_site(name: str | None, options: Options, show: Show | None = None) -> 
     return checked
 
 
-def _check_data(checked: Checked, options: Options, show: Show) -> None:
+def _check_data(checked: CheckedSite, options: Options, show: Show) -> None:
     site = checked.site
     content, checked.counts = count_lists(site)
     if options.job:
@@ -125,7 +125,7 @@ def _check_data(checked: Checked, options: Options, show: Show) -> None:
         _inspect(checked, options.workers, show.track())
 
 
-def _lists(checked: Checked) -> Iterator[Finding]:
+def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
     work, kind = checked.work, checked.kind
     told = {"chooses": work.chooses, "scores": work.scores} if work else {}
     yield from needs(checked.counts, checked.role, checked.site.datalist, kind=kind, **told)
@@ -134,13 +134,13 @@ def _lists(checked: Checked) -> Iterator[Finding]:
         yield from checked.inspection.judge_labels(checked.entries, *asked)
 
 
-def _inspect(checked: Checked, workers: int, track: Track) -> None:
+def _inspect(checked: CheckedSite, workers: int, track: Track) -> None:
     how = Reading(checked.wanted.name, checked.site.bundles, workers, track)
     checked.cases = checked.inspection.open(checked.entries, how)
     checked.findings += checked.inspection.judge(checked.cases, checked.wanted.size)
 
 
-def _check_training(checked: Checked, options: Options, show: Show) -> None:
+def _check_training(checked: CheckedSite, options: Options, show: Show) -> None:
     work, site = checked.work, checked.site
     if checked.digest is None:
         return
@@ -148,7 +148,7 @@ def _check_training(checked: Checked, options: Options, show: Show) -> None:
     sample = _sample(checked)
     if not sample:
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"
-        checked.findings.append(Finding("training", "cannot_train", text))
+        checked.findings.append(SiteFinding("training", "cannot_train", text))
         return
     score = "scoring" not in options.skip
     with show.doing(f"Measuring {options.steps + 1} steps of {work.name} as {work.role}"):
@@ -156,12 +156,12 @@ def _check_training(checked: Checked, options: Options, show: Show) -> None:
     checked.findings += found
 
 
-def _sample(checked: Checked) -> list[Entry]:
+def _sample(checked: CheckedSite) -> list[Entry]:
     most = SAMPLE if checked.kind.labelled else CONTRASTED
     return choose_sample(checked.entries, checked.cases, checked.work.role, most)
 
 
-def _check_disk(checked: Checked, kit: Kit | None) -> None:
+def _check_disk(checked: CheckedSite, kit: Kit | None) -> None:
     sample = _sample(checked) if checked.measured else []
     used = [entry for entry in checked.entries if entry.list in USED.get(checked.role or "", LISTS)]
     cache = checked.inspection.cache_bytes(used, checked.cases, sample, checked.measured)
@@ -170,7 +170,7 @@ def _check_disk(checked: Checked, kit: Kit | None) -> None:
     checked.findings += found
 
 
-def _check_connection(checked: Checked, kit: Kit, options: Options, show: Show) -> None:
+def _check_connection(checked: CheckedSite, kit: Kit, options: Options, show: Show) -> None:
     checked.connection = found = Connection(days=kit.days)
     faults = list(check_kit(kit, checked.site.site, *(client_app(checked.work) if checked.work else ())))
     checked.findings += faults

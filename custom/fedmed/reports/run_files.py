@@ -15,7 +15,7 @@ PICTURE_KEYS = ("image", "truth", "prediction", "spacing", "dice", "case")
 
 
 @dataclass(frozen=True)
-class Picture:
+class SlicePicture:
     """One axial slice: image (H, W) float in 0..1, masks (H, W) bool, spacing (row, column) in mm."""
 
     kind: str
@@ -60,7 +60,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [line for line in lines if isinstance(line, dict)]
 
 
-def read_picture(path: Path, kind: str) -> Picture:
+def read_picture(path: Path, kind: str) -> SlicePicture:
     """Read ``best.npz`` and the like; DataError for a damaged file or masks of another shape."""
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -71,7 +71,7 @@ def read_picture(path: Path, kind: str) -> Picture:
         raise DataError(f"{path}: image, truth and prediction are not of one 2D shape; evaluate the site again")
     image = np.nan_to_num(image.astype(np.float64)).clip(0, 1)
     millimetres = (float(spacing[0]), float(spacing[1]))
-    return Picture(kind, str(case), number(float(dice)), image, truth > 0, prediction > 0, millimetres)
+    return SlicePicture(kind, str(case), number(float(dice)), image, truth > 0, prediction > 0, millimetres)
 
 
 def read_table(path: Path) -> list[dict[str, str]]:

@@ -8,8 +8,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.reports.files import column, number
 from fedmed.reports.run import Run, Site
+from fedmed.reports.run_files import column, number
 from fedmed.reports.words import NOTHING, duration, size
 
 ROLES = {"supervised": "supervised", "unsupervised": "unsupervised", "evaluate": "evaluation only"}

@@ -7,7 +7,7 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 
 SERVER = "server/simulate_job"
 
