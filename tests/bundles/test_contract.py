@@ -109,8 +109,8 @@ def test_server_and_sites_refuse_a_broken_bundle_before_anything_trains(broken, 
 
 def test_facts_of_a_site():
     bundle = Bundle("covid_ct_segmentation", ["demo"])
-    parser = bundle.parser(device="cpu", round=3, augment_seed=1)  # the bundle has no use for the last two
-    assert parser["device"] == "cpu" and "round" not in parser.config
+    parser = bundle.parser(device="cpu", round=3, augment_seed=1)  # the bundle has no use for the last
+    assert (parser["device"], parser["round"]) == ("cpu", 3) and "augment_seed" not in parser.config
     with pytest.raises(BundleError, match="'cachedir' is not a fact .* did you mean 'cache_dir'"):
         bundle.parser(cachedir="x")
     with pytest.raises(BundleError, match="'patch_size' is not a fact .*; there are dataset_dir, "):

@@ -25,6 +25,19 @@ def test_chk_s13():
     assert max(found) == found[29]
 
 
+@pytest.mark.parametrize("before", [1, 29, 30, 64, 98])
+def test_one_cycle_goes_on_with_a_new_optimizer(before):
+    whole = rates(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = one_cycle(optimizer, 1e-3, 100, before)
+    found = []
+    for _ in range(before, 100):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert found == pytest.approx(whole[before:], rel=1e-12)
+
+
 def test_momentum_is_left_alone():
     weight = torch.nn.Parameter(torch.zeros(1))
     sgd, adam = torch.optim.SGD([weight], lr=1.0), torch.optim.AdamW([weight], lr=1.0, betas=(0.8, 0.99))

@@ -6,6 +6,7 @@ from typing import Any
 
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.bundles.site_facts import FACTS, missing_fact
@@ -151,6 +152,7 @@ def _said(ask: Any) -> Iterator[str]:
 
 def _ids(bundle: Bundle) -> set[str]:
     """Ids of the first level in all files that a training may be merged of."""
-    files = [path for path in (bundle.root / "configs").iterdir() if path.suffix in (".yaml", ".json")]
+    folders = (bundle.root / "configs", SHARED_OVERLAYS)
+    files = [path for folder in folders for path in folder.iterdir() if path.suffix in (".yaml", ".json")]
     contents = [ConfigParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
     return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}

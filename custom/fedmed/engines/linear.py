@@ -46,6 +46,8 @@ class LinearProbeEngine(SupervisedEngine):
         DataError: there is no training case, in a run: none with a label.
     """
 
+    takes_corrections = False
+
     def __init__(
         self,
         device: torch.device | str,

@@ -66,8 +66,14 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
-    rule = aggregation.get("rule", "mean")
-    weighed = WEIGHED.get(aggregation.get("weighting", "iterations"), "with weights of the job's own rule")
+    rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
+    if isinstance(rule, Mapping):
+        return f"Updates become one by the rule `{rule['path']}`"
+    weighed = "with weights of the job's own rule"
+    if isinstance(weighting, Mapping):
+        weighed = f"by the number `{weighting.get('name')}` that sites report"
+    elif weighting in WEIGHED:
+        weighed = WEIGHED[weighting]
     return RULES.get(rule, f"Updates are averaged {weighed}")
 
 

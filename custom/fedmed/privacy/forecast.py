@@ -8,7 +8,6 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
-from fedmed.aggregation.weighting import SIMILARITY
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.bundles.score import Score
@@ -16,6 +15,7 @@ from fedmed.errors import JobError, PrivacyError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.jobs.rule_spec import SIMILARITY
 from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.ledger import describe
