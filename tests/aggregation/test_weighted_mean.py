@@ -49,7 +49,7 @@ def assert_same(left, right):
         assert value.dtype == right[name].dtype and torch.equal(value, right[name]), name
 
 
-def test_chk_s1_fedavg():
+def test_fedavg_worked_out_by_hand():
     """θ_1=[1,2] (n=100), θ_2=[3,6] (n=300) → [2.5, 5]; the user weight carries n."""
     base = tensor([10.0, -4.0])
     updates = [update("a", 1, w=tensor([1.0, 2.0]) - base), update("b", 1, w=tensor([3.0, 6.0]) - base)]
@@ -66,7 +66,8 @@ def test_chk_s1_fedavg():
         ((400, 100), True, [0.3666667, -0.1111111]),
     ],
 )
-def test_chk_s2_yang_equation_3(steps, normalise, expected):
+def test_iterations_and_weights_worked_out_by_hand(steps, normalise, expected):
+    """Yang et al. 2021, Eq. 2-3."""
     base = {"w": torch.zeros(2, dtype=torch.float64)}
     updates = [
         update("a", steps[0], w=tensor([0.4, -0.2], dtype=torch.float64)),
@@ -78,7 +79,7 @@ def test_chk_s2_yang_equation_3(steps, normalise, expected):
 
 
 @pytest.mark.parametrize(("buffers", "variance"), [("average", 1.0), ("pooled", 1.75)])
-def test_chk_s4_batch_norm_statistics(buffers, variance):
+def test_batch_norm_statistics_worked_out_by_hand(buffers, variance):
     """Coefficients (¼, ¾), means (0, 2), variances (1, 1)."""
     base = {"bn.running_mean": tensor([0.5]), "bn.running_var": tensor([3.0])}
     updates = [
@@ -92,7 +93,7 @@ def test_chk_s4_batch_norm_statistics(buffers, variance):
 @settings(max_examples=20, deadline=None)
 @given(st.permutations("abcde"), st.sampled_from(["average", "pooled"]))
 def test_order_of_replies_changes_no_bit(order, buffers):
-    """00 §9 item 8."""
+    """Sums run in the order of the sites' names, whatever the order of arrival."""
     state = network_state()
     updates = {site: random_update(state, site, 3 + k, k) for k, site in enumerate("abcde")}
     rule = mean_of(user_weights={"c": 0.3}, buffers=buffers)
@@ -105,7 +106,7 @@ def test_order_of_replies_changes_no_bit(order, buffers):
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 500), st.sampled_from(["average", "pooled"]))
 def test_identical_sites_give_any_one_of_them(count, steps, buffers):
-    """00 §9 item 1."""
+    """Coefficients sum to 1, so the mean of equal updates is that update (McMahan et al. 2017, Algorithm 1)."""
     state = network_state()
     updates = [random_update(state, f"site{k}", steps, seed=7) for k in range(count)]
     result = mean_of(buffers=buffers).aggregate(state, updates).tensors
@@ -116,7 +117,7 @@ def test_identical_sites_give_any_one_of_them(count, steps, buffers):
 
 
 def test_swapping_two_sites_swaps_nothing():
-    """01 §12 item 4: the same differences under exchanged names, equal weights. Two terms add commutatively."""
+    """The same differences under exchanged names, with equal weights: two terms add commutatively."""
     state = network_state()
     first, second = (random_update(state, site, 5, k) for k, site in enumerate("ab"))
     swapped = [Update("b", 0, first.tensors, 5, 10), Update("a", 0, second.tensors, 5, 10)]
@@ -127,7 +128,7 @@ def test_swapping_two_sites_swaps_nothing():
 
 
 def test_a_site_of_weight_zero_is_as_if_absent():
-    """01 §12 item 5, with its counters too."""
+    """Weight 0 of an unlabelled site gives supervised training alone (Yang et al. 2021, Eq. 3), counters included."""
     state = network_state()
     labelled, unlabelled = random_update(state, "labelled", 5, 1), random_update(state, "unlabelled", 50, 2)
     without = mean_of().aggregate(state, [labelled]).tensors

@@ -66,7 +66,7 @@ def test_order_of_sites_changes_no_bit(sites, normalise, random):
 
 @given(SITES, st.booleans())
 def test_renaming_sites_permutes_their_coefficients(sites, normalise):
-    """00 §9 item 2: equivariance; reversed names sort the other way round."""
+    """A site's coefficient depends on its numbers, not on its name: reversed names sort in the opposite order."""
     names = sorted(sites)
     renamed = dict(zip(names, reversed(names), strict=True))
     before = site_weights(*split(sites), normalise)

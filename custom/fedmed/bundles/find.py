@@ -45,7 +45,7 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
 
 
 def bundle_digest(root: Path, shared: Path | None = None) -> str:
-    """SHA-256 over a bundle's configs and Python files: what it does, without weights and documents.
+    """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents.
 
     Args:
         root: the bundle's folder.

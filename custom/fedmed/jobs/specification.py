@@ -124,7 +124,10 @@ class JobSpec:
         self._check(plan)
         roles = [role for role in ROLES if plan.of_role(role)]
         server = job_files.server(self, plan)
-        files = {"meta.json": job_files.meta(self, plan, roles), "app_server/config/config_fed_server.json": server}
+        files: dict[str, Any] = {
+            "meta.json": job_files.meta(self, plan, roles),
+            "app_server/config/config_fed_server.json": server,
+        }
         for role in roles:
             files[f"app_{role}/config/config_fed_client.json"] = job_files.client(self, role)
         for app in ["server", *roles] if self.custom else []:

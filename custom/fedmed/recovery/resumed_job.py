@@ -132,7 +132,7 @@ def write_resumed(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
         new = copy_job(run.job, job, controller, Path(temporary) / "job")
-        if state:
+        if run.state and state:
             _carry(run.state, state, new / job.app.name / CARRIED)
         if out.exists():
             shutil.rmtree(out)
