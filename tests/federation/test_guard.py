@@ -12,8 +12,8 @@ from fedmed.federation.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
 from fedmed.messages.answers import Update
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 
 def told(fractions, site="u"):
