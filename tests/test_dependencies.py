@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
-BASE = {"errors", "files", "durable_files", "seeds"}  # single modules that everything may use
+BASE = {"errors", "files", "durable_files", "seeds", "class_paths"}  # single modules that everything may use
 LEAVES = {"losses", "networks", "data"}
 WORK = {"engines", "aggregation", "bundles", "reports"}
-DESCRIBED = LEAVES | WORK | {"settings", "messages", "jobs"}  # what a run is, before it runs
+DESCRIBED = LEAVES | WORK | {"settings", "messages", "methods", "jobs"}  # what a run is, before it runs
 MAY_IMPORT = {
     **dict.fromkeys(LEAVES | BASE, set()),
     "engines": LEAVES,
@@ -18,12 +18,13 @@ MAY_IMPORT = {
     "reports": LEAVES | {"aggregation", "bundles"},
     "messages": {"aggregation"},
     "settings": {"data"},
-    "jobs": {"aggregation", "bundles"},
+    "methods": LEAVES | {"engines", "aggregation", "messages", "bundles", "settings"},
+    "jobs": {"aggregation", "bundles", "methods"},
     "privacy": DESCRIBED,
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},
     "flare": DESCRIBED | {"privacy", "recovery", "federation"},
-    "provisioning": {"settings", "flare"},
+    "provisioning": {"settings", "methods", "jobs", "flare"},
     # Run by scripts and the label app; no part of a federation needs them.
     "experiments": DESCRIBED | {"recovery", "federation"},
     "export": DESCRIBED | {"recovery", "federation"},

@@ -29,7 +29,7 @@ def test_invariant_5_the_only_site_that_trained_is_the_aggregate():
         return Update(site, 0, {"weight": torch.full((2,), change)}, 4, n_samples, {}, {"rsa": r})
 
     updates = [update("idle", 0.0, 1.0, 900), update("idle too", 0.0, 1.0, 100), update("trained", 0.3, 0.99, 5)]
-    found = WeightedMean(weighting="self_adaptive").aggregate(state, updates)
+    found = WeightedMean(weighting={"by": "reported", "name": "rsa"}).aggregate(state, updates)
     assert torch.equal(found["weight"], state["weight"] + 0.3)
 
 

@@ -90,6 +90,9 @@ def test_negative_steps_are_refused():
         site_weights({"a": 1, "b": -1})
 
 
+BY = {"by": "reported", "name": "rsa"}
+
+
 def sent(site, r=None, n_steps=4, n_samples=10):
     return Update(site, 0, {}, n_steps, n_samples, {}, {} if r is None else {"rsa": r})
 
@@ -100,7 +103,7 @@ def sent(site, r=None, n_steps=4, n_samples=10):
         ("iterations", {"a": 0.2, "b": 0.8, "idle": 0.0}),
         ("samples", {"a": 0.75, "b": 0.25, "idle": 0.0}),
         ("uniform", {"a": 0.5, "b": 0.5, "idle": 0.0}),
-        ("self_adaptive", {"a": 1 / 6, "b": 5 / 6, "idle": 0.0}),
+        (BY, {"a": 1 / 6, "b": 5 / 6, "idle": 0.0}),
     ],
 )
 def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
@@ -112,32 +115,32 @@ def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
 
 def test_user_weights_multiply_and_a_weight_of_zero_has_no_part_in_the_gaps():
     updates = [sent("a", 0.5), sent("b", 0.5), sent("c", 0.0)]
-    weighed = WeightedMean(weighting="self_adaptive", user_weights={"a": 3.0}).coefficients(updates)
+    weighed = WeightedMean(weighting=BY, user_weights={"a": 3.0}).coefficients(updates)
     assert weighed == pytest.approx({"a": 0.75 / 1.5, "b": 0.25 / 1.5, "c": 0.5 / 1.5})
-    alone = WeightedMean(weighting="self_adaptive", user_weights={"b": 0.0, "c": 0.0})
+    alone = WeightedMean(weighting=BY, user_weights={"b": 0.0, "c": 0.0})
     assert alone.coefficients([sent("a", 1.0), *updates[1:]]) == {"a": 1.0, "b": 0.0, "c": 0.0}
-    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == ("self_adaptive", [])
+    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == ("reported", [])
 
 
 def test_form_and_floor_reach_the_weights():
     updates = [sent("a", 0.9), sent("b", 0.5), sent("c", 0.1)]
-    soft = WeightedMean(weighting="self_adaptive", form="softmax").coefficients(updates)
+    soft = WeightedMean(weighting={**BY, "form": "softmax"}).coefficients(updates)
     assert list(soft.values()) == pytest.approx([0.212, 0.316, 0.472], abs=1e-3)
-    assert WeightedMean(weighting="self_adaptive", floor=0.25).coefficients(updates)["a"] == 0.25
+    assert WeightedMean(weighting={**BY, "floor": 0.25}).coefficients(updates)["a"] == 0.25
 
 
 @pytest.mark.parametrize(
     ("updates", "chosen", "lacking"),
     [
-        ([sent("a", 0.5), sent("b", 0.1)], "self_adaptive", []),
+        ([sent("a", 0.5), sent("b", 0.1)], "reported", []),
         ([sent("a", 0.5), sent("c"), sent("b")], "samples", [["b", "c"]]),
         ([sent("a", 0.5), sent("b"), sent("c", 0.5, n_samples=0)], "uniform", [["b"], ["c"]]),
-        ([sent("a", 0.5), sent("idle", n_steps=0, n_samples=0)], "self_adaptive", []),
+        ([sent("a", 0.5), sent("idle", n_steps=0, n_samples=0)], "reported", []),
     ],
 )
 def test_a_round_in_which_something_is_missing_is_weighed_otherwise_for_all(updates, chosen, lacking):
     for order in itertools.permutations(updates):
-        kind, reasons = Weighting("self_adaptive").of_round(order, {})
+        kind, reasons = Weighting(**BY).of_round(order, {})
         assert (kind, [sites for sites, _ in reasons]) == (chosen, lacking)
 
 
@@ -146,7 +149,7 @@ def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
     updates = [sent("a", 0.5, n_samples=30), sent("b", n_samples=10), sent("c", 0.0, n_samples=30)]
     for k, update in enumerate(updates):
         update.tensors = {"all": torch.tensor([float(k)])} | ({} if update.site == "b" else {"some": torch.ones(1) * k})
-    result = WeightedMean(weighting="self_adaptive").aggregate(state, updates)
+    result = WeightedMean(weighting=BY).aggregate(state, updates)
     assert result["some"].item() == 1.0, "by samples, although both senders told their change"
     assert result["all"].item() == pytest.approx(1.0)
 
@@ -156,21 +159,25 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
     update = sent("a", 0.5)
     update.extras["rsa"] = r
     with pytest.raises(UpdateRefused, match=r"'a' refused: its 'rsa' is .*; it must be a number in \[-1, 1\]"):
-        Weighting("self_adaptive").check(update)
+        Weighting(**BY).check(update)
     Weighting("samples").check(update)
-    Weighting("self_adaptive").check(sent("a", -1.0))
+    Weighting(**BY).check(sent("a", -1.0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, self_adaptive"),
-        ({"floor": 0.1}, "'floor' is for weighting 'self_adaptive' only"),
-        ({"weighting": "samples", "form": "gap"}, "'form' is for weighting"),
-        ({"weighting": "self_adaptive", "form": "square"}, "'form' is 'square'; use gap or softmax"),
-        ({"weighting": "self_adaptive", "floor": 1.0}, "'floor' is 1.0"),
-        ({"weighting": "self_adaptive", "floor": True}, "'floor' is True"),
-        ({"weighting": "self_adaptive", "rule": "median"}, "no meaning under rule 'median'"),
+        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, reported"),
+        ({"weighting": {"floor": 0.1}}, "'floor' is for weighting by 'reported' only"),
+        ({"weighting": {"by": "samples", "form": "gap"}}, "'form' is for weighting"),
+        ({"weighting": "reported"}, "by 'reported' needs 'name'"),
+        ({"weighting": {**BY, "name": 3}}, "by 'reported' needs 'name'"),
+        ({"weighting": {**BY, "from": "gap"}}, "no 'from'; it has by, name, form, floor"),
+        ({"weighting": ["samples"]}, "'weighting' is \\['samples'\\]"),
+        ({"weighting": {**BY, "form": "square"}}, "'form' is 'square'; use gap or softmax"),
+        ({"weighting": {**BY, "floor": 1.0}}, "'floor' is 1.0"),
+        ({"weighting": {**BY, "floor": True}}, "'floor' is True"),
+        ({"weighting": BY, "rule": "median"}, "no meaning under rule 'median'"),
     ],
 )
 def test_weightings_that_cannot_be_meant_are_refused(arguments, message):
@@ -179,6 +186,6 @@ def test_weightings_that_cannot_be_meant_are_refused(arguments, message):
 
 
 def test_a_floor_that_not_all_sites_can_have_is_refused():
-    Weighting("self_adaptive", floor=0.25).check_sites(4)
+    Weighting(**BY, floor=0.25).check_sites(4)
     with pytest.raises(JobError, match="'floor' is 0.3; 4 sites cannot all count so much: at most 0.25"):
-        Weighting("self_adaptive", floor=0.3).check_sites(4)
+        Weighting(**BY, floor=0.3).check_sites(4)

@@ -37,7 +37,7 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
     if form not in FORMS:
         raise JobError(f"form of self-adaptive weights is {form!r}; use one of {', '.join(FORMS)}")
     if not r:
-        raise FedMedError("self-adaptive weights need the similarity 'rsa' of at least one site; there is none")
+        raise FedMedError("self-adaptive weights need the similarity of at least one site")
     if not 0 <= floor <= 1 / len(r):
         raise JobError(f"floor is {floor}; {len(r)} sites share 1, so use a number from 0 to {1 / len(r):g}")
     sites = sorted(r)
@@ -52,7 +52,7 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
 
 def _clipped(site: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise FedMedError(f"similarity 'rsa' of site '{site}' is {value!r}; it must be a finite number from -1 to 1")
+        raise FedMedError(f"the similarity of site '{site}' is {value!r}; it must be a finite number from -1 to 1")
     return min(1.0, max(-1.0, float(value)))
 
 

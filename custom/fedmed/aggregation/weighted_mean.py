@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -28,9 +29,8 @@ class WeightedMean:
             ``robust``). These two give every sender one vote; a user weight may only be 0, which leaves a site out.
         trim: fraction of the senders that ``trimmed_mean`` drops at each end.
         clip_norm: an update with a larger L2 norm is scaled down to it before any rule; None bounds nothing.
-        weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive`` (see
-            :class:`fedmed.aggregation.weighting.Weighting`), times its user weight.
-        form, floor: of ``self_adaptive``.
+        weighting: what a site counts by, times its user weight: ``iterations``, ``samples``, ``uniform``, or a mapping
+            such as ``{by: reported, name: …}`` (see :class:`fedmed.aggregation.weighting.Weighting`).
 
     Raises:
         JobError: an unknown buffer policy, a user weight that is negative or not finite, or ``pooled`` without
@@ -46,9 +46,7 @@ class WeightedMean:
         rule: str = "mean",
         trim: float | None = None,
         clip_norm: float | None = None,
-        weighting: str = "iterations",
-        form: str | None = None,
-        floor: float | None = None,
+        weighting: str | Mapping[str, Any] = "iterations",
     ) -> None:
         if buffers not in POLICIES:
             raise JobError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
@@ -57,9 +55,9 @@ class WeightedMean:
         check_user_weights(user_weights or {})
         check_bound("clip_norm", clip_norm)
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
-        self.clip_norm, self.weighting = clip_norm, Weighting(weighting, form, floor)
-        if rule != "mean" and weighting not in ("iterations", "uniform"):
-            raise JobError(f"'weighting' '{weighting}' has no meaning under rule '{rule}': every sender has one vote")
+        self.clip_norm, self.weighting = clip_norm, Weighting.parse(weighting)
+        if rule != "mean" and self.weighting.by not in ("iterations", "uniform"):
+            raise JobError(f"'weighting' '{self.weighting.by}' has no meaning under rule '{rule}': one vote a sender")
         self._middle = middle_mean(rule, trim, normalise, self.user_weights, buffers)
 
     def coefficients(self, updates: Sequence[Contribution], kind: str | None = None) -> dict[str, float]:

@@ -1,14 +1,13 @@
-"""How much each site counts: by its steps, its samples, not at all, or by how much it has learnt."""
+"""How much each site counts: by its steps, its samples, not at all, or by a number that it reports."""
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.self_adaptive import FORMS, self_adaptive_weights
 from fedmed.errors import FedMedError, JobError, UpdateRefused
-
-SIMILARITY = "rsa"  # the value of an update by which FedMoCo weighs it
 
 
 def site_weights(
@@ -70,25 +69,40 @@ class Weighting:
     """What sites are weighed by. A site that did no step never counts.
 
     Attributes:
-        kind: ``iterations`` (local steps, Yang et al. 2021), ``samples`` (training images, FedAvg), ``uniform``, or
-            ``self_adaptive`` (how much the site's representation changed in the round, FedMoCo).
-        form: of ``self_adaptive``: ``gap`` or ``softmax``; None = ``gap``.
-        floor: of ``self_adaptive``: the least that a site counts, [0, 1); None = 0.
+        by: ``iterations`` (local steps, Yang et al. 2021), ``samples`` (training images, FedAvg), ``uniform``, or
+            ``reported``, a function of a number that each site sends beside its update.
+        name: of that number, a similarity in [-1, 1].
+        form: the function, ``gap`` or ``softmax`` (see :func:`fedmed.aggregation.self_adaptive.self_adaptive_weights`);
+            None = ``gap``.
+        floor: the least that a site counts by a reported number, [0, 1); None = 0.
 
     Raises:
         JobError: an unknown kind or form, a number out of range, or a setting that the kind does not have.
     """
 
-    kind: str = "iterations"
+    by: str = "iterations"
+    name: str | None = None
     form: str | None = None
     floor: float | None = None
 
+    @classmethod
+    def parse(cls, weighting: Any) -> "Weighting":
+        """Make one from a job's word, or from its mapping such as ``{by: reported, name: …, form: gap}``."""
+        if not isinstance(weighting, Mapping):
+            return cls(weighting)
+        known = [field.name for field in fields(cls)]
+        if unknown := sorted(str(key) for key in set(weighting) - set(known)):
+            raise JobError(f"'weighting' has no '{unknown[0]}'; it has {', '.join(known)}")
+        return cls(**weighting)
+
     def __post_init__(self) -> None:
-        if self.kind not in AMOUNTS:
-            raise JobError(f"'weighting' is {self.kind!r}; use {', '.join(AMOUNTS)}")
-        for name in ("form", "floor"):
-            if self.kind != "self_adaptive" and getattr(self, name) is not None:
-                raise JobError(f"'{name}' is for weighting 'self_adaptive' only; leave it out for '{self.kind}'")
+        if not isinstance(self.by, str) or self.by not in NEEDS:
+            raise JobError(f"'weighting' is {self.by!r}; use {', '.join(NEEDS)}")
+        for key in ("name", "form", "floor"):
+            if self.by != REPORTED and getattr(self, key) is not None:
+                raise JobError(f"'{key}' is for weighting by '{REPORTED}' only; leave it out for '{self.by}'")
+        if self.by == REPORTED and (not isinstance(self.name, str) or not self.name):
+            raise JobError(f"'weighting' by '{REPORTED}' needs 'name', that of the number which sites report")
         if self.form is not None and self.form not in FORMS:
             raise JobError(f"'form' is {self.form!r}; use {' or '.join(FORMS)}")
         floor = self.floor
@@ -105,63 +119,62 @@ class Weighting:
             raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
 
     def check(self, update: Contribution) -> None:
-        """Refuse an update whose similarity is none: it decides how much the site counts.
+        """Refuse an update whose number is not one: it decides how much the site counts.
 
         Raises:
-            UpdateRefused: it is no number in [-1, 1].
+            UpdateRefused: it is not a number in [-1, 1].
         """
-        if self.kind != "self_adaptive" or SIMILARITY not in update.extras:
+        if self.by != REPORTED or self.name not in update.extras:
             return
-        value = update.extras[SIMILARITY]
+        value = update.extras[self.name]
         if type(value) not in (int, float) or not -1 <= value <= 1:  # NaN is in no interval
             shown = repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
-            raise UpdateRefused(update.site, f"its '{SIMILARITY}' is {shown}; it must be a number in [-1, 1]")
+            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number in [-1, 1]")
 
     def of_round(
         self, updates: Sequence[Contribution], user_weights: Mapping[str, float]
     ) -> tuple[str, list[tuple[list[str], str]]]:
         """Return by what this round's updates are weighed, and why not as the job says: (sites, reason), if so.
 
-        Where a site that counts sends no ``rsa``, all are weighed by samples; without a number of samples, uniformly.
+        Where a site that counts does not report the number, all are weighed by samples; without a number of samples,
+        uniformly.
         """
-        kind, reasons = self.kind, []
+        by, reasons = self.by, []
         counted = [update for update in updates if update.n_steps and user_weights.get(update.site, 1.0)]
-        while lacking := sorted(update.site for update in counted if not NEEDS[kind](update)):
-            instead = FALLBACK[kind]
-            wanted = f"'{SIMILARITY}'" if kind == "self_adaptive" else "number of samples"
+        while lacking := sorted(update.site for update in counted if not NEEDS[by](update, self.name)):
+            instead = FALLBACK[by]
+            wanted, used = (f"'{self.name}'",) * 2 if by == REPORTED else ("number of samples", f"'{by}'")
             does = "it sends" if len(lacking) == 1 else "they send"
-            reasons.append((lacking, f"{does} no {wanted}, so this round weighs by '{instead}', not by '{kind}'"))
-            kind = instead
-        return kind, reasons
+            reasons.append((lacking, f"{does} no {wanted}, so this round weighs by '{instead}', not by {used}"))
+            by = instead
+        return by, reasons
 
-    def amounts(
-        self, kind: str, updates: Sequence[Contribution], user_weights: Mapping[str, float]
-    ) -> dict[str, float]:
+    def amounts(self, by: str, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
         """Return what each site is weighed with, before user weights.
 
         Args:
-            kind: what :meth:`of_round` chose.
+            by: what :meth:`of_round` chose.
             updates: the senders of a tensor.
-            user_weights: sites of weight 0 have no part in ``self_adaptive`` weights.
+            user_weights: sites of weight 0 have no part in weights by a reported number.
         """
         trained = [update for update in updates if update.n_steps]
         idle = dict.fromkeys((update.site for update in updates), 0)
-        if kind == "self_adaptive":
-            r = {u.site: float(u.extras[SIMILARITY]) for u in trained if user_weights.get(u.site, 1.0)}
+        if by == REPORTED:
+            r = {u.site: float(u.extras[self.name]) for u in trained if user_weights.get(u.site, 1.0)}
             return idle | (self_adaptive_weights(r, self.form or FORMS[0], self.floor or 0.0) if r else {})
-        return idle | {update.site: AMOUNTS[kind](update) for update in trained}
+        return idle | {update.site: AMOUNTS[by](update) for update in trained}
 
 
+REPORTED = "reported"
 AMOUNTS: dict[str, Callable[[Contribution], float]] = {
     "iterations": lambda update: update.n_steps,
     "samples": lambda update: update.n_samples,
     "uniform": lambda update: 1,
-    "self_adaptive": lambda update: update.extras[SIMILARITY],  # of all sites together, see Weighting.amounts
 }
-NEEDS: dict[str, Callable[[Contribution], bool]] = {
-    "iterations": lambda update: True,
-    "samples": lambda update: update.n_samples > 0,
-    "uniform": lambda update: True,
-    "self_adaptive": lambda update: SIMILARITY in update.extras,
+NEEDS: dict[str, Callable[[Contribution, str | None], bool]] = {
+    "iterations": lambda update, name: True,
+    "samples": lambda update, name: update.n_samples > 0,
+    "uniform": lambda update, name: True,
+    REPORTED: lambda update, name: name in update.extras,
 }
-FALLBACK = {"self_adaptive": "samples", "samples": "uniform"}
+FALLBACK = {REPORTED: "samples", "samples": "uniform"}

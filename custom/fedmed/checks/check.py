@@ -115,7 +115,7 @@ def _check_data(checked: Checked, options: Options, show: Show) -> None:
     checked.counts, checked.entries, found = read_entries(site)
     if options.job:
         asked = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
-        checked.work = find_work(*asked)
+        checked.work = find_work(*asked, site.allowed_classes)
     checked.role = checked.work.role if checked.work else options.role
     checked.wanted, unusable = what_is_wanted(checked.work, site)
     checked.findings += [] if "training" in options.skip else unusable

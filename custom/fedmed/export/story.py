@@ -11,7 +11,7 @@ WEIGHED = {
     "iterations": "by the steps behind them",
     "samples": "by the images behind them",
     "uniform": "with equal weights",
-    "self_adaptive": "by how much training changed each site's similarities between images (FedMoCo)",
+    "reported": "by how much training changed each site's similarities between images (FedMoCo)",
 }
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
@@ -67,7 +67,9 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
     rule = aggregation.get("rule", "mean")
-    weighed = WEIGHED.get(aggregation.get("weighting", "iterations"), "with weights of the job's own rule")
+    weighting = aggregation.get("weighting", "iterations")
+    kind = weighting.get("by") if isinstance(weighting, Mapping) else weighting
+    weighed = WEIGHED.get(kind, "with weights of the job's own rule")
     return RULES.get(rule, f"Updates are averaged {weighed}")
 
 

@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +26,12 @@ from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.task_maker import TaskMaker
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.rule import make_rule
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
+from fedmed.methods.load import load_method
+from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.server_state import START
 
@@ -47,6 +50,8 @@ class Server:
         folder: the job's folder at the server.
         max_norm: largest accepted L2 norm of an update, or None.
         save: called with (tensors, meta, is_best) when a model is to be kept.
+        method: whose guards watch the run.
+        study: digest of the study, which sites must have too.
     """
 
     def __init__(
@@ -58,14 +63,16 @@ class Server:
         folder: Path,
         max_norm: float | None = None,
         save: Save | None = None,
+        method: Method | None = None,
+        study: str = "",
     ) -> None:
         self.plan, self.store, self.rule, self.policies, self.max_norm = plan, store, rule, policies, max_norm
         self.tensors, self.score = store.initial, store.bundle.score
-        self.tasks = TaskMaker(plan, store, policies)
+        self.tasks = TaskMaker(plan, store, policies, study)
         self.save = save or store.save
         self.record, self.keeper = RunRecord(folder), ServerContinuation(self, folder)
         self.exchange = Exchange(plan)
-        self.guard = CollapseGuard() if plan.collapse_guard else None
+        self.guard = CollapseGuard((method or Method()).guards()) if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
         self.first_round = 0  # a resumed run begins later
         self._begun: int | None = None  # a round that has begun, but trains nobody yet
@@ -87,29 +94,33 @@ class Server:
         folder: Path,
         save: Save | None = None,
         app: Path | None = None,
+        allowed: Collection[str] = (),
+        study: str = "",
     ) -> "Server":
-        """Build a server from the plain arguments of a job's controller and aggregator, and resume if they say so.
+        """Build a server from what a job says of its plan and its aggregation, and resume if it says so.
 
         Args:
+            controller: plain arguments of :class:`fedmed.jobs.plan.Plan`.
+            aggregator: class path and arguments of the rule, and what roles share.
+            store, folder, save: see above.
             app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
+            allowed: class paths outside FedMed's own rooms that the server's own settings list.
+            study: digest of the study.
 
         Raises:
             JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
             StateError: the state of the job to resume is missing or damaged.
         """
-        rule_args = dict(aggregator)
-        for key in ("sharing", "warm_start_sharing"):  # of the policies, not of the rule
-            rule_args.pop(key, None)
-        max_norm = rule_args.pop("max_norm", None)
+        max_norm = aggregator.get("max_norm")
         check_bound("max_norm", max_norm)
         try:
             plan = Plan(**controller)
-            rule = WeightedMean(**rule_args)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
+        rule, method = make_rule(aggregator, allowed), load_method(plan.method, allowed) if plan.method else None
         check_user_weights(rule.user_weights, plan.sites)
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
-        server = cls(plan, store, rule, policies, folder, max_norm, save)
+        server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server._check_rule()
         server.keeper.start(aggregator, app)
         server._describe(controller, aggregator)
@@ -134,7 +145,7 @@ class Server:
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
-        facts |= {"score": self.score.facts()}
+        facts |= {"score": self.score.facts()} | ({"study": self.tasks.study} if self.tasks.study else {})
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 

@@ -9,19 +9,16 @@ from nvflare.lighter.entity import Participant, Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
+from fedmed.jobs import app_configs
+from fedmed.methods.load import installed
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
-# What our jobs load beyond NVFlare's own list; a job without custom/ runs only where a kit allows these.
-JOB_CLASSES = (
-    "fedmed.flare.aggregators.IterationWeightedAggregator",
-    "fedmed.flare.aggregators.PartialSharingAggregator",
-    "fedmed.flare.aggregators.SelfAdaptiveAggregator",
+# What every job of ours loads beyond NVFlare's own list.
+PARTS = (
     "fedmed.flare.controller.FederationController",
-    "fedmed.flare.executors.ConsistencyExecutor",
-    "fedmed.flare.executors.ContrastiveExecutor",
-    "fedmed.flare.executors.SupervisedExecutor",
     "fedmed.flare.filters.SiteLimitsFilter",
     "fedmed.flare.persistor.BundleModelPersistor",
+    app_configs.PARTIAL,
 )
 # seconds; NVFlare's own are 600, 10 and 900
 HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone
@@ -43,6 +40,13 @@ PRIVACY = {
     ],
     "default_scope": "site",
 }
+
+
+def job_classes() -> list[str]:
+    """Class paths that FedMed's jobs name: a job without custom/ runs only where a kit allows these."""
+    methods = [kind() for kind in installed().values()]
+    executors = {role.executor for method in methods for role in method.roles().values()}
+    return sorted({*PARTS, *executors, *(method.aggregator for method in methods)})
 
 
 class SiteBuilder(Builder):
@@ -108,7 +112,7 @@ def _site_resources(resources: dict[str, Any]) -> None:
 
 def _allow(resources: dict[str, Any]) -> None:
     listed = resources["class_allow_list"]
-    resources["class_allow_list"] = listed + [path for path in JOB_CLASSES if path not in listed]
+    resources["class_allow_list"] = listed + [path for path in job_classes() if path not in listed]
     resources["class_list_enforcement_mode"] = "enforce"
 
 

@@ -12,6 +12,7 @@ import yaml
 from fedmed.errors import SiteConfigError
 from fedmed.files import fedmed_home
 from fedmed.settings.privacy import Privacy, parse_privacy
+from fedmed.settings.server import class_paths
 
 EXAMPLE = """\
     site: hospital_a            # optional; must equal the site's name in the federation
@@ -23,6 +24,7 @@ EXAMPLE = """\
     amp: false                  # mixed precision (GPU only)
     allow_release: false        # may a job score other sites with this site's private layers?
     privacy: {}                 # what may leave: see docs/privacy.md
+    allowed_classes: []         # class paths of methods that jobs may name here, beside FedMed's own
 """
 CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -46,6 +48,7 @@ class SiteConfig:
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
             trained part of their own can be scored with it. A job can only ask.
         privacy: the site's limits on what leaves it.
+        allowed_classes: class paths of methods outside ``fedmed.methods`` that a job may name at this site.
     """
 
     site: str
@@ -61,6 +64,7 @@ class SiteConfig:
     source: Path
     privacy: Privacy
     allow_release: bool = False
+    allowed_classes: tuple[str, ...] = ()
 
 
 _KEYS = {f.name for f in fields(SiteConfig)} - {"source"} | {"demo"}
@@ -144,6 +148,7 @@ def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
         source=path,
         privacy=_privacy(site, values, path),
         allow_release=_typed(values, "allow_release", bool, False, path) is True,
+        allowed_classes=class_paths(values.get("allowed_classes"), path),
     )
 
 
