@@ -56,8 +56,8 @@ def report(made: Exported) -> None:
         linear = "\"['configs/train.yaml', 'configs/linear.yaml']\""
         print(f"a classifier at one site:  {run} {linear} --dataset_dir /data/site)")
         print(
-            f"in a federation:  FEDMED_BUNDLES={made.out.parent} scripts/package_job.py study --bundle {made.out.name} "
-            "--checkpoint pretrained.pt --checkpoint-tensor '^encoder\\.' …"
+            f"in a federation:  FEDMED_BUNDLES={made.out.parent}, and in the study of --init linear  "
+            f"bundle: {made.out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']"
         )
         return
     print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")
