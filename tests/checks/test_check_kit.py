@@ -18,8 +18,11 @@ from cryptography.x509.oid import NameOID
 from fedmed.checks import connection
 from fedmed.checks.connection import Connection, parse, preflight, shake_hands
 from fedmed.checks.kit import LIMITS, check_kit, read_kit
+from fedmed.checks.kit_walls import WALLS
 from fedmed.errors import SiteConfigError
 
+PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]
+SAFE = {"allow_log_streaming": False, "components": PARTS}
 PASSED = "| Check server available | PASSED | N/A |\n"
 
 
@@ -70,7 +73,7 @@ def make_kit(tmp_path, authority):
         config = {"servers": [{"service": {"target": f"{host}:{port}", "scheme": "grpc"}}], "client": {}}
         (startup / "fed_client.json").write_text(json.dumps(config))
         (startup / "sub_start.sh").write_text("uid=hospital_k\n")
-        (local / "resources.json").write_text(json.dumps({"allow_log_streaming": False, "components": []}))
+        (local / "resources.json").write_text(json.dumps(SAFE))
         (local / "privacy.json").write_text(json.dumps({"scopes": [{"task_result_filters": [{"path": LIMITS}]}]}))
         issuer.issue(startup, "client", "hospital_k", **settings)
         return tmp_path / "kit"
@@ -155,7 +158,7 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
     kit = make_kit()
     (kit / "startup" / "client.key").chmod(0o644)
     streams = {"path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}
-    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"], "components": [streams]}
+    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"], "components": [*PARTS, streams]}
     (kit / "local" / "resources.json").write_text(json.dumps(resources))
     found = list(check_kit(read_kit(kit), "hospital_m", ["a.B", "c.D"]))
     assert [finding.kind for finding in found] == ["kit", "key", "logs", "classes"]
@@ -180,7 +183,7 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
 )
 def test_the_list_of_classes_is_read_as_nvflare_reads_it(make_kit, allowed, needed):
     kit = make_kit()
-    (kit / "local" / "resources.json").write_text(json.dumps({"allow_log_streaming": False, **allowed}))
+    (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, **allowed}))
     found = list(check_kit(read_kit(kit), "hospital_k", ["fedmed.X", "nvflare.Y"]))
     assert [finding.kind for finding in found] == ["classes"] * len(needed)
     assert all(f"'{name}'" in finding.text for name, finding in zip(needed, found, strict=True))
@@ -190,7 +193,18 @@ def test_nvflare_sends_logs_unless_told_not_to_and_a_job_brings_its_own_limits(m
     kit = make_kit()
     (kit / "local" / "resources.json").write_text("{}")
     (kit / "local" / "privacy.json").unlink()
-    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == ["logs", "limits"]
+    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == ["logs", "jobs", "limits"]
+
+
+OFF = {**PARTS[0], "disabled": True}
+
+
+@pytest.mark.parametrize("parts", [[], PARTS[:1], PARTS[1:], PARTS[::-1], [{"path": "x.Y"}, *PARTS], [OFF, PARTS[1]]])
+def test_a_kit_without_walls_against_configurations_that_read_is_told(make_kit, parts):
+    kit = make_kit()
+    (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, "components": parts}))
+    (finding,) = check_kit(read_kit(kit), "hospital_k")
+    assert finding.kind == "jobs" and all(json.dumps(part) in finding.text for part in PARTS)
 
 
 @pytest.mark.parametrize(

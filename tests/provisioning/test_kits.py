@@ -147,7 +147,7 @@ def test_who_may_do_what_at_the_server(made):
     assert (
         may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
     )
-    assert not any(may(role, "byoc") for role in PEOPLE)
+    assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log"))
 
 
 def test_who_may_do_what_at_a_site(made):
@@ -183,7 +183,9 @@ def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path)
     )
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
-    kept = {"timeouts", "no_remote_reading", "job_manager"} & {part["id"] for part in before["components"]}
+    kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs"} & {
+        part["id"] for part in before["components"]
+    }
     assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
     assert read(tmp_path / "prepared", "authorization.json.default") == read(
         made.kits / name, "authorization.json.default"
@@ -226,9 +228,14 @@ def test_no_command_reads_a_sites_files(monkeypatch):
     NoRemoteReading()
     after = {topic: processor for processor in processors for topic in processor.get_topics()}
     assert before.keys() == after.keys()
-    assert {topic for topic in before if before[topic] is not after[topic]} == {"sys.report_env", "sys.shell"}
+    assert {topic for topic in before if before[topic] is not after[topic]} == {
+        "sys.report_env",
+        "sys.shell",
+        "train.configure_job_log",
+    }
     forged = Message("sys.shell", "cat /etc/passwd")
-    assert after["sys.shell"].process(forged, None).body == "this site lets nobody read its files through NVFlare"
+    assert after["sys.shell"].process(forged, None).body.startswith("this site takes no commands that read")
+    assert after["train.configure_job_log"] is after["sys.shell"]
 
 
 # --- provisioning again, later, wrongly

@@ -55,6 +55,7 @@ _PROBLEMS = {
         "preflight": "NVFlare's preflight check fails",
         "code": "the kit does not allow that a job brings code, and this one does",
         "limits": "the kit does not make every job apply the site's limits on what it sends",
+        "jobs": "the kit lets jobs have configurations that read the site's environment and files",
         "classes": "the kit does not allow the classes that the job uses",
         "logs": "the kit lets NVFlare send error logs to the server",
     },

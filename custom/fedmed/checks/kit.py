@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 
 from fedmed.checks.findings import Finding
+from fedmed.checks.kit_walls import check_walls
 from fedmed.checks.work import class_paths
 from fedmed.errors import SiteConfigError
 
@@ -133,6 +134,7 @@ def _what_it_allows(kit: Kit, classes: Iterable[str], own_code: bool) -> Iterato
             "allow_log_streaming to false and remove the component site_log_streamer"
         )
         yield _wrong("logs", text)
+    yield from check_walls(where, resources)
     if LIMITS not in class_paths(kit.rules["privacy"]):
         text = f"{kit.folder}/local/privacy.json does not name {LIMITS}, so a job could leave out this site's limits"
         yield _wrong("limits", f"{text} on what it sends; take the file from a kit made by scripts/provision.sh")

@@ -12,6 +12,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.study import Named, Resume, Rule, Study, WarmStart
 
 SECTIONS: dict[str, type[BaseModel]] = {"method": Named, "rule": Rule, "warm_start": WarmStart, "resume": Resume}
+LIMIT = 1 << 20  # characters; the text may come from the network
 Place = tuple[str | int, ...]
 
 
@@ -92,8 +93,10 @@ def _flow(value: Any) -> str:
 
 def _compose(text: str, source: str) -> yaml.MappingNode:
     try:
+        if len(text) > LIMIT or any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise JobError(f"{source}: has more than {LIMIT} characters, or aliases (*name); write values out")
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise JobError(f"{source}: not a readable YAML file ({error})") from error
     if not isinstance(root, yaml.MappingNode):
         raise JobError(f"{source}: holds no 'key: value' lines; scripts/package_job.py --init METHOD writes a study")

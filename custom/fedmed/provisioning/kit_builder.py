@@ -20,6 +20,11 @@ PARTS = (
     "fedmed.flare.persistor.BundleModelPersistor",
     app_configs.PARTIAL,
 )
+# First of all parts: they work from the moment they are built, and what a job brings is read later.
+WALLS = (
+    {"id": "json_only", "path": "fedmed.flare.json_only.JsonOnly", "args": {}},
+    {"id": "plain_jobs", "path": "fedmed.flare.job_gate.PlainJobs", "args": {}},
+)
 # seconds; NVFlare's own are 600, 10 and 900
 HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone
 ADMIN_TIMEOUT = 30.0  # for a site's answer to a command, such as taking a job
@@ -98,7 +103,8 @@ def _server_resources(resources: dict[str, Any]) -> None:
     parts["job_manager"]["args"]["uri_root"] = "store/jobs"
     parts["job_scheduler"]["args"]["max_jobs"] = 1  # two at a time would share each site's memory
     args = {"client_outcome_wait_timeout": OUTCOME_TIMEOUT}
-    resources["components"].append({"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args})
+    timeouts = {"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args}
+    resources["components"] = [*WALLS, *parts.values(), timeouts]
 
 
 def _site_resources(resources: dict[str, Any]) -> None:
@@ -107,7 +113,7 @@ def _site_resources(resources: dict[str, Any]) -> None:
     parts = _by_id(resources)
     parts.pop("site_log_streamer", None)
     closed = {"id": "no_remote_reading", "path": "fedmed.flare.kit.NoRemoteReading", "args": {}}
-    resources["components"] = [*parts.values(), closed]
+    resources["components"] = [*WALLS, *parts.values(), closed]
 
 
 def _allow(resources: dict[str, Any]) -> None:

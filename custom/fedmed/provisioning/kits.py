@@ -22,7 +22,7 @@ from nvflare.lighter.provisioner import Provisioner
 from fedmed.errors import SiteConfigError
 
 BUILDER = "fedmed.provisioning.kit_builder.SiteBuilder"
-OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # as federations provisioned earlier name it in their records
+OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # in records of federations that were provisioned earlier
 RECORD = "project.yml"  # of a federation's folder: what was provisioned
 PARTS = {".lock", ".gitignore", "authority", "kits"}  # what an interrupted first provisioning leaves
 
