@@ -187,6 +187,13 @@ def test_the_digest_is_that_of_the_text(tmp_path):
     assert one.study == other.study and one.digest == Job.parse(TEXT).digest != other.digest
 
 
+def test_values_that_are_one_object_are_written_out_each_time():
+    small = {"batch_size": 1, "patch_size": [16, 16, 16]}
+    made = job(overrides={"supervised": small, "unsupervised": small})
+    assert "*" not in made.text and made.clients["a"]["overrides"] == made.clients["b"]["overrides"] == small
+    assert made.changed({"overrides": {"supervised": small, "unsupervised": small}}).study == made.study
+
+
 def test_a_site_that_the_study_does_not_name():
     with pytest.raises(JobError, match="has no site 'c'; it has a, b"):
         job().client("c")

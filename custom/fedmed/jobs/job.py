@@ -7,14 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from fedmed.class_paths import check_path
 from fedmed.errors import JobError
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.rule import ROOM
 from fedmed.jobs.study import Study
-from fedmed.jobs.study_text import changed_text, mistakes, parse_study, place_of
+from fedmed.jobs.study_text import changed_text, dumped, mistakes, parse_study, place_of
 from fedmed.methods.load import load_method
 from fedmed.methods.method import Method
 
@@ -64,7 +62,7 @@ class Job:
     @classmethod
     def of(cls, values: Mapping[str, Any], allowed: Collection[str] = ()) -> "Job":
         """Make a job from a study's values."""
-        return cls.parse(yaml.safe_dump(dict(values), sort_keys=False), allowed=allowed)
+        return cls.parse(dumped(dict(values)), allowed=allowed)
 
     def changed(self, values: Mapping[str, Any]) -> "Job":
         """The job with other values of some keys of its study."""

@@ -86,9 +86,20 @@ def _end(node: yaml.Node) -> int:
     return node.end_mark.index
 
 
+class _Plain(yaml.SafeDumper):
+    """Writes a value out each time, where PyYAML would refer to its first place."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def dumped(value: Any, flow: bool | None = False) -> str:
+    """YAML of a plain value, in blocks or on a line."""
+    return yaml.dump(value, Dumper=_Plain, default_flow_style=flow, sort_keys=False, width=10**6, allow_unicode=True)
+
+
 def _flow(value: Any) -> str:
-    shown = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
-    return shown.removesuffix("...\n").strip()
+    return dumped(value, flow=True).removesuffix("...\n").strip()
 
 
 def _compose(text: str, source: str) -> yaml.MappingNode:
