@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the report of a run: one HTML page that opens anywhere, and PNGs beside it.
+"""Write the report of a run: one HTML page that opens anywhere, and PNGs next to it.
 
 python scripts/report.py simulator_workspace
 python scripts/report.py RUN --out DIR

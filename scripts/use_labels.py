@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make training data of the masks that readers saved in the label server.
+"""Turn the masks that readers saved in the label server into training data.
 
     scripts/use_labels.py /data/site_b/site_b.yaml --dry-run
     scripts/use_labels.py /data/site_b/site_b.yaml
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     show(result, site, options.dry_run)
     refused = [outcome for outcome in result.outcomes if outcome.done == REFUSED]
     if len(refused) == len(result.outcomes):
-        print("error: no label could be used; the reasons stand in the table", file=sys.stderr)
+        print("error: no label could be used; the reasons are in the table", file=sys.stderr)
         return 2
     return 0
 

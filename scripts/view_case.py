@@ -4,8 +4,8 @@
     scripts/view_case.py scan.nii.gz scan_covid.nii.gz --out scan.png
     scripts/view_case.py scan.nii.gz scan_covid.nii.gz --truth scan_seg.nii.gz --out scan.png --title "Case 7"
 
-Prediction orange, truth blue; in 3D blue is what of the truth the prediction missed. The patient's right is on the
-left. A picture holds the patient's anatomy: treat it as you treat the scan.
+Prediction orange, truth blue; in 3D, blue is the part of the truth that the prediction missed. The patient's right is
+on the left. A picture shows the patient's anatomy: treat it as you treat the scan.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when a file cannot be read or does not fit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("image", metavar="IMAGE", type=Path, help="chest CT in HU, NIfTI")
-    parser.add_argument("mask", metavar="MASK", type=Path, help="what inference made of it, on the same grid")
+    parser.add_argument("mask", metavar="MASK", type=Path, help="the predicted mask, on the same grid")
     parser.add_argument("--truth", metavar="MASK", type=Path, help="a reader's mask, on the same grid")
     parser.add_argument("--out", metavar="PNG", type=Path, required=True)
     parser.add_argument("--title", help="default: the image's name")

@@ -1,74 +1,84 @@
-"""Classes that a job names by path: which may be named, and how they are found."""
+"""Build what a job names by class path, and import nothing that the job may not name."""
 
 import importlib
 import re
-from collections.abc import Collection
-from dataclasses import fields, is_dataclass
-from difflib import get_close_matches
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from fedmed.errors import JobError
+from fedmed.errors import FedMedError, JobError
 
-_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
-ALLOW = "'allowed_classes' in the settings of every site, and in the server's fedmed_server.yaml"
+_PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
-def check_path(path: Any, room: str, allowed: Collection[str] = (), what: str = "class") -> str:
-    """Return a class path if a job may name it. Nothing is imported.
+def check_path(path: Any, rooms: Collection[str], allowed: Collection[str] = ()) -> str:
+    """Return a class path that a job may name. Nothing is imported.
 
     Args:
-        path: from the job.
-        room: package of FedMed whose classes every job may name, such as ``fedmed.methods``.
-        allowed: further class paths that this machine's own settings list.
-        what: how an error calls the class.
+        path, rooms, allowed: as :func:`load_class`.
 
     Raises:
-        JobError: it is not the path of a class, or one of another room that is not listed.
+        JobError: not a class path, or outside the rooms and not allowed.
     """
     if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise JobError(f"{what} {path!r} is not a class path; write it as {room}.module.ClassName")
-    if not path.startswith(f"{room}.") and path not in allowed:
+        raise JobError(f"{_short(path)} is not a class path, such as fedmed.aggregation.weighted_mean.WeightedMean")
+    if not any(path.startswith(f"{room}.") for room in rooms) and path not in allowed:
         raise JobError(
-            f"{what} '{path}' may not be named by a job: it is not below {room}. Whoever trusts its code lists it "
-            f"under {ALLOW}"
+            f"a job may not name the class {_short(path)}: it is not below {' or '.join(rooms)}; where it is meant, "
+            "the machine that runs it must list it in its own settings under 'allowed_classes'"
         )
     return path
 
 
-def load_class(path: Any, base: type, room: str, allowed: Collection[str] = (), what: str = "class") -> type:
-    """Return the class of a path that a job names.
+def load_class(path: Any, rooms: Collection[str], allowed: Collection[str] = ()) -> type:
+    """Return the class that a job names. Nothing is imported for a path that is refused.
 
     Args:
-        path, room, allowed, what: as :func:`check_path`, which comes first.
-        base: what the class must be derived from.
+        path: ``package.module.Class``.
+        rooms: packages in which it may be defined; what their modules merely import does not count.
+        allowed: further class paths, from this machine's own settings.
 
     Raises:
-        JobError: it may not be named, cannot be imported, or is not a ``base``.
+        JobError: not a class path, outside the rooms and not allowed, or there is no such class.
     """
-    module, _, name = check_path(path, room, allowed, what).rpartition(".")
+    check_path(path, rooms, allowed)
+    module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name, None)
-    except ImportError as error:
-        raise JobError(f"{what} '{path}' is not installed here ({error}); correct the path, or install it") from error
-    if not isinstance(found, type) or not issubclass(found, base):
-        raise JobError(f"{what} '{path}' is not a {base.__name__}; correct the path")
+        found = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise JobError(f"there is no class {_short(path)}: {error}; correct the name or install the package") from error
+    if not isinstance(found, type) or (path not in allowed and found.__module__ != module):
+        raise JobError(f"{_short(path)} is not a class that is defined there; name the class where it is defined")
     return found
 
 
-def make(kind: type, path: str, args: Any, what: str = "class") -> Any:
-    """Return an object of a class with plain arguments from a job.
+def build(spec: Mapping[str, Any], rooms: Collection[str], allowed: Collection[str] = ()) -> Any:
+    """Build an object from ``{path, args}``; arguments of this form are built first, in the same way.
 
     Raises:
-        JobError: an argument that the class does not have, with the nearest that it has, or that it refuses.
+        JobError: the form, a class path or an argument is wrong; names it.
     """
-    if not isinstance(args, dict) or not all(isinstance(name, str) for name in args):
-        raise JobError(f"arguments of {what} '{path}' are {args!r}; write 'name: value' lines")
-    known = [field.name for field in fields(kind) if field.init] if is_dataclass(kind) else None
-    if known is not None and (unknown := sorted(set(args) - set(known))):
-        near = get_close_matches(unknown[0], known, 1)
-        hint = f"; did you mean '{near[0]}'?" if near else f"; it has: {', '.join(known) or 'none'}"
-        raise JobError(f"{what} '{path}' has no argument '{unknown[0]}'{hint}")
+    if not _is_spec(spec) or not isinstance(spec.get("args") or {}, Mapping):
+        raise JobError(f"{_short(spec)} describes no object; give a class path and arguments: {{path: …, args: {{…}}}}")
+    found = load_class(spec["path"], rooms, allowed)
+    given = dict(spec.get("args") or {})
+    args = {key: build(value, rooms, allowed) if _is_spec(value) else value for key, value in given.items()}
     try:
-        return kind(**args)
-    except TypeError as error:
-        raise JobError(f"arguments of {what} '{path}' are wrong: {error}") from error
+        return found(**args)
+    except FedMedError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise JobError(f"the arguments of {spec['path']} are wrong: {error}") from error
+
+
+def class_path(thing: object) -> str:
+    """The class path of an object."""
+    return f"{type(thing).__module__}.{type(thing).__qualname__}"
+
+
+def _is_spec(value: Any) -> bool:
+    return isinstance(value, Mapping) and "path" in value and not set(value) - {"path", "args"}
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return f"'{text if len(text) <= 80 else text[:77] + '...'}'"

@@ -1,4 +1,4 @@
-"""Is this folder a bundle that can be served? Looks at files and names only, so that a mistake is told at once."""
+"""Is this folder a bundle that can be served? Looks only at files and names, so that a mistake is reported at once."""
 
 import json
 import re
@@ -11,17 +11,17 @@ from fedmed.errors import BundleError
 
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
 TASKS = ("segmentation", "classification")
-OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label would take them for these
+OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label gives folders with these names another task
 EXPORT = "scripts/export_bundle.py makes a complete one"
 
 
 @dataclass(frozen=True)
 class ServedBundle:
-    """A bundle's folder, looked at from outside.
+    """A bundle's folder, as its files and metadata describe it.
 
     Attributes:
-        root: its folder; the name of it is the model's name.
-        task: ``segmentation`` or ``classification``, from the folder's name, as MONAI Label tells it.
+        root: its folder, whose name is the model's name.
+        task: ``segmentation`` or ``classification``, from the folder's name, as in MONAI Label.
         dimension: spatial axes of the input, 2 or 3.
         channels: channels of the input.
         classes: output channel -> the name of its class.
@@ -44,13 +44,13 @@ class ServedBundle:
 
     @property
     def weights(self) -> Path:
-        """``models/model.pt``; TorchScript only where there is none, for it may be a leftover of older weights."""
+        """``models/model.pt``; TorchScript only if that is missing, since it may hold older weights."""
         pytorch = self.root / "models" / "model.pt"
         return pytorch if pytorch.is_file() else self.root / "models" / "model.ts"
 
 
 def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
-    """Read every bundle, and see that their names differ.
+    """Read every bundle, and check that their names differ.
 
     Raises:
         BundleError: one cannot be served; says which and why.
@@ -64,14 +64,14 @@ def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
 
 
 def read_bundle(folder: Path) -> ServedBundle:
-    """Read what a folder says about itself.
+    """Read what a folder's name and metadata say about the bundle.
 
     Raises:
         BundleError: no such folder, not a bundle, no task in its name, no weights, or metadata that cannot be used.
     """
     root = Path(folder).expanduser().absolute()  # a link keeps its own name
     if not root.is_dir():
-        raise BundleError(f"bundle {folder}: there is no such folder; correct the path. {EXPORT}")
+        raise BundleError(f"bundle {folder}: the folder does not exist; correct the path. {EXPORT}")
     needed = {"configs/metadata.json": ["metadata.json"], "configs/inference.yaml": list(CONFIGS)}
     for what, names in needed.items():
         if not any((root / "configs" / name).is_file() for name in names):
@@ -95,7 +95,7 @@ def _task(root: Path) -> str:
     task = next((task for task in TASKS if task in name), None)
     if task is None or any(other in name for other in OTHERS):
         raise BundleError(
-            f"bundle {root}: the folder's name must say the task, as MONAI Label reads it there; rename it to "
+            f"bundle {root}: the folder's name must name the task, because MONAI Label reads it there; rename it to "
             f"..._{' or ..._'.join(TASKS)} (without {', '.join(OTHERS)})"
         )
     return task

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import Weighting, check_user_weights, site_weights
+from fedmed.aggregation.self_adaptive import SelfAdaptiveWeighting
+from fedmed.aggregation.weighting import SampleWeighting, check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError, UpdateRefused
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 
 SITES = st.dictionaries(
@@ -19,6 +20,13 @@ SITES = st.dictionaries(
     min_size=1,
     max_size=8,
 ).filter(lambda sites: any(steps for steps, _ in sites.values()))
+
+BY = {"by": "reported", "name": "rsa", "form": "gap"}
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def split(sites):
@@ -59,7 +67,7 @@ def test_order_of_sites_changes_no_bit(sites, normalise, random):
 
 @given(SITES, st.booleans())
 def test_renaming_sites_permutes_their_coefficients(sites, normalise):
-    """00 §9 item 2: equivariance; reversed names sort the other way round."""
+    """A site's coefficient depends on its numbers, not on its name: reversed names sort in the opposite order."""
     names = sorted(sites)
     renamed = dict(zip(names, reversed(names), strict=True))
     before = site_weights(*split(sites), normalise)
@@ -90,9 +98,6 @@ def test_negative_steps_are_refused():
         site_weights({"a": 1, "b": -1})
 
 
-BY = {"by": "reported", "name": "rsa"}
-
-
 def sent(site, r=None, n_steps=4, n_samples=10):
     return Update(site, 0, {}, n_steps, n_samples, {}, {} if r is None else {"rsa": r})
 
@@ -108,40 +113,40 @@ def sent(site, r=None, n_steps=4, n_samples=10):
 )
 def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
     updates = [sent("a", 0.9, 1, 30), sent("b", 0.5, 4, 10), sent("idle", 1.0, 0, 999)]
-    rule = WeightedMean(weighting=kind)
+    rule = mean_of(weighting=kind)
     assert rule.coefficients(updates) == pytest.approx(expected)
     assert rule.coefficients(updates[::-1]) == rule.coefficients(updates)
 
 
 def test_user_weights_multiply_and_a_weight_of_zero_has_no_part_in_the_gaps():
     updates = [sent("a", 0.5), sent("b", 0.5), sent("c", 0.0)]
-    weighed = WeightedMean(weighting=BY, user_weights={"a": 3.0}).coefficients(updates)
+    weighed = mean_of(weighting=BY, user_weights={"a": 3.0}).coefficients(updates)
     assert weighed == pytest.approx({"a": 0.75 / 1.5, "b": 0.25 / 1.5, "c": 0.5 / 1.5})
-    alone = WeightedMean(weighting=BY, user_weights={"b": 0.0, "c": 0.0})
+    alone = mean_of(weighting=BY, user_weights={"b": 0.0, "c": 0.0})
     assert alone.coefficients([sent("a", 1.0), *updates[1:]]) == {"a": 1.0, "b": 0.0, "c": 0.0}
-    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == ("reported", [])
+    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == (alone.weighting, [])
 
 
 def test_form_and_floor_reach_the_weights():
     updates = [sent("a", 0.9), sent("b", 0.5), sent("c", 0.1)]
-    soft = WeightedMean(weighting={**BY, "form": "softmax"}).coefficients(updates)
+    soft = mean_of(weighting={**BY, "form": "softmax"}).coefficients(updates)
     assert list(soft.values()) == pytest.approx([0.212, 0.316, 0.472], abs=1e-3)
-    assert WeightedMean(weighting={**BY, "floor": 0.25}).coefficients(updates)["a"] == 0.25
+    assert mean_of(weighting={**BY, "floor": 0.25}).coefficients(updates)["a"] == 0.25
 
 
 @pytest.mark.parametrize(
     ("updates", "chosen", "lacking"),
     [
-        ([sent("a", 0.5), sent("b", 0.1)], "reported", []),
+        ([sent("a", 0.5), sent("b", 0.1)], "self_adaptive", []),
         ([sent("a", 0.5), sent("c"), sent("b")], "samples", [["b", "c"]]),
         ([sent("a", 0.5), sent("b"), sent("c", 0.5, n_samples=0)], "uniform", [["b"], ["c"]]),
-        ([sent("a", 0.5), sent("idle", n_steps=0, n_samples=0)], "reported", []),
+        ([sent("a", 0.5), sent("idle", n_steps=0, n_samples=0)], "self_adaptive", []),
     ],
 )
 def test_a_round_in_which_something_is_missing_is_weighed_otherwise_for_all(updates, chosen, lacking):
     for order in itertools.permutations(updates):
-        kind, reasons = Weighting(**BY).of_round(order, {})
-        assert (kind, [sites for sites, _ in reasons]) == (chosen, lacking)
+        weighting, reasons = SelfAdaptiveWeighting("rsa").of_round(order, {})
+        assert (weighting.kind, [sites for sites, _ in reasons]) == (chosen, lacking)
 
 
 def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
@@ -149,7 +154,7 @@ def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
     updates = [sent("a", 0.5, n_samples=30), sent("b", n_samples=10), sent("c", 0.0, n_samples=30)]
     for k, update in enumerate(updates):
         update.tensors = {"all": torch.tensor([float(k)])} | ({} if update.site == "b" else {"some": torch.ones(1) * k})
-    result = WeightedMean(weighting=BY).aggregate(state, updates)
+    result = mean_of(weighting=BY).aggregate(state, updates).tensors
     assert result["some"].item() == 1.0, "by samples, although both senders told their change"
     assert result["all"].item() == pytest.approx(1.0)
 
@@ -159,21 +164,17 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
     update = sent("a", 0.5)
     update.extras["rsa"] = r
     with pytest.raises(UpdateRefused, match=r"'a' refused: its 'rsa' is .*; it must be a number in \[-1, 1\]"):
-        Weighting(**BY).check(update)
-    Weighting("samples").check(update)
-    Weighting(**BY).check(sent("a", -1.0))
+        SelfAdaptiveWeighting("rsa").check_update(update)
+    SampleWeighting().check_update(update)
+    SelfAdaptiveWeighting("rsa").check_update(sent("a", -1.0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, reported"),
-        ({"weighting": {"floor": 0.1}}, "'floor' is for weighting by 'reported' only"),
-        ({"weighting": {"by": "samples", "form": "gap"}}, "'form' is for weighting"),
-        ({"weighting": "reported"}, "by 'reported' needs 'name'"),
-        ({"weighting": {**BY, "name": 3}}, "by 'reported' needs 'name'"),
-        ({"weighting": {**BY, "from": "gap"}}, "no 'from'; it has by, name, form, floor"),
-        ({"weighting": ["samples"]}, "'weighting' is \\['samples'\\]"),
+        ({"weighting": {"by": "samples", "floor": 0.1}}, "SampleWeighting are wrong: .*takes no arguments"),
+        ({"weighting": {"by": "samples", "form": "gap"}}, "SampleWeighting are wrong: .*takes no arguments"),
         ({"weighting": {**BY, "form": "square"}}, "'form' is 'square'; use gap or softmax"),
         ({"weighting": {**BY, "floor": 1.0}}, "'floor' is 1.0"),
         ({"weighting": {**BY, "floor": True}}, "'floor' is True"),
@@ -182,10 +183,10 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
 )
 def test_weightings_that_cannot_be_meant_are_refused(arguments, message):
     with pytest.raises(JobError, match=message):
-        WeightedMean(**arguments)
+        mean_of(**arguments)
 
 
 def test_a_floor_that_not_all_sites_can_have_is_refused():
-    Weighting(**BY, floor=0.25).check_sites(4)
+    SelfAdaptiveWeighting("rsa", floor=0.25).check_sites(4)
     with pytest.raises(JobError, match="'floor' is 0.3; 4 sites cannot all count so much: at most 0.25"):
-        Weighting(**BY, floor=0.3).check_sites(4)
+        SelfAdaptiveWeighting("rsa", floor=0.3).check_sites(4)

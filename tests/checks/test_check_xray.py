@@ -98,7 +98,7 @@ def test_what_the_reader_refuses_is_a_problem_with_its_place(xray_site, check):
     texts = [finding.text for finding in checked.findings]
     assert texts[0].startswith("training, entry 1 (training1.png): is damaged (")
     assert "testing, entry 0 (testing0.png): is a colour photograph" in texts[1]
-    assert "is no DICOM, PNG or JPEG file" in texts[2] and str(xray_site.root) not in "".join(texts)
+    assert "is not a DICOM, PNG or JPEG file" in texts[2] and str(xray_site.root) not in "".join(texts)
 
 
 def test_patients_and_copies_in_two_lists_and_images_of_two_classes(xray_site, check):

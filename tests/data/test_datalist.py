@@ -122,7 +122,7 @@ def test_names_of_classes_become_their_places(classified):
         ),
     ],
 )
-def test_a_label_that_is_no_class(classified, label, message):
+def test_an_unknown_class(classified, label, message):
     root, datalist = classified(training=["normal", label])
     with pytest.raises(DataError, match=message):
         load_datalist(root, datalist, "training", classes=CLASSES)

@@ -1,4 +1,4 @@
-"""Where a run may lie, and what is said about a folder that is none."""
+"""Where a run may be, and the error for a folder that is not one."""
 
 import shutil
 

@@ -14,6 +14,7 @@ from cryptography import x509
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.lighter.entity import Project
 from nvflare.private.admin_defs import Message
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.security.security import FLAuthorizer
@@ -21,8 +22,9 @@ from nvflare.security.security import FLAuthorizer
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
 from fedmed.provisioning.command_line import EXAMPLE, main
-from fedmed.provisioning.kit_builder import job_classes
-from fedmed.provisioning.kits import Federation, read_project
+from fedmed.provisioning.kit_builder import SiteBuilder, job_classes
+from fedmed.provisioning.kits import Federation
+from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.site import load_site
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -116,7 +118,7 @@ def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list
     assert (
         f"'{list_}'" in template.read_text().split("data_root")[0] and "{" not in template.read_text().split("site:")[0]
     )
-    with pytest.raises(SiteConfigError, match="key 'data_root': the folder /FILL/IN/the/folder/of/your/images"):
+    with pytest.raises(SiteConfigError, match="key 'data_root' is .*; the folder /FILL/IN/the/folder/of/your/images"):
         load_site(site, template.parents[1])
     filled = tmp_path / "local" / "fedmed_site.yaml"
     filled.parent.mkdir()
@@ -306,12 +308,23 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p["participants"][1].update(fedmed_role="doctor"), "'fedmed_role' is 'doctor'; use supervised"),
-        (lambda p: p["participants"][1].update(connection_security="clear"), "'connection_security' is 'clear'"),
-        (lambda p: p["participants"][1].update(custom_code="yes"), "'custom_code' must be true or false"),
+        (
+            lambda p: p["participants"][1].update(fedmed_role="doctor"),
+            "key 'fedmed_role' of entry 2 of 'participants' is 'doctor'; it must be 'supervised', 'uns",
+        ),
+        (
+            lambda p: p["participants"][1].update(connection_security="clear"),
+            "is 'clear'; FedMed's kits use",
+        ),
+        (
+            lambda p: p["participants"][1].update(custom_code="yes"),
+            "key 'custom_code' of entry 2 of 'participants' is 'yes'; it must be true or false",
+        ),
         (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
-        (lambda p: p["participants"][1].update(name="hospital_b"), "'name' of its own"),
-        (lambda p: p.update(participants=[]), "key 'participants' is missing"),
+        (lambda p: p["participants"][1].update(name="hospital_b"), "a 'name' of its own; twice: hospital_b"),
+        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be a list of 1 or more"),
+        (lambda p: p["participants"][1].pop("org"), "key 'org' of entry 2 of 'participants' is missing"),
+        (lambda p: p["participants"][1].update(fedmed_rol="x"), "'fedmed_rol'; did you mean 'fedmed_role'?"),
         (lambda p: p["builders"].pop(2), "does not name fedmed.provisioning.kit_builder.SiteBuilder"),
     ],
 )
@@ -324,6 +337,30 @@ def test_a_wrong_project_is_one_line_and_leaves_no_kit(tmp_path, capsys, change,
     assert said.startswith("error: ") and message in said and len(said.splitlines()) == 1
     assert not list((tmp_path / "study").rglob("*.key"))
     assert main(["provision", str(EXAMPLE), "--out", str(tmp_path / "study")]) == 0
+
+
+def test_a_project_with_several_mistakes_names_all_with_their_lines(tmp_path):
+    text = EXAMPLE.read_text().replace("type: server", "type: sever").replace("fedmed_role: evaluate", "fedmed_role: x")
+    (tmp_path / "wrong.yml").write_text(text)
+    with pytest.raises(SiteConfigError) as caught:
+        read_project(tmp_path / "wrong.yml")
+    first, *found = str(caught.value).splitlines()
+    where = [number for number, line in enumerate(text.splitlines(), 1) if "sever" in line or "fedmed_role: x" in line]
+    assert first.endswith("wrong.yml: 2 mistakes:")
+    assert [line.split(":")[0] for line in found] == [f"  line {number}" for number in where]
+
+
+@pytest.mark.parametrize("props", [{"connection_security": "tls"}, {"fedmed_role": "doctor"}, {"custom_code": "yes"}])
+def test_a_project_that_nvflare_itself_is_given_is_checked_too(props):
+    project = Project("p", "", {})
+    project.add_client("hospital_a", "clinic", props)
+    with pytest.raises(SiteConfigError, match=f"participant 'hospital_a': key '{next(iter(props))}' is "):
+        SiteBuilder().initialize(project, None)
+
+
+def test_the_record_of_an_older_federation_is_read(tmp_path):
+    (tmp_path / "old.yml").write_text(EXAMPLE.read_text().replace(BUILDER, OLD_BUILDER))
+    assert read_project(tmp_path / "old.yml") == read_project(EXAMPLE)
 
 
 @pytest.mark.parametrize(

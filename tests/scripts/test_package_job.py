@@ -128,7 +128,7 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
         (["x"], "'x' is not KEY=VALUE"),
         (["rounds.x=1"], "50 does not hold 'key: value' lines"),
         (["epochs=1"], "either 'steps' or 'epochs'"),
-        (["rule.args.weighting={by: samples, floor: 0.1}"], "'floor' is for weighting by 'reported'"),
+        (["rule.args.weighting={by: samples, floor: 0.1}"], "SampleWeighting are wrong"),
         (["checkpoint_tensors=[^encoder]"], "name that too"),
         (["colour=red", "rounds=0"], "2 mistakes"),
     ],
@@ -146,4 +146,4 @@ def test_a_study_that_is_not_there_and_a_method_that_is_unknown(load_script, tmp
     assert script.main(["--init", "fedmocco"]) == 2
     assert "method 'fedmocco' is unknown; there are consistency, fedavg_moco, fedmoco" in capsys.readouterr().err
     assert script.main(["--init", "os.system"]) == 2
-    assert "may not be named by a job" in capsys.readouterr().err
+    assert "a job may not name the class" in capsys.readouterr().err

@@ -41,5 +41,5 @@ def test_a_site_lists_its_own(tmp_path):
         (tmp_path / "a.yaml").write_text(yaml.safe_dump({**values, **said}))
         assert load_file(tmp_path / "a.yaml").allowed_classes == found
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({**values, "allowed_classes": "a.B"}))
-    with pytest.raises(SiteConfigError, match="key 'allowed_classes' is 'a.B'; list class paths"):
+    with pytest.raises(SiteConfigError, match="key 'allowed_classes' is 'a.B'; it must be a list"):
         load_file(tmp_path / "a.yaml")

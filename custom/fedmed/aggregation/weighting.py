@@ -1,13 +1,13 @@
-"""How much each site counts: by its steps, its samples, not at all, or by a number that it reports."""
+"""How much each site counts: by its steps, by its samples, or not at all; other weightings have files of their own."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.self_adaptive import FORMS, self_adaptive_weights
-from fedmed.errors import FedMedError, JobError, UpdateRefused
+from fedmed.errors import FedMedError, JobError
+
+Reasons = list[tuple[list[str], str]]  # (sites, why the round is weighed otherwise because of them)
 
 
 def site_weights(
@@ -55,7 +55,7 @@ def check_user_weights(user_weights: Mapping[str, float], sites: Collection[str]
         sites: all sites of the job; None checks the values only.
 
     Raises:
-        JobError: a site that is not among ``sites``, or a weight that is negative, not finite or no number.
+        JobError: a site that is not among ``sites``, or a weight that is negative, not finite or not a number.
     """
     for site, weight in user_weights.items():
         if sites is not None and site not in sites:
@@ -64,117 +64,111 @@ def check_user_weights(user_weights: Mapping[str, float], sites: Collection[str]
             raise JobError(f"user weight of site '{site}' is {weight!r}; give a finite number, 0 or more")
 
 
-@dataclass(frozen=True)
 class Weighting:
-    """What sites are weighed by. A site that did no step never counts.
+    """What sites are weighed by, before user weights. A site that did no step never counts.
 
     Attributes:
-        by: ``iterations`` (local steps, Yang et al. 2021), ``samples`` (training images, FedAvg), ``uniform``, or
-            ``reported``, a function of a number that each site sends beside its update.
-        name: of that number, a similarity in [-1, 1].
-        form: the function, ``gap`` or ``softmax`` (see :func:`fedmed.aggregation.self_adaptive.self_adaptive_weights`);
-            None = ``gap``.
-        floor: the least that a site counts by a reported number, [0, 1); None = 0.
-
-    Raises:
-        JobError: an unknown kind or form, a number out of range, or a setting that the kind does not have.
+        kind: its name in a job and in the run's record.
+        wanted: what a site that cannot be weighed so did not send, in words.
+        one_vote: whether it may be named beside a robust middle, under which every sender has one vote anyway.
     """
 
-    by: str = "iterations"
-    name: str | None = None
-    form: str | None = None
-    floor: float | None = None
-
-    @classmethod
-    def parse(cls, weighting: Any) -> "Weighting":
-        """Make one from a job's word, or from its mapping such as ``{by: reported, name: …, form: gap}``."""
-        if not isinstance(weighting, Mapping):
-            return cls(weighting)
-        known = [field.name for field in fields(cls)]
-        if unknown := sorted(str(key) for key in set(weighting) - set(known)):
-            raise JobError(f"'weighting' has no '{unknown[0]}'; it has {', '.join(known)}")
-        return cls(**weighting)
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.by, str) or self.by not in NEEDS:
-            raise JobError(f"'weighting' is {self.by!r}; use {', '.join(NEEDS)}")
-        for key in ("name", "form", "floor"):
-            if self.by != REPORTED and getattr(self, key) is not None:
-                raise JobError(f"'{key}' is for weighting by '{REPORTED}' only; leave it out for '{self.by}'")
-        if self.by == REPORTED and (not isinstance(self.name, str) or not self.name):
-            raise JobError(f"'weighting' by '{REPORTED}' needs 'name', that of the number which sites report")
-        if self.form is not None and self.form not in FORMS:
-            raise JobError(f"'form' is {self.form!r}; use {' or '.join(FORMS)}")
-        floor = self.floor
-        if floor is not None and (not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1):
-            raise JobError(f"'floor' is {floor!r}; give the least that a site counts, 0 or more and below 1")
+    kind: ClassVar[str]
+    wanted: str = ""
+    one_vote: ClassVar[bool] = False
 
     def check_sites(self, sites: int) -> None:
-        """Refuse a floor that so many sites cannot all have.
+        """Refuse a setting that so many sites cannot have.
 
         Raises:
-            JobError: it exceeds an equal share.
+            JobError: says which.
         """
-        if (self.floor or 0) * sites > 1:
-            raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
 
-    def check(self, update: Contribution) -> None:
-        """Refuse an update whose number is not one: it decides how much the site counts.
+    def check_update(self, update: Contribution) -> None:
+        """Refuse an update by what it says about how much its site counts.
 
         Raises:
-            UpdateRefused: it is not a number in [-1, 1].
+            UpdateRefused: names the value.
         """
-        if self.by != REPORTED or self.name not in update.extras:
-            return
-        value = update.extras[self.name]
-        if type(value) not in (int, float) or not -1 <= value <= 1:  # NaN is in no interval
-            shown = repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
-            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number in [-1, 1]")
+
+    def known(self, update: Contribution) -> bool:
+        """Whether the update says what its site is weighed by."""
+        return True
+
+    def instead(self) -> "Weighting | None":
+        """By what a round is weighed in which a site does not say it."""
+        return None
+
+    def amounts(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Return what each site is weighed with, 0 or more.
+
+        Args:
+            updates: the senders of a tensor; those that did a step are all :meth:`known`.
+            user_weights: site -> weight; a weighting that compares sites leaves those with 0 out.
+        """
+        idle = dict.fromkeys((update.site for update in updates), 0.0)
+        return idle | self.of_trained([update for update in updates if update.n_steps], user_weights)
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """:meth:`amounts` of sites that did a step."""
+        raise NotImplementedError
 
     def of_round(
         self, updates: Sequence[Contribution], user_weights: Mapping[str, float]
-    ) -> tuple[str, list[tuple[list[str], str]]]:
-        """Return by what this round's updates are weighed, and why not as the job says: (sites, reason), if so.
+    ) -> tuple["Weighting", Reasons]:
+        """Return by what this round's updates are weighed, and why not as the job says, if so.
 
-        Where a site that counts does not report the number, all are weighed by samples; without a number of samples,
-        uniformly.
+        Where one site that counts does not say what it is weighed by, all are weighed otherwise.
         """
-        by, reasons = self.by, []
+        weighting, reasons = self, []
         counted = [update for update in updates if update.n_steps and user_weights.get(update.site, 1.0)]
-        while lacking := sorted(update.site for update in counted if not NEEDS[by](update, self.name)):
-            instead = FALLBACK[by]
-            wanted, used = (f"'{self.name}'",) * 2 if by == REPORTED else ("number of samples", f"'{by}'")
+        while lacking := sorted(update.site for update in counted if not weighting.known(update)):
+            instead = weighting.instead()
+            if instead is None:
+                raise FedMedError(f"{', '.join(lacking)} cannot be weighed by '{weighting.kind}'")
             does = "it sends" if len(lacking) == 1 else "they send"
-            reasons.append((lacking, f"{does} no {wanted}, so this round weighs by '{instead}', not by {used}"))
-            by = instead
-        return by, reasons
-
-    def amounts(self, by: str, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
-        """Return what each site is weighed with, before user weights.
-
-        Args:
-            by: what :meth:`of_round` chose.
-            updates: the senders of a tensor.
-            user_weights: sites of weight 0 have no part in weights by a reported number.
-        """
-        trained = [update for update in updates if update.n_steps]
-        idle = dict.fromkeys((update.site for update in updates), 0)
-        if by == REPORTED:
-            r = {u.site: float(u.extras[self.name]) for u in trained if user_weights.get(u.site, 1.0)}
-            return idle | (self_adaptive_weights(r, self.form or FORMS[0], self.floor or 0.0) if r else {})
-        return idle | {update.site: AMOUNTS[by](update) for update in trained}
+            otherwise = f"so this round weighs by '{instead.kind}', not by '{weighting.kind}'"
+            reasons.append((lacking, f"{does} no {weighting.wanted}, {otherwise}"))
+            weighting = instead
+        return weighting, reasons
 
 
-REPORTED = "reported"
-AMOUNTS: dict[str, Callable[[Contribution], float]] = {
-    "iterations": lambda update: update.n_steps,
-    "samples": lambda update: update.n_samples,
-    "uniform": lambda update: 1,
-}
-NEEDS: dict[str, Callable[[Contribution, str | None], bool]] = {
-    "iterations": lambda update, name: True,
-    "samples": lambda update, name: update.n_samples > 0,
-    "uniform": lambda update, name: True,
-    REPORTED: lambda update, name: name in update.extras,
-}
-FALLBACK = {REPORTED: "samples", "samples": "uniform"}
+class IterationWeighting(Weighting):
+    """By local optimizer steps: Yang et al. 2021, Eq. 3."""
+
+    kind = "iterations"
+    one_vote = True
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Steps of the round."""
+        return {update.site: update.n_steps for update in updates}
+
+
+class UniformWeighting(Weighting):
+    """Every site counts the same."""
+
+    kind = "uniform"
+    one_vote = True
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """1."""
+        return {update.site: 1 for update in updates}
+
+
+class SampleWeighting(Weighting):
+    """By training images: FedAvg (McMahan et al. 2017, arXiv 1602.05629). Where a site does not say it, uniform."""
+
+    kind = "samples"
+    wanted = "number of samples"
+
+    def known(self, update: Contribution) -> bool:
+        """Whether it reports images."""
+        return update.n_samples > 0
+
+    def instead(self) -> Weighting:
+        """Uniform."""
+        return UniformWeighting()
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Training images."""
+        return {update.site: update.n_samples for update in updates}

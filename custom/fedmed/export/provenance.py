@@ -78,10 +78,13 @@ def _contrast(run: FinishedRun, bundle: Bundle) -> dict[str, Any]:
 
 
 def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
-    """Settings that are not given by site; weights stand with the anonymous sites."""
+    """Settings that are not given by site, also within a rule's arguments; weights stand with the anonymous sites."""
     by_site = {key for key, value in settings.items() if isinstance(value, Mapping) and set(value) & set(sites)}
     by_site -= {"sharing", "warm_start_sharing"}  # by role, and a site may be called like one
-    return {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
+    kept = {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
+    within = {key: without_names(value, sites) for key, value in kept.items() if key in ("rule", "args", "weighting")
+              and isinstance(value, Mapping)}  # fmt: skip
+    return kept | within
 
 
 def _cases(run: FinishedRun) -> dict[str, int]:

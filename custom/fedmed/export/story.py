@@ -11,7 +11,8 @@ WEIGHED = {
     "iterations": "by the steps behind them",
     "samples": "by the images behind them",
     "uniform": "with equal weights",
-    "reported": "by how much training changed each site's similarities between images (FedMoCo)",
+    "a number": "by the number `{}` that sites report",
+    "a similarity": "by how much training changed each site's similarities between images (FedMoCo)",
 }
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
@@ -66,10 +67,15 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
-    rule = aggregation.get("rule", "mean")
-    weighting = aggregation.get("weighting", "iterations")
-    kind = weighting.get("by") if isinstance(weighting, Mapping) else weighting
-    weighed = WEIGHED.get(kind, "with weights of the job's own rule")
+    rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
+    if isinstance(rule, Mapping):
+        return f"Updates become one by the rule `{rule['path']}`"
+    weighed = "with weights of the job's own rule"
+    if isinstance(weighting, Mapping):
+        form = "a number" if "form" not in weighting else "a similarity"
+        weighed = WEIGHED.get(form, "").format(weighting.get("name"))
+    elif weighting in WEIGHED:
+        weighed = WEIGHED[weighting]
     return RULES.get(rule, f"Updates are averaged {weighed}")
 
 

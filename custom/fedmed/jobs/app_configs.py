@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
-from fedmed.jobs.rule import make_rule
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
@@ -117,12 +118,12 @@ def _misfits(job: Job) -> Iterator[str]:
 
 def _rule_misfits(job: Job) -> Iterator[str]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
-    weights, plan = job.study.user_weights, job.plan
-    counted = {r: [s for s in plan.participants(r) if weights.get(s, 1)] for r in (0, plan.rounds - 1)}
+    plan, norm = job.plan, job.study.max_norm
     try:
-        rule = make_rule(job.aggregator, job.allowed)
-        rule.weighting.check_sites(max(map(len, counted.values())))
-        rule.check_senders({f"round {round}": len(sites) for round, sites in counted.items()})
+        rule = load_rule(rule_spec(job.aggregator), job.allowed)
+        for round in (0, plan.rounds - 1):  # of the network nothing is known here
+            sent = {site: [f"of round {round}"] for site in plan.participants(round)}
+            rule.check(ExpectedSenders(plan.sites, sent, norm))
     except JobError as error:
         yield str(error)
 

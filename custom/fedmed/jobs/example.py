@@ -5,10 +5,8 @@ from typing import Any
 
 import yaml
 
-from fedmed.class_paths import load_class
 from fedmed.jobs.study import Study
-from fedmed.methods.load import ROOM, find
-from fedmed.methods.method import Method
+from fedmed.methods.load import find, load_kind
 
 HEAD = """\
 # A study of FedMed: {title} ({source}).
@@ -29,7 +27,7 @@ def example(name: str, allowed: tuple[str, ...] = ()) -> str:
         JobError: there is no such method.
     """
     path = find(name, allowed)
-    kind = load_class(path, Method, ROOM, allowed, "method")
+    kind = load_kind(path, allowed)
     method = kind()
     args = method.spec()["args"]
     roles = list(method.roles())

@@ -7,10 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from fedmed.class_paths import check_path
 from fedmed.errors import JobError
 from fedmed.jobs.plan import Plan
-from fedmed.jobs.rule import ROOM
+from fedmed.jobs.rule_spec import MEAN
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, mistakes, parse_study, place_of
 from fedmed.methods.load import load_method
@@ -83,7 +82,6 @@ class Job:
         study, sites = self.study, self.study.sites
         yield from (f"'sites': {text}" for text in self.method.misfits(sites))
         try:
-            check_path(self.rule["path"], ROOM, self.allowed, "'rule'")
             _ = self.plan
         except JobError as error:
             yield str(error).replace("'warm_start_rounds'", "'warm_start.rounds'")
@@ -119,7 +117,7 @@ class Job:
             exclude_defaults=True,
             include={
                 "min_clients", "validate_every", "select", "evaluate", "evaluate_last", "release_from",
-                "task_timeout", "max_failed_rounds", "collapse_guard",
+                "task_timeout", "max_failed_rounds", "collapse_guard", "patience", "min_rounds",
             },
         )  # fmt: skip
         length = {"steps": study.steps, "epochs": study.epochs}
@@ -148,11 +146,11 @@ class Job:
         receives = {role: made.receives for role, made in self.method.roles().items() if made.receives}
         sends = {role: made.sends for role, made in self.method.roles().items() if made.sends}
         sharing = study.sharing if not receives else {r: receives.get(r, study.group(r)) for r in self.method.roles()}
-        args = {"path": rule["path"], "sharing": sharing, "buffers": study.buffers}
+        args = {"sharing": sharing, "buffers": study.buffers}
         args |= {"sends": sends} if sends else {}
         args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
         said = study.model_dump(exclude_defaults=True, include={"normalise", "user_weights", "max_norm", "clip_norm"})
-        return {**args, **said, **rule["args"]}
+        return {**args, **said, **(rule["args"] if rule["path"] == MEAN else {"rule": rule})}
 
     @property
     def model_role(self) -> str:

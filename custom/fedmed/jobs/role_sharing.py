@@ -33,8 +33,9 @@ def policy_of_round(
             private later are trained together first, so that sites without labels start from a trained model.
         sends: group that the role sends, in every round, if less than it receives.
     """
-    warm = max(round, 0) < warm_start_rounds and warm_start_sharing is not None  # -1 is the starting model
-    return SharingPolicy.from_groups(names, warm_start_sharing if warm else sharing, groups, buffers, sends)
+    warm = max(round, 0) < warm_start_rounds  # -1 is the starting model
+    group = warm_start_sharing if warm and warm_start_sharing is not None else sharing
+    return SharingPolicy.from_groups(names, group, groups, buffers, sends)
 
 
 class RolePolicies:

@@ -1,6 +1,5 @@
 """A study: the one YAML that describes a job."""
 
-import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -91,6 +90,10 @@ class Study(Section):
     task_timeout: int = Field(default=0, ge=0, description="seconds that a site may take for one task; 0: no limit")
     max_failed_rounds: int = Field(default=2, ge=1, description="the job stops after so many failed rounds in a row")
     collapse_guard: bool = Field(default=True, description="warn when the training of a site collapses")
+    patience: int | None = Field(
+        default=None, ge=1, description="the run ends when so many models in a row are scored no better than the best"
+    )
+    min_rounds: int = Field(default=0, ge=0, description="rounds that are trained before that, at least")
     seed: int = Field(default=0, description="of weights, sampling and augmentation")
     custom: bool = Field(
         default=True, description="apps have a folder custom/, as NVFlare's simulator needs; kits forbid it by default"
@@ -102,9 +105,3 @@ class Study(Section):
         if isinstance(self.sharing, str):
             return self.sharing
         return self.sharing.get(role, self.sharing.get("supervised", "full") if role == "evaluate" else "full")
-
-
-def schema() -> str:
-    """The study's JSON Schema, for editors: the text of ``docs/schema/study.json``."""
-    facts = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Study.model_json_schema()}
-    return json.dumps(facts, indent=2) + "\n"

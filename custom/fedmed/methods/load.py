@@ -3,10 +3,12 @@
 import importlib
 import pkgutil
 from collections.abc import Collection, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from fedmed.class_paths import load_class, make
+from fedmed.class_paths import load_class
 from fedmed.errors import JobError
 from fedmed.methods.method import Method
 
@@ -26,8 +28,27 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     """
     if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - {"path", "args"}:
         raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {ROOM}, and may have 'args'")
-    kind = load_class(spec["path"], Method, ROOM, allowed, "method")
-    return make(kind, spec["path"], dict(spec.get("args") or {}), "method")
+    kind, args = load_kind(spec["path"], allowed), spec.get("args") or {}
+    known = [field.name for field in fields(kind) if field.init]
+    if not isinstance(args, Mapping):
+        raise JobError(f"arguments of method '{spec['path']}' are {args!r}; write 'name: value' lines")
+    if unknown := sorted(str(name) for name in set(args) - set(known)):
+        near = get_close_matches(unknown[0], known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(known) or 'none'}"
+        raise JobError(f"method '{spec['path']}' has no argument '{unknown[0]}'; {hint}")
+    return kind(**args)
+
+
+def load_kind(path: Any, allowed: Collection[str] = ()) -> type[Method]:
+    """Return a method's class.
+
+    Raises:
+        JobError: it may not be named by a job, is not there, or is not a method.
+    """
+    kind = load_class(path, (ROOM,), allowed)
+    if not issubclass(kind, Method):
+        raise JobError(f"'{path}' is not a method: derive it from fedmed.methods.method.Method")
+    return kind
 
 
 def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Method:
@@ -63,5 +84,5 @@ def find(name: str, allowed: Collection[str] = ()) -> str:
         return f"{known[name].__module__}.{known[name].__name__}"
     if "." not in name:
         raise JobError(f"method '{name}' is unknown; there are {', '.join(known)}, and class paths")
-    load_class(name, Method, ROOM, allowed, "method")
+    load_kind(name, allowed)
     return name

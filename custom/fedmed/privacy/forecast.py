@@ -123,7 +123,7 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
 def _metadata(plan: Plan, site: SiteConfig) -> Iterator[Sending]:
     """What the site would send for the others, of a size that only the bundle's method knows."""
     rounds = [r for r in range(plan.rounds) if plan.exchanges(r) and site.site in plan.participants(r)]
-    if rounds:
+    if plan.exchange and rounds:
         extras = _allowed_extras(plan.exchange["names"], site)
         yield Sending("metadata", (rounds[0], rounds[-1]), len(rounds), {}, {}, [], extras=extras)
 
@@ -203,7 +203,7 @@ def _within_account(
     for sending in training:
         if sending.refused:
             kept.append(sending)
-        elif left:
+        elif left and sending.rounds:
             first, last = sending.rounds
             times = min(sending.times, left)
             kept.append(replace(sending, times=times, rounds=(first, min(last, first + times - 1))))

@@ -158,8 +158,8 @@ def _rounds(sending: Sending) -> str:
 def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
     """The limits that the site has set, and what holds where it has set none."""
     own = site.privacy
-    listed = {None: "all that a job shares", (): "none"}
-    said = [("tensors", listed.get(own.allowed_tensors) or ", ".join(own.allowed_tensors))]
+    shared = own.allowed_tensors
+    said = [("tensors", "all that a job shares" if shared is None else ", ".join(shared) or "none")]
     said.append(("numbers", "all" if own.allowed_metrics is None else ", ".join(own.allowed_metrics) or "none"))
     said.append(("extras of a method", ", ".join(own.allowed_extras) or "none"))
     if own.extras_noise is not None:
@@ -170,12 +170,11 @@ def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
     said.append(
         ("norm of an update", "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger")
     )
-    if own.noise_multiplier is None:
+    if own.noise_std is None:
         said.append(("noise", "none"))
     else:
-        std, most = own.noise_multiplier * own.clip_norm, "no limit"
-        said.append(("noise", f"Gaussian, standard deviation {std:g} in every value"))
-        most = most if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
+        said.append(("noise", f"Gaussian, standard deviation {own.noise_std:g} in every value"))
+        most = "no limit" if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
         said.append(("account", f"ε at δ = {plain_delta(own.delta)}: {most}; kept in {own.account}, over all jobs"))
     said.append(("private layers", "released when a job asks" if site.allow_release else "never released"))
     return said

@@ -61,8 +61,8 @@ class ModelStore:
             raise JobError(f"'checkpoint_tensors': {error}") from error
 
     def _find(self, name: str) -> Path:
-        folders = [Path(folder).expanduser()] if (folder := os.environ.get(MODELS)) else []
-        folders.append(self.bundle.root / "models")
+        own = os.environ.get(MODELS)
+        folders = [*([Path(own).expanduser()] if own else []), self.bundle.root / "models"]
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
             raise JobError(f"checkpoint {name!r} is not a plain file name; put the file into {folders[0]} and name it")
         for folder in folders:
@@ -121,7 +121,11 @@ class ModelStore:
 
     def describe(self) -> dict[str, Any]:
         """Plain facts for the run's record."""
-        facts = {"bundle": self.bundle.name, "version": self.bundle.version, "digest": self.bundle.digest}
+        facts: dict[str, Any] = {
+            "bundle": self.bundle.name,
+            "version": self.bundle.version,
+            "digest": self.bundle.digest,
+        }
         facts |= {"overlays": self.bundle.overlays, "overrides": self.bundle.overrides, "seed": self.seed}
         facts |= {"checkpoint": self.checkpoint.name} if self.checkpoint else {}
         return facts | ({"checkpoint_tensors": self._patterns} if self._patterns is not None else {})

@@ -15,6 +15,9 @@ EXAMPLE = """\
 """
 
 
+ALLOWED = "FEDMED_ALLOWED_CLASSES"  # class paths, separated by commas, for a run without a kit
+
+
 @dataclass(frozen=True)
 class ServerConfig:
     """The server's settings, checked.
@@ -33,7 +36,8 @@ def load_server(workspace: Path | None = None) -> ServerConfig:
         workspace: the server's kit.
 
     Returns:
-        The settings; those of FedMed alone where there is no such file.
+        The settings, with the class paths in ``$FEDMED_ALLOWED_CLASSES``; nothing beyond FedMed's own where there is
+        neither.
 
     Raises:
         SiteConfigError: a file that is not readable, or a wrong key or value; the message shows path, key and an
@@ -43,8 +47,9 @@ def load_server(workspace: Path | None = None) -> ServerConfig:
     if folder := os.environ.get("FEDMED_SITE_CONFIGS"):
         places.append(Path(folder).expanduser() / "server.yaml")
     path = next((place for place in places if place.is_file()), None)
+    listed = tuple(name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip())
     if path is None:
-        return ServerConfig()
+        return ServerConfig(listed)
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -53,7 +58,7 @@ def load_server(workspace: Path | None = None) -> ServerConfig:
         raise SiteConfigError(f"{path}: holds {type(values).__name__}, not 'key: value' lines. Example:\n{EXAMPLE}")
     if unknown := sorted(str(key) for key in set(values) - {"allowed_classes"}):
         raise SiteConfigError(f"{path}: unknown key '{unknown[0]}'. Example:\n{EXAMPLE}")
-    return ServerConfig(class_paths(values.get("allowed_classes"), path))
+    return ServerConfig((*class_paths(values.get("allowed_classes"), path), *listed))
 
 
 def class_paths(value: Any, path: Path) -> tuple[str, ...]:

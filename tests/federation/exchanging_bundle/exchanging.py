@@ -32,7 +32,7 @@ class Exchanging(Method):
         return (*early, BesideModel("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
 
     def rule(self):
-        return {"path": MEAN, "args": {"weighting": {"by": "reported", "name": "rsa"}}}
+        return {"path": MEAN, "args": {"weighting": {"by": "reported", "name": "rsa", "form": "gap"}}}
 
 
 def load(datalist, key):
