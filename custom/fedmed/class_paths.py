@@ -1,12 +1,17 @@
-"""Build what a job names by class path, and import nothing that the job may not name."""
+"""Build what is named by class path. What a job names is judged before anything is imported.
+
+This is the one file that imports what a variable names; tests/test_security.py sees to that.
+"""
 
 import importlib
+import pkgutil
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from fedmed.errors import FedMedError, JobError
 
+T = TypeVar("T")
 _PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
@@ -41,9 +46,9 @@ def load_class(path: Any, rooms: Collection[str], allowed: Collection[str] = ())
         JobError: not a class path, outside the rooms and not allowed, or there is no such class.
     """
     check_path(path, rooms, allowed)
-    module, _, name = path.rpartition(".")
+    module = path.rpartition(".")[0]
     try:
-        found = getattr(importlib.import_module(module), name)
+        found = import_named(path)
     except (ImportError, AttributeError) as error:
         raise JobError(f"there is no class {_short(path)}: {error}; correct the name or install the package") from error
     if not isinstance(found, type) or (path not in allowed and found.__module__ != module):
@@ -68,6 +73,27 @@ def build(spec: Mapping[str, Any], rooms: Collection[str], allowed: Collection[s
         raise
     except (TypeError, ValueError) as error:
         raise JobError(f"the arguments of {spec['path']} are wrong: {error}") from error
+
+
+def import_named(path: str) -> Any:
+    """Import what FedMed, a bundle or a person at this machine names; never what a job names.
+
+    Raises:
+        ImportError, AttributeError, ValueError: it is not there.
+    """
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
+
+
+def classes_below(package: str, base: type[T]) -> dict[str, type[T]]:
+    """Name of each file of a package of FedMed's -> the class derived from ``base`` that it defines."""
+    found = {}
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+        name = f"{package}.{module.name}"
+        for thing in vars(importlib.import_module(name)).values():
+            if isinstance(thing, type) and issubclass(thing, base) and thing.__module__ == name and thing is not base:
+                found[module.name] = thing
+    return found
 
 
 def class_path(thing: object) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from fedmed.jobs.study import Study
-from fedmed.methods.load import find, load_kind
+from fedmed.methods.load import find, method_class
 
 HEAD = """\
 # A study of FedMed: {title} ({source}).
@@ -27,7 +27,7 @@ def example(name: str, allowed: tuple[str, ...] = ()) -> str:
         JobError: there is no such method.
     """
     path = find(name, allowed)
-    kind = load_kind(path, allowed)
+    kind = method_class(path, allowed)
     method = kind()
     args = method.spec()["args"]
     roles = list(method.roles())

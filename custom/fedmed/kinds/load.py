@@ -1,13 +1,11 @@
 """From the word in a bundle or a run to the kind of task."""
 
-import importlib
-import pkgutil
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from fedmed.bundles.load import Bundle
+from fedmed.class_paths import classes_below, import_named
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import BundleError
 from fedmed.kinds.kind import Kind
@@ -42,14 +40,7 @@ def load_kind(spec: Any, where: str, base: Kind | None = None) -> Kind:
 
 def installed() -> dict[str, type[Kind]]:
     """Name of a file in this folder -> the kind in it."""
-    found = {}
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        name = f"{ROOM}.{module.name}"
-        for thing in vars(importlib.import_module(name)).values():
-            own = isinstance(thing, type) and issubclass(thing, Kind) and thing.__module__ == name
-            if own and thing is not Kind:
-                found[module.name] = thing
-    return found
+    return classes_below(ROOM, Kind)
 
 
 def named_class(path: str, where: str) -> Any:
@@ -58,9 +49,8 @@ def named_class(path: str, where: str) -> Any:
     Raises:
         BundleError: it is not there; ``where`` says who named it.
     """
-    module, _, name = path.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), name)
+        return import_named(path)
     except (ImportError, AttributeError, ValueError) as error:
         raise BundleError(f"{where} is '{path}', which cannot be imported ({error}); correct the class path") from error
 

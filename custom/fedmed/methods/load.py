@@ -1,14 +1,11 @@
 """From a method's class path to its object, and from a run or a study to its method."""
 
-import importlib
-import pkgutil
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
-from fedmed.class_paths import load_class
+from fedmed.class_paths import classes_below, load_class
 from fedmed.errors import JobError
 from fedmed.methods.method import Method
 
@@ -28,7 +25,7 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     """
     if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - {"path", "args"}:
         raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {ROOM}, and may have 'args'")
-    kind, args = load_kind(spec["path"], allowed), spec.get("args") or {}
+    kind, args = method_class(spec["path"], allowed), spec.get("args") or {}
     known = [field.name for field in fields(kind) if field.init]
     if not isinstance(args, Mapping):
         raise JobError(f"arguments of method '{spec['path']}' are {args!r}; write 'name: value' lines")
@@ -39,7 +36,7 @@ def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     return kind(**args)
 
 
-def load_kind(path: Any, allowed: Collection[str] = ()) -> type[Method]:
+def method_class(path: Any, allowed: Collection[str] = ()) -> type[Method]:
     """Return a method's class.
 
     Raises:
@@ -64,13 +61,7 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
 
 def installed() -> dict[str, type[Method]]:
     """Short name, which is the module's -> class of every method of FedMed."""
-    package, found = importlib.import_module(ROOM), {}
-    for module in pkgutil.iter_modules([str(Path(package.__file__).parent)]):
-        for kind in vars(importlib.import_module(f"{ROOM}.{module.name}")).values():
-            own = isinstance(kind, type) and issubclass(kind, Method) and kind.__module__ == f"{ROOM}.{module.name}"
-            if own and kind is not Method:
-                found[module.name] = kind
-    return found
+    return classes_below(ROOM, Method)
 
 
 def find(name: str, allowed: Collection[str] = ()) -> str:
@@ -84,5 +75,5 @@ def find(name: str, allowed: Collection[str] = ()) -> str:
         return f"{known[name].__module__}.{known[name].__name__}"
     if "." not in name:
         raise JobError(f"method '{name}' is unknown; there are {', '.join(known)}, and class paths")
-    load_kind(name, allowed)
+    method_class(name, allowed)
     return name
