@@ -24,7 +24,8 @@ from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
-from fedmed.export.verify import ALONE, SCHEMA
+from fedmed.export.inference import ALONE
+from fedmed.export.verify import SCHEMA
 from fedmed.export.weights_origin import without_names
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
