@@ -17,7 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 SMALL = {"batch_size": 1, "patch_size": [32, 32, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
@@ -29,8 +30,9 @@ def run(folder: Path, rounds: int, threads: int) -> list[dict]:
     for site in SITES:
         (configs / f"{site}.yaml").write_text(yaml.safe_dump({"demo": "chest_ct_tiny", "device": "cpu", "threads": 1}))
     overrides = {role: SMALL for role in ("supervised", "unsupervised")}
-    spec = JobSpec("overhead", SITES, rounds, 2, overlays=["demo"], overrides=overrides)
-    job = write_job(spec, folder / "job", replace=True)
+    study = {"name": "overhead", "bundle": "covid_ct_segmentation", "overlays": ["demo"], "overrides": overrides}
+    study |= {"method": {"path": "fedmed.methods.consistency.Consistency"}, "sites": SITES}
+    job = write_job(Job.of({**study, "rounds": rounds, "steps": 2}), folder / "job", replace=True)
     workspace = folder / f"threads_{threads}"
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(workspace)]
     environment = {**os.environ, "FEDMED_SITE_CONFIGS": str(configs), "FEDMED_HOME": str(folder / "home")}

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from fedmed.jobs.study import Study
 from fedmed.provisioning.project_file import ProjectFile
 from fedmed.settings.site_file import SiteFile
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "schema"
-MODELS: dict[str, type[BaseModel]] = {"site": SiteFile, "project": ProjectFile}
+MODELS: dict[str, type[BaseModel]] = {"site": SiteFile, "project": ProjectFile, "study": Study}
 
 
 def schemas() -> dict[str, str]:

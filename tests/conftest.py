@@ -21,6 +21,20 @@ SITES = {
 }
 
 
+def job_of(**values):
+    """A job from a study's values; of the CT bundle and Yang's method unless they say otherwise."""
+    from fedmed.jobs.job import Job
+
+    method = {"path": "fedmed.methods.consistency.Consistency"}
+    return Job.of({"bundle": "covid_ct_segmentation", "method": method, **values})
+
+
+@pytest.fixture(scope="session", name="job_of")
+def _job_of():
+    """Return ``job_of``: a job from a study's values."""
+    return job_of
+
+
 @pytest.fixture(scope="session", autouse=True)
 def fedmed_home(tmp_path_factory):
     """Demo data and caches of a test session lie in its own folder, never in the user's."""
@@ -90,16 +104,29 @@ def tiny_site_configs(fedmed_home):
 @pytest.fixture(scope="session")
 def write_tiny_job(tiny_site_configs):
     """Return a function that writes a tiny job below a folder; keyword arguments change the job."""
-    from fedmed.jobs.specification import JobSpec, write_job
+    from fedmed.jobs.job_folder import write_job
 
     def write(folder: Path, name: str = "tiny", **changes) -> Path:
         roles = ("supervised", "unsupervised", "evaluate")
         small = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
         settings = {"sites": SITES, "rounds": 1, "steps": 2, "overlays": ["demo"]}
         settings["overrides"] = {role: dict(small) for role in roles}
-        return write_job(JobSpec(name=name, **{**settings, **changes}), folder / name)
+        return write_job(job_of(name=name, **{**settings, **changes}), folder / name)
 
     return write
+
+
+@pytest.fixture(scope="session")
+def change_study():
+    """Return a function: gives the studies of all apps of a job folder other values; returns the folder."""
+    from fedmed.jobs.study_text import changed_text
+
+    def change(job: Path, **values) -> Path:
+        for path in sorted(job.glob("app_*/config/study.yaml")):
+            path.write_text(changed_text(path.read_text(), values))
+        return job
+
+    return change
 
 
 @pytest.fixture

@@ -86,8 +86,8 @@ class FaultyExecutor(BundleExecutor):
         mark: file that says that the site was killed or late already.
     """
 
-    def __init__(self, faults, seconds=0.0, mark="", **args):
-        super().__init__(**args)
+    def __init__(self, faults, seconds=0.0, mark=""):
+        super().__init__()
         self.faults, self.seconds, self.mark = faults, seconds, mark
 
     def once(self):

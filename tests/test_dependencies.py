@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
-BASE = {"errors", "files", "durable_files", "seeds"}  # single modules that everything may use
+BASE = {"errors", "files", "durable_files", "seeds", "class_paths"}  # single modules that everything may use
 LEAVES = {"losses", "networks", "data"}
 WORK = {"engines", "aggregation", "bundles"}
-DESCRIBED = LEAVES | WORK | {"settings", "messages", "kinds", "jobs"}  # what a run is, before it runs
+DESCRIBED = LEAVES | WORK | {"settings", "messages", "methods", "kinds", "jobs"}  # what a run is, before it runs
 SHOWN = {"reports"}  # for those that write pages; a kind of task names its report by path
 MAY_IMPORT = {
     **dict.fromkeys(LEAVES | BASE, set()),
@@ -20,12 +20,13 @@ MAY_IMPORT = {
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},
-    "jobs": {"aggregation", "bundles", "kinds"},
+    "methods": LEAVES | {"engines", "aggregation", "messages", "bundles", "settings"},
+    "jobs": {"aggregation", "bundles", "kinds", "methods"},
     "privacy": DESCRIBED | SHOWN,  # the ledger's page
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},
     "flare": DESCRIBED | {"privacy", "recovery", "federation"},
-    "provisioning": {"settings", "flare"},
+    "provisioning": {"settings", "methods", "jobs", "flare"},
     # Run by scripts and the label app; no part of a federation needs them.
     "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},

@@ -9,8 +9,7 @@ from torch import tensor
 
 from fedmed.aggregation.acceptance import update_norm
 from fedmed.aggregation.clipping import clip_factors, clipping_record, update_norms
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 
 

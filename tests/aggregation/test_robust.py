@@ -12,8 +12,7 @@ from torch import tensor
 
 from fedmed.aggregation.robust import BLOCK, MiddleMean
 from fedmed.errors import JobError, RoundFailed
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 from fedmed.seeds import derive_seed
 

@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from fedmed.aggregation.self_adaptive import self_adaptive_weights
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+
+BY = {"by": "reported", "name": "rsa", "form": "gap"}
 
 
 def mean_of(**flat):
@@ -36,7 +37,7 @@ def test_the_only_site_that_trained_is_the_aggregate():
         return Update(site, 0, {"weight": torch.full((2,), change)}, 4, n_samples, {}, {"rsa": r})
 
     updates = [update("idle", 0.0, 1.0, 900), update("idle too", 0.0, 1.0, 100), update("trained", 0.3, 0.99, 5)]
-    found = mean_of(weighting="self_adaptive").aggregate(state, updates).tensors
+    found = mean_of(weighting=BY).aggregate(state, updates).tensors
     assert torch.equal(found["weight"], state["weight"] + 0.3)
 
 

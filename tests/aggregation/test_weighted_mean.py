@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from torch import tensor
 
 from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 
 

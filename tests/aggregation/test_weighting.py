@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from fedmed.aggregation.self_adaptive import SelfAdaptiveWeighting
 from fedmed.aggregation.weighting import SampleWeighting, check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError, UpdateRefused
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
 
 SITES = st.dictionaries(
@@ -21,6 +20,8 @@ SITES = st.dictionaries(
     min_size=1,
     max_size=8,
 ).filter(lambda sites: any(steps for steps, _ in sites.values()))
+
+BY = {"by": "reported", "name": "rsa", "form": "gap"}
 
 
 def mean_of(**flat):
@@ -107,7 +108,7 @@ def sent(site, r=None, n_steps=4, n_samples=10):
         ("iterations", {"a": 0.2, "b": 0.8, "idle": 0.0}),
         ("samples", {"a": 0.75, "b": 0.25, "idle": 0.0}),
         ("uniform", {"a": 0.5, "b": 0.5, "idle": 0.0}),
-        ("self_adaptive", {"a": 1 / 6, "b": 5 / 6, "idle": 0.0}),
+        (BY, {"a": 1 / 6, "b": 5 / 6, "idle": 0.0}),
     ],
 )
 def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
@@ -119,18 +120,18 @@ def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
 
 def test_user_weights_multiply_and_a_weight_of_zero_has_no_part_in_the_gaps():
     updates = [sent("a", 0.5), sent("b", 0.5), sent("c", 0.0)]
-    weighed = mean_of(weighting="self_adaptive", user_weights={"a": 3.0}).coefficients(updates)
+    weighed = mean_of(weighting=BY, user_weights={"a": 3.0}).coefficients(updates)
     assert weighed == pytest.approx({"a": 0.75 / 1.5, "b": 0.25 / 1.5, "c": 0.5 / 1.5})
-    alone = mean_of(weighting="self_adaptive", user_weights={"b": 0.0, "c": 0.0})
+    alone = mean_of(weighting=BY, user_weights={"b": 0.0, "c": 0.0})
     assert alone.coefficients([sent("a", 1.0), *updates[1:]]) == {"a": 1.0, "b": 0.0, "c": 0.0}
     assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == (alone.weighting, [])
 
 
 def test_form_and_floor_reach_the_weights():
     updates = [sent("a", 0.9), sent("b", 0.5), sent("c", 0.1)]
-    soft = mean_of(weighting="self_adaptive", form="softmax").coefficients(updates)
+    soft = mean_of(weighting={**BY, "form": "softmax"}).coefficients(updates)
     assert list(soft.values()) == pytest.approx([0.212, 0.316, 0.472], abs=1e-3)
-    assert mean_of(weighting="self_adaptive", floor=0.25).coefficients(updates)["a"] == 0.25
+    assert mean_of(weighting={**BY, "floor": 0.25}).coefficients(updates)["a"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
     updates = [sent("a", 0.5, n_samples=30), sent("b", n_samples=10), sent("c", 0.0, n_samples=30)]
     for k, update in enumerate(updates):
         update.tensors = {"all": torch.tensor([float(k)])} | ({} if update.site == "b" else {"some": torch.ones(1) * k})
-    result = mean_of(weighting="self_adaptive").aggregate(state, updates).tensors
+    result = mean_of(weighting=BY).aggregate(state, updates).tensors
     assert result["some"].item() == 1.0, "by samples, although both senders told their change"
     assert result["all"].item() == pytest.approx(1.0)
 
@@ -171,13 +172,13 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, self_adaptive, reported"),
-        ({"floor": 0.1}, "'floor' is for weighting 'self_adaptive' only"),
-        ({"weighting": "samples", "form": "gap"}, "'form' is for weighting"),
-        ({"weighting": "self_adaptive", "form": "square"}, "'form' is 'square'; use gap or softmax"),
-        ({"weighting": "self_adaptive", "floor": 1.0}, "'floor' is 1.0"),
-        ({"weighting": "self_adaptive", "floor": True}, "'floor' is True"),
-        ({"weighting": "self_adaptive", "rule": "median"}, "no meaning under rule 'median'"),
+        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, reported"),
+        ({"weighting": {"by": "samples", "floor": 0.1}}, "SampleWeighting are wrong: .*takes no arguments"),
+        ({"weighting": {"by": "samples", "form": "gap"}}, "SampleWeighting are wrong: .*takes no arguments"),
+        ({"weighting": {**BY, "form": "square"}}, "'form' is 'square'; use gap or softmax"),
+        ({"weighting": {**BY, "floor": 1.0}}, "'floor' is 1.0"),
+        ({"weighting": {**BY, "floor": True}}, "'floor' is True"),
+        ({"weighting": BY, "rule": "median"}, "no meaning under rule 'median'"),
     ],
 )
 def test_weightings_that_cannot_be_meant_are_refused(arguments, message):

@@ -1,7 +1,5 @@
 """A site's part in a job."""
 
-import json
-
 import pytest
 
 from fedmed.checks.part_in_job import client_app, find_work
@@ -48,18 +46,13 @@ def test_what_a_job_needs_of_a_kit(tiny_job):
 
 
 @pytest.mark.parametrize(
-    ("file", "key", "value", "words"),
+    ("change", "words"),
     [
-        ("app_supervised/config/config_fed_client.json", "role", "boss", "the role 'boss'"),
-        ("app_server/config/config_fed_server.json", "steps", "4", "'steps' is '4'"),
-        ("app_server/config/config_fed_server.json", "speed", 4, "controller's arguments"),
+        ({"sites": {"ct_north": "boss"}}, "'sites.ct_north' is 'boss'"),
+        ({"steps": "4"}, "'steps' is '4'"),
+        ({"speed": 4}, "unknown key 'speed'"),
     ],
 )
-def test_a_job_that_no_federation_would_run_is_refused(tiny_job, file, key, value, words):
-    folder = tiny_job()
-    config = json.loads((folder / file).read_text())
-    part = config["executors"][0]["executor"] if "executors" in config else config["workflows"][0]
-    part["args"][key] = value
-    (folder / file).write_text(json.dumps(config))
+def test_a_job_that_no_federation_would_run_is_refused(tiny_job, change_study, change, words):
     with pytest.raises(JobError, match=words):
-        find_work(str(folder), "ct_north")
+        find_work(str(change_study(tiny_job(), **change)), "ct_north")

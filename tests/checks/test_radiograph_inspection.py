@@ -1,7 +1,6 @@
 """Radiographs are opened by the bundle's own reader; classes and what is exchanged are held against the job."""
 
 import csv
-import json
 
 import numpy as np
 import pytest
@@ -21,7 +20,8 @@ from fedmed.checks.training import Measured
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.synthetic.xray.files import save
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
 
@@ -30,23 +30,31 @@ SKIP = ("training", "disk", "device")
 EXTRAS = ("mu", "n", "rsa", "sigma")
 
 
+SUPERVISED = {
+    "bundle": "cxr_classification",
+    "method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"},
+    "sites": {"hospital_k": "supervised"},
+}
+
+
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A supervised job with the classes of ``xray_site``."""
-    spec = JobSpec("study", {"hospital_k": "supervised"}, rounds=2, epochs=2, bundle="cxr_classification")
-    spec.overlays, spec.overrides = ["demo"], {"supervised": {"classes": list(NAMES), "label_fraction": 0.5}}
-    return write_job(spec, tmp_path_factory.mktemp("jobs") / "study")
+    overrides = {"supervised": {"classes": list(NAMES), "label_fraction": 0.5}}
+    job = Job.of(
+        {**SUPERVISED, "name": "study", "rounds": 2, "epochs": 2, "overlays": ["demo"], "overrides": overrides}
+    )
+    return write_job(job, tmp_path_factory.mktemp("jobs") / "study")
 
 
 @pytest.fixture(scope="module")
 def pretraining(tmp_path_factory):
     """A job of federated contrastive pre-training."""
-    spec = JobSpec("pre", {"hospital_k": "unsupervised", "b": "unsupervised"}, rounds=2, epochs=1)
-    spec.bundle, spec.overlays, spec.method = "cxr_classification", ["demo", "pretrain"], "contrastive"
-    spec.select, spec.evaluate, spec.weighting = "last", False, "self_adaptive"
-    spec.exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
-    spec.overrides = {"unsupervised": {"batch_size": 4, "queue_size": 16}}
-    return write_job(spec, tmp_path_factory.mktemp("jobs") / "pre")
+    study = {"name": "pre", "bundle": "cxr_classification", "overlays": ["demo"], "rounds": 2, "epochs": 1}
+    study |= {"method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}}}
+    study |= {"sites": {"hospital_k": "unsupervised", "b": "unsupervised"}, "select": "last", "evaluate": False}
+    study |= {"overrides": {"unsupervised": {"batch_size": 4, "queue_size": 16}}}
+    return write_job(Job.of(study), tmp_path_factory.mktemp("jobs") / "pre")
 
 
 @pytest.fixture
@@ -261,12 +269,8 @@ def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, stud
     assert checked.measured.score_seconds > 0 and checked.measured.fraction == 0.5 and checked.ready
 
 
-def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, tmp_path):
-    path = study.parent / "other" / "app_supervised" / "config" / "config_fed_client.json"
-    spec = JobSpec("other", {"hospital_k": "supervised"}, rounds=1, steps=1, bundle="cxr_classification")
-    write_job(spec, study.parent / "other", replace=True)
-    content = json.loads(path.read_text())
-    content["executors"][0]["executor"]["args"]["overlays"] = ["nothing"]
-    path.write_text(json.dumps(content))
+def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, change_study):
+    job = Job.of({**SUPERVISED, "name": "other", "rounds": 1, "steps": 1})
+    change_study(write_job(job, study.parent / "other", replace=True), overlays=["nothing"])
     checked = check(study.parent / "other", skip=("disk", "device"))
     assert kinds(checked) == ["bundle"] and checked.measured is None and checked.cases

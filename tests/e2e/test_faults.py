@@ -32,7 +32,7 @@ def make_faulty(job, faults, **settings):
         config = json.loads(path.read_text())
         executor = config["executors"][0]["executor"]
         executor["path"] = "faulty_executor.FaultyExecutor"
-        executor["args"] |= {"faults": faults, **settings}
+        executor["args"] = {"faults": faults, **settings}
         path.write_text(json.dumps(config))
         shutil.copy(CHECKOUT / "tests" / "faulty_executor.py", path.parents[1] / "custom")
     return job
@@ -243,11 +243,7 @@ def test_the_other_faults_are_named_in_the_record_and_the_run_goes_on(job, tmp_p
         "later round": "computed for round 6, this is round 5",
     }
     faults = {str(round): kind for round, kind in enumerate(expected)}
-    folder = make_faulty(job(rounds=7, min_clients=1), {"ct_east": faults})
-    path = folder / "app_server/config/config_fed_server.json"
-    config = json.loads(path.read_text())
-    next(c for c in config["components"] if c["id"] == "aggregator")["args"]["max_norm"] = 30.0
-    path.write_text(json.dumps(config))
+    folder = make_faulty(job(rounds=7, min_clients=1, max_norm=30.0), {"ct_east": faults})
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     lines = [json.loads(line) for line in (records(tmp_path / "ws") / "rounds.jsonl").read_text().splitlines()]

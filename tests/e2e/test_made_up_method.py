@@ -18,7 +18,7 @@ from fedmed.bundles.find import find_bundle
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.jobs.class_paths import ALLOWED
+from fedmed.settings.server import ALLOWED
 
 MADE_UP = Path(__file__).parents[1] / "federation" / "made_up"
 RULE = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}

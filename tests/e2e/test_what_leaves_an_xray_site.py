@@ -18,8 +18,8 @@ from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.ledger import read_ledger
 from fedmed.recovery.model_store import ModelStore
 
@@ -32,10 +32,8 @@ SPEC = {
     "rounds": 3,
     "epochs": 1.0,
     "bundle": "cxr_classification",
-    "overlays": ["demo", "pretrain"],
-    "method": "contrastive",
-    "weighting": "self_adaptive",
-    "exchange": {"from_round": 1, "names": VALUES},
+    "overlays": ["demo"],
+    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
     "select": "last",
     "evaluate": False,
     "min_clients": 2,
@@ -54,7 +52,7 @@ def run(tmp_path_factory, fedmed_home, tap):
         values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
     lose_an_image(root / "data" / SITES[-1])
-    job = write_job(JobSpec("xray", dict.fromkeys(SITES, "unsupervised"), **SPEC), root / "xray")
+    job = write_job(Job.of({"name": "xray", "sites": dict.fromkeys(SITES, "unsupervised"), **SPEC}), root / "xray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
         command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws")]

@@ -12,6 +12,7 @@ from fedmed.experiments.claims import check_claims
 from fedmed.experiments.federation import Budget, Federation, load_federation
 from fedmed.experiments.plan import job_of, lacking
 from fedmed.experiments.table import Arm, Table, load_table, only
+from fedmed.jobs.app_configs import files
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEMO = load_federation(EXPERIMENTS / "data" / "demo.yaml")
@@ -23,7 +24,7 @@ def table(**arm):
 
 
 def job(**arm):
-    return job_of(table(**arm).arms[0], table(**arm), DEMO, 3)
+    return job_of(table(**arm).arms[0], table(**arm), DEMO, 3).study
 
 
 @pytest.mark.parametrize("data", ["demo", "paper"])
@@ -32,7 +33,7 @@ def test_every_table_of_the_paper_has_jobs_that_the_bundle_accepts(path, data):
     loaded, federation = load_table(path), load_federation(EXPERIMENTS / "data" / f"{data}.yaml")
     check_claims(loaded.claims, [arm.name for arm in loaded.arms], loaded.test)
     missing = {arm.name: lacking(arm, federation) for arm in loaded.arms}
-    assert all(job_of(arm, loaded, federation, 0).files() for arm in loaded.arms if not missing[arm.name])
+    assert all(files(job_of(arm, loaded, federation, 0)) for arm in loaded.arms if not missing[arm.name])
     other = {"the network 'other'"} if data == "demo" and path.stem == "table3" else set()
     assert set(missing.values()) - {None} == other
 
@@ -55,10 +56,10 @@ def test_all_arms_have_the_same_number_of_iterations():
     pair = {"site_1": "supervised", "site_2": "unsupervised"}
     arms = [job(train=pair, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(pool=["site_1", "site_2"])]
     assert {made.rounds * made.steps for made in arms} == {DEMO.budget.steps}
-    assert {made.warm_start_rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
+    assert {made.warm_start.rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
     assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate}
     # Nobody joins late where every site has labels, or where the arm says so.
-    assert arms[-1].warm_start_rounds == 0 == job(train=pair, warm_start=False).warm_start_rounds
+    assert arms[-1].warm_start.rounds == 0 == job(train=pair, warm_start=False).warm_start.rounds
 
 
 def test_batch_learning_rate_and_own_settings_become_overrides():

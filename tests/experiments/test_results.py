@@ -6,9 +6,11 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.experiments.results import RUN, check_complete, read_result
-from fedmed.jobs.specification import JobSpec
+from fedmed.jobs.job import Job
 
-JOB = JobSpec("arm", {"a": "supervised", "b": "evaluate"}, 1, 1)
+STUDY = {"name": "arm", "bundle": "covid_ct_segmentation", "rounds": 1, "steps": 1}
+STUDY |= {"method": {"path": "fedmed.methods.consistency.Consistency"}, "sites": {"a": "supervised", "b": "evaluate"}}
+JOB = Job.of(STUDY)
 
 
 @pytest.fixture
@@ -31,7 +33,7 @@ def test_a_site_without_a_score_is_no_finished_run(folder):
     with pytest.raises(DataError, match="site 'b' was not scored"):
         check_complete(folder, JOB)
     # Without a decoder there is nothing to score a site with.
-    check_complete(folder, JobSpec("arm", JOB.sites, 1, 1, sharing="block_6"))
+    check_complete(folder, Job.of({**STUDY, "sharing": "block_6"}))
 
 
 def test_files_of_one_name_are_several_cases(folder):

@@ -76,7 +76,7 @@ def partial_run(tmp_path_factory, write_tiny_job):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Client, "_score", score)
         patch.setattr(Client, "evaluate", evaluate)
-        spec = {"sharing": "block_6", "warm_start_sharing": "full", "warm_start_rounds": 1}
+        spec = {"sharing": "block_6", "warm_start": {"rounds": 1, "sharing": "full"}}
         job = write_tiny_job(folder, "partial", rounds=3, steps=1, evaluate_last=True, **spec)
         run_job(job, folder / "workspace")
     return folder / "workspace", tested

@@ -18,8 +18,8 @@ from fedmed.export.bundle import export_bundle
 from fedmed.export.compare_results import compare_predictions
 from fedmed.export.phantoms import modality_of, phantom
 from fedmed.federation.loop import run_job
-from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
@@ -27,13 +27,10 @@ CLASSES = ["normal", "consolidation", "interstitial"]
 SMALL = {"batch_size": 4, "queue_size": 16, "metadata_min_images": 4, "learning_rate": 0.02}
 PRETRAINING = {
     "sites": dict.fromkeys(("cxr_metro", "cxr_rural"), "unsupervised"),
-    "overlays": ["demo", "pretrain"],
-    "method": "contrastive",
+    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
     "epochs": 1,
     "select": "last",
     "evaluate": False,
-    "exchange": {"from_round": 1, "names": ["mu", "sigma", "n"]},
-    "weighting": "self_adaptive",
     "overrides": {"unsupervised": SMALL},
 }
 
@@ -55,10 +52,11 @@ def run(tmp_path_factory, xray_sites):
 
     def run(name, **settings):
         folder = tmp_path_factory.mktemp(name)
-        spec = {"bundle": "cxr_classification", "overlays": ["demo"], **settings}
+        method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
+        spec = {"name": name, "bundle": "cxr_classification", "overlays": ["demo"], "method": method, **settings}
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("FEDMED_SITE_CONFIGS", str(xray_sites))
-            run_job(write_job(JobSpec(name=name, **spec), folder / "job"), folder / "ws")
+            run_job(write_job(Job.of(spec), folder / "job"), folder / "ws")
         return folder / "ws"
 
     return run
@@ -190,17 +188,17 @@ def test_the_card_of_an_encoder_says_what_it_is(encoder):
 
 def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_BUNDLES", str(encoder[1].out.parent))
-    spec = JobSpec(
-        name="next",
-        bundle="cxr_classification",
-        sites=SITES,
-        rounds=1,
-        steps=1,
-        methods={"supervised": ["linear"]},
-        checkpoint="pretrained.pt",
-        checkpoint_tensors=["^encoder\\."],
-    )
-    store = ModelStore.from_args(read_job(write_job(spec, tmp_path / "job")).persistor, tmp_path)
+    spec = {
+        "name": "next",
+        "bundle": "cxr_classification",
+        "sites": SITES,
+        "rounds": 1,
+        "steps": 1,
+        "method": {"path": "fedmed.methods.linear.Linear"},
+        "checkpoint": "pretrained.pt",
+        "checkpoint_tensors": ["^encoder\\."],
+    }
+    store = ModelStore.from_args(read_job(write_job(Job.of(spec), tmp_path / "job")).persistor, tmp_path)
     weights = torch.load(encoder[1].out / "models" / "pretrained.pt", weights_only=True)
     shared = [name for name in store.initial if name.startswith("encoder.")]
     assert shared and all(torch.equal(store.initial[name], weights[name]) for name in shared)
@@ -208,7 +206,8 @@ def test_a_federation_fine_tunes_the_exported_encoder(encoder, tmp_path, monkeyp
 
 
 def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(run, tmp_path):
-    settings = {**PRETRAINING, "exchange": None, "weighting": "iterations", "sharing": "projection"}
+    method = {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}
+    settings = {**PRETRAINING, "method": method, "sharing": "projection"}
     made = export_bundle(run("private", **settings, rounds=1), tmp_path / "cxr_classification", verify=True)
     weights = torch.load(made.out / "models" / "pretrained.pt", weights_only=True)
     assert weights and all(name.startswith("encoder.") for name in weights)

@@ -10,8 +10,8 @@ from fedmed.aggregation.rule import Outcome
 from fedmed.bundles.score import DICE
 from fedmed.errors import JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.server import Server
-from fedmed.jobs.class_paths import ALLOWED
 from fedmed.messages.answers import Update
+from fedmed.settings.server import ALLOWED
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {"encoder.w": torch.tensor([0.5, -1.5]), "decoder.w": torch.tensor([[0.25]])}

@@ -16,8 +16,9 @@ from fedmed.federation.client import Client
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.jobs.plan import Plan
-from fedmed.jobs.specification import JobSpec, write_job
 from fedmed.messages.answers import Extras
 from fedmed.messages.values import extras_bytes
 from fedmed.privacy.ledger import read_ledger
@@ -26,16 +27,9 @@ from fedmed.settings.site import load_file
 HERE = Path(__file__).parent
 IMAGES = {"a": 5, "b": 3, "c": 8, "small": 1}
 ALLOWED = {"allowed_extras": ["rsa", "mu", "n"]}
-SPEC = {
-    "rounds": 4,
-    "epochs": 1.0,
-    "bundle": "exchanging_bundle",
-    "method": "contrastive",
-    "weighting": "self_adaptive",
-    "exchange": {"from_round": 2, "names": ["mu", "n"]},
-    "select": "last",
-    "evaluate": False,
-}
+EXCHANGE = {"from_round": 2, "names": ["mu", "n"]}
+METHOD = "exchanging.Exchanging"  # not FedMed's own: server and sites must list it
+SPEC = {"rounds": 4, "epochs": 1.0, "bundle": "exchanging_bundle", "select": "last", "evaluate": False}
 
 
 class Killed(BaseException):
@@ -43,8 +37,10 @@ class Killed(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def bundle(monkeypatch):
+def bundle(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    (tmp_path / "server.yaml").write_text(f"allowed_classes: [{METHOD}]")
     monkeypatch.syspath_prepend(str(HERE / "exchanging_bundle"))
     yield
     sys.modules.pop("exchanging", None)
@@ -54,10 +50,11 @@ def bundle(monkeypatch):
 def federation(tmp_path):
     """Return a function: write a job and run it; gives the workspace. ``privacy`` holds site -> its limits."""
 
-    def federation(name="ws", names="abc", privacy=None, resume=False, **changes):
+    def federation(name="ws", names="abc", privacy=None, resume=False, method=None, **changes):
         sites = {site: settings(tmp_path, site, (privacy or {}).get(site, ALLOWED)) for site in names}
-        spec = JobSpec(name, dict.fromkeys(names, "unsupervised"), **{**SPEC, **changes})
-        job = write_job(spec, tmp_path / "jobs" / name, replace=True)
+        study = {**SPEC, "name": name, "sites": dict.fromkeys(names, "unsupervised"), **changes}
+        study["method"] = {"path": METHOD, "args": method or {}}
+        job = write_job(Job.of(study, [METHOD]), tmp_path / "jobs" / name, replace=True)
         run_job(job, tmp_path / name, sites, resume)
         return tmp_path / name
 
@@ -72,7 +69,8 @@ def settings(folder, site, privacy):
     (data / "datalist.json").write_text(json.dumps({"unlabeled": images}))
     path = folder / f"{site}.yaml"
     privacy = {"account": "account.json", **(ALLOWED if privacy == "small" else privacy)}
-    path.write_text(yaml.safe_dump({"data_root": str(data), "device": "cpu", "privacy": privacy}))
+    values = {"data_root": str(data), "device": "cpu", "allowed_classes": [METHOD]}
+    path.write_text(yaml.safe_dump({**values, "privacy": privacy}))
     return load_file(path)
 
 
@@ -158,9 +156,11 @@ def progress(workspace, site):
 
 
 def test_without_exchange_the_run_is_another_and_up_to_its_first_round_the_same(federation):
-    with_it, without = federation("with"), federation("without", exchange=None)
+    with_it, without = federation("with"), federation("without", method={"from_round": None})
     assert not torch.equal(model(with_it)["model"]["bias"], model(without)["model"]["bias"])
-    early = [federation(name, rounds=2, exchange=e) for name, e in (("early", SPEC["exchange"]), ("never", None))]
+    early = [
+        federation(name, rounds=2, method={"from_round": start}) for name, start in (("early", 2), ("never", None))
+    ]
     assert all(torch.equal(t, model(early[1])["model"][n]) for n, t in model(early[0])["model"].items())
 
 
@@ -276,7 +276,7 @@ def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):
     ],
 )
 def test_answers_that_do_not_fit_are_left_out(change, reason):
-    plan = Plan(dict.fromkeys("abcd", "unsupervised"), rounds=1, steps=1, select="last", exchange=SPEC["exchange"])
+    plan = Plan(dict.fromkeys("abcd", "unsupervised"), rounds=1, steps=1, select="last", exchange=EXCHANGE)
     exchange = Exchange(plan)
     answers = {site: Extras(site, 0, {"mu": torch.ones(2), "n": 4}) for site in "ac"}
     exchange.take({**answers, "b": Extras("b", 0, change), "d": Extras("d", 1, {})}, 0, list("abcd"))
@@ -300,7 +300,7 @@ def test_an_answer_to_something_that_is_no_round_is_left_out(round):
 
 
 def test_numbers_alone_are_no_news_for_the_others(federation, seen):
-    federation(rounds=1, exchange={"from_round": 0, "names": ["n"]})
+    federation(rounds=1, method={"from_round": 0, "names": ["n"]})
     trained = [task for _, task, _ in seen if task.name == "train"]
     assert len(trained) == 3 and not any(task.extras for task in trained)
 

@@ -10,7 +10,8 @@ from fedmed.data.synthetic import demo_site
 from fedmed.durable_files import load_tensors
 from fedmed.federation import loop
 from fedmed.federation.client import Client
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
 
 SITES = ("cxr_metro", "cxr_rural")
@@ -19,10 +20,8 @@ SPEC = {
     "rounds": 3,
     "epochs": 1.0,
     "bundle": "cxr_classification",
-    "overlays": ["demo", "pretrain"],
-    "method": "contrastive",
-    "weighting": "self_adaptive",
-    "exchange": {"from_round": 1, "names": ["mu", "sigma", "n"]},
+    "overlays": ["demo"],
+    "method": {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"exchange_from": 1}},
     "select": "last",
     "evaluate": False,
     "overrides": {"unsupervised": {**SMALL, "key_policy": "keep"}},
@@ -42,7 +41,7 @@ def run(tmp_path, fedmed_home):
         values = {"data_root": str(demo_site("chest_xray_tiny", site, fedmed_home)), "device": "cpu", "threads": 1}
         (tmp_path / f"{site}.yaml").write_text(yaml.safe_dump({**values, "privacy": privacy}))
         sites[site] = load_file(tmp_path / f"{site}.yaml")
-    job = write_job(JobSpec("xray", dict.fromkeys(SITES, "unsupervised"), **SPEC), tmp_path / "xray")
+    job = write_job(Job.of({"name": "xray", "sites": dict.fromkeys(SITES, "unsupervised"), **SPEC}), tmp_path / "xray")
 
     def run(name, resume=False):
         loop.run_job(job, tmp_path / name, sites, resume)

@@ -8,17 +8,24 @@ import pytest
 import torch
 
 from fedmed.engines.momentum_contrast import MomentumContrastEngine
-from fedmed.federation.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
 from fedmed.messages.answers import Update
+from fedmed.methods.consistency import Consistency
+from fedmed.methods.fedmoco import FedMoCo
+from fedmed.methods.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 
 
+def guards():
+    """The guards of both methods that have one, with new memories."""
+    return CollapseGuard({**Consistency().guards(), **FedMoCo().guards()})
+
+
 def told(fractions, site="u"):
     """Rounds (counted from 0) in which a site with these foreground fractions is warned of."""
-    found = found_in(CollapseGuard(), [{"train_foreground_fraction": f} for f in fractions], site)
+    found = found_in(guards(), [{"train_foreground_fraction": f} for f in fractions], site)
     return [(round, finding.message) for round, finding in found]
 
 
@@ -65,7 +72,7 @@ def test_a_collapse_is_told_once_with_numbers_and_advice(fractions, round, words
 
 def test_a_second_collapse_is_told_again_and_sites_are_apart():
     assert [r for r, _ in told([0.02, 0.02, 0.02, 0.5, 0.02, 0.5, 0.0])] == [3, 5, 6]
-    guard = CollapseGuard()
+    guard = guards()
     assert guard.check(Update("a", 0, {}, 1, 1, {"train_foreground_fraction": 0.01})) == []
     assert guard.check(Update("b", 0, {}, 1, 1, {"train_foreground_fraction": 0.99})) == []
     assert guard.check(Update("labelled", 1, {}, 1, 1, {"train_loss": 0.5})) == []
@@ -105,7 +112,7 @@ SLOW_COLLAPSE = [
     ],
 )
 def test_features_that_become_the_same_are_told_once_with_numbers_and_advice(pairs, round):
-    ((at, finding),) = found_in(CollapseGuard(), contrast(*pairs))
+    ((at, finding),) = found_in(guards(), contrast(*pairs))
     assert (at, finding.what) == (round, "features_alike")
     assert (finding.value, finding.reference) == (pairs[at][1], max(accuracy for _, accuracy in pairs[:at]))
     for advice in ("queue_size", "key_policy refill", "local epochs", "learning_rate", "key_momentum"):
@@ -113,7 +120,7 @@ def test_features_that_become_the_same_are_told_once_with_numbers_and_advice(pai
 
 
 def test_the_message_of_a_contrastive_collapse():
-    ((_, finding),) = found_in(CollapseGuard(), contrast(*COLLAPSE))
+    ((_, finding),) = found_in(guards(), contrast(*COLLAPSE))
     assert "similarity of 1.0000, and 0 % of them are found among other images, 17 % in the" in finding.message
 
 
@@ -129,20 +136,20 @@ def test_the_message_of_a_contrastive_collapse():
     ],
 )
 def test_learning_by_contrast_is_no_collapse(healthy):
-    assert found_in(CollapseGuard(), contrast(*healthy, train_zero_rows=0.1)) == []
+    assert found_in(guards(), contrast(*healthy, train_zero_rows=0.1)) == []
 
 
 def test_a_contrastive_collapse_after_a_recovery_is_told_again():
     pairs = [*COLLAPSE, (0.9, 0.2), (0.999, 0.01)]
-    assert [round for round, _ in found_in(CollapseGuard(), contrast(*pairs))] == [10, 12]
+    assert [round for round, _ in found_in(guards(), contrast(*pairs))] == [10, 12]
 
 
 def test_a_projection_that_dies_is_told_from_the_first_round_on():
     metrics = contrast((0.4, 0.3), train_zero_rows=0.5) + contrast((0.2, 0.1), (0.0, 0.0), train_zero_rows=0.63)
-    ((round, finding),) = found_in(CollapseGuard(), metrics)
+    ((round, finding),) = found_in(guards(), metrics)
     assert (round, finding.what, finding.value, finding.reference) == (1, "features_zero", 0.63, 0.5)
     assert "63 % of its images have no feature above 0" in finding.message and "max_grad_norm" in finding.message
-    assert [round for round, _ in found_in(CollapseGuard(), metrics[1:])] == [0]
+    assert [round for round, _ in found_in(guards(), metrics[1:])] == [0]
 
 
 @pytest.mark.parametrize("at", range(len(COLLAPSE) + 1))
@@ -152,7 +159,7 @@ def test_a_guard_goes_on_from_its_state(at):
         {**sent, "train_foreground_fraction": f}
         for sent, f in zip(contrast(*COLLAPSE), [0.02, 0.02, 0.02, 0.5, *[1.0] * 7], strict=True)
     ]
-    first, second = CollapseGuard(), CollapseGuard()
+    first, second = guards(), guards()
     found = found_in(first, metrics[:at])
     second.restore(json.loads(json.dumps(first.state())))
     found += [(at + round, finding) for round, finding in found_in(second, metrics[at:])]
@@ -161,11 +168,11 @@ def test_a_guard_goes_on_from_its_state(at):
         (10, "features_alike"),
     ]
     second.restore({})
-    assert second.state() == CollapseGuard().state()
+    assert second.state() == guards().state()
 
 
 def test_a_site_that_does_not_say_how_alike_its_features_are_is_not_judged():
-    assert found_in(CollapseGuard(), [{"train_contrastive_accuracy": a} for _, a in COLLAPSE]) == []
+    assert found_in(guards(), [{"train_contrastive_accuracy": a} for _, a in COLLAPSE]) == []
 
 
 def test_the_guard_reads_what_the_engine_reports():

@@ -11,9 +11,8 @@ from fedmed.federation import client as client_module
 from fedmed.federation import site_parser
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.jobs.class_paths import load_rule
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed

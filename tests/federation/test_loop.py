@@ -47,7 +47,7 @@ def start(job, steps=2, **changes):
 
 
 def test_run_leaves_models_scores_and_progress(tiny_job, tmp_path):
-    run_job(tiny_job(warm_start_rounds=0), tmp_path / "ws")
+    run_job(tiny_job(), tmp_path / "ws")
     fedmed = tmp_path / "ws" / "server" / "simulate_job" / "fedmed"
     result = json.loads((fedmed / "result.json").read_text())
     assert set(result["test"]) == {"ct_north", "ct_south", "ct_east", "ct_west"}
@@ -80,7 +80,7 @@ def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, 
 
 
 def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_decoder(tiny_job, unscored, tmp_path):
-    job = tiny_job(sharing="block_6", warm_start_sharing="full", warm_start_rounds=1, rounds=2)
+    job = tiny_job(sharing="block_6", warm_start={"rounds": 1, "sharing": "full"}, rounds=2)
     server = run_job(job, tmp_path / "ws")
     server.selection.best_round = 1  # whatever round was best: the question is who can be scored after the warm start
     assert set(Closing(server).evaluation_tasks()) == {"ct_north", "ct_south"}

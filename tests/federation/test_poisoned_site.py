@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+import yaml
 
 from fedmed.aggregation.acceptance import update_norm
 from fedmed.data.synthetic import demo_site
@@ -18,8 +19,8 @@ from fedmed.errors import JobError, RoundFailed
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site
@@ -31,11 +32,12 @@ BAD = "b"
 SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
 OVERRIDES = {role: {**SMALL, "confidence": 0.5} for role in ("supervised", "unsupervised", "evaluate")}
 STEPS = 8
+MEDIAN = {"args": {"rule": "median"}}
 RULES = {
     "mean": {},
     "mean, clipped": {"clip_norm": None},  # the largest honest norm
-    "trimmed_mean": {"rule": "trimmed_mean"},
-    "median": {"rule": "median"},
+    "trimmed_mean": {"rule": {"args": {"rule": "trimmed_mean"}}},
+    "median": {"rule": MEDIAN},
 }
 ATTACKS = {
     "none": lambda difference: difference,
@@ -58,8 +60,18 @@ def poisoned(updates, attack, site=BAD):
     return {**updates, site: replace(updates[site], tensors=tensors)}
 
 
+STUDY = {
+    "name": "five",
+    "bundle": "covid_ct_segmentation",
+    "overlays": ["demo"],
+    "method": {"path": "fedmed.methods.consistency.Consistency"},
+    "sites": ROLES,
+    "overrides": OVERRIDES,
+}
+
+
 def spec(rounds=1, steps=STEPS, **options):
-    return JobSpec("five", ROLES, rounds, steps, overlays=["demo"], overrides=OVERRIDES, **options)
+    return Job.of({**STUDY, "rounds": rounds, "steps": steps, **options})
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +207,7 @@ def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored
         return poisoned({BAD: update}, "100 times")[BAD] if self.site.site == BAD else update
 
     monkeypatch.setattr(Client, "train", train_or_poison)
-    for rule, options in {"mean": {}, "median, clipped": {"rule": "median", "clip_norm": 4.0}}.items():
+    for rule, options in {"mean": {}, "median, clipped": {"rule": MEDIAN, "clip_norm": 4.0}}.items():
         job = write_job(spec(rounds=2, steps=2, **options), tmp_path / rule / "job")
         server = run_job(job, tmp_path / rule / "ws", sites)
         last = load_tensors(tmp_path / rule / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
@@ -219,22 +231,18 @@ def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored
         ({"a": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' has 1 sender"),
     ],
 )
-def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(tiny_job, tmp_path, sites, message):
-    folder = tiny_job(sites=sites, warm_start_rounds=1, rounds=2)
-    config = folder / "app_server/config/config_fed_server.json"
-    content = json.loads(config.read_text())
-    for component in content["components"]:
-        if component["id"] == "aggregator":
-            component["args"]["rule"] = "median"
-    config.write_text(json.dumps(content))
-    job = read_job(folder)
+def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(
+    tiny_job, change_study, tmp_path, sites, message
+):
+    folder = tiny_job(sites=sites, warm_start={"rounds": 1}, rounds=2)
+    job = read_job(change_study(folder, rule=MEDIAN))
     with pytest.raises(JobError, match=message):
         Server.from_args(job.controller, job.aggregator, ModelStore.from_args(job.persistor, tmp_path), tmp_path)
 
 
 def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(round_, tmp_path):
     initial, updates = round_
-    job = read_job(write_job(spec(min_clients=1, rule="median"), tmp_path / "job"))
+    job = read_job(write_job(spec(min_clients=1, rule=MEDIAN), tmp_path / "job"))
     store = ModelStore.from_args(job.persistor, tmp_path / "models")
     server = Server.from_args(job.controller, job.aggregator, store, tmp_path / "run")
     server.train_tasks(0)
@@ -261,20 +269,23 @@ def test_a_bound_that_is_no_number_is_refused_by_name(tiny_job, tmp_path, bound)
             Server.from_args(job.controller, {**job.aggregator, name: bound}, store, tmp_path)
 
 
-def test_the_command_writes_the_options_and_only_those_that_are_used(load_script, tmp_path, capsys):
+def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path, capsys):
     script = load_script("package_job")
-    sites = ["--sites", *(f"{site}:{role}" for site, role in ROLES.items())]
-    assert script.main([str(tmp_path / "plain"), *sites]) == 0
+    study = tmp_path / "study.yaml"
+    study.write_text(yaml.safe_dump({**STUDY, "rounds": 1, "steps": 1}))
+    assert script.main([str(study), str(tmp_path / "plain")]) == 0
     assert not {"rule", "trim", "clip_norm"} & set(read_job(tmp_path / "plain").aggregator)
-    options = ["--rule", "trimmed_mean", "--trim", "0.3", "--clip-norm", "5"]
-    assert script.main([str(tmp_path / "robust"), *sites, *options]) == 0
+    options = ["--set", "rule.args.rule=trimmed_mean", "--set", "rule.args.trim=0.3", "--set", "clip_norm=5"]
+    assert script.main([str(study), str(tmp_path / "robust"), *options]) == 0
     aggregator = read_job(tmp_path / "robust").aggregator
     assert {"rule": "trimmed_mean", "trim": 0.3, "clip_norm": 5.0}.items() <= aggregator.items()
     capsys.readouterr()
+    median, few = "rule.args.rule=median", "sites={a: supervised, b: supervised}"
     for wrong, message in (
-        (["--trim", "0.3"], "'trim' is for rule 'trimmed_mean'"),
-        (["--rule", "median", "--literal"], "'normalise: false'"),
-        (["--rule", "median", "--sites", "a:supervised", "b:supervised"], "round 0 has 2 sender(s); a median needs 3"),
+        (["rule.args.trim=0.3"], "'trim' is for rule 'trimmed_mean'"),
+        ([median, "normalise=false"], "'normalise: false'"),
+        ([median, few], "round 0 has 2 sender(s); a median needs 3"),
     ):
-        assert script.main([str(tmp_path / "wrong"), *sites, *wrong]) == 2
+        settings = [part for one in wrong for part in ("--set", one)]
+        assert script.main([str(study), str(tmp_path / "wrong"), *settings]) == 2
         assert message in capsys.readouterr().err and not (tmp_path / "wrong").exists()

@@ -281,7 +281,7 @@ def test_of_epochs_only_the_site_knows_the_steps(make):
 
 
 def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_bounded(make):
-    server = make({"weighting": "self_adaptive", "max_norm": 1.0}, min_clients=1)
+    server = make({"weighting": {"by": "reported", "name": "rsa", "form": "gap"}, "max_norm": 1.0}, min_clients=1)
     server.train_tasks(0)
     wild = update("a")
     wild.extras["rsa"] = float("nan")
@@ -292,7 +292,7 @@ def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_boun
     with pytest.raises(UpdateRefused, match="norm of its differences"):
         server.accept(far)
     with pytest.raises(JobError, match="round 0: 'floor' is 0.5; 3 sites"):
-        make({"weighting": "self_adaptive", "floor": 0.5})
+        make({"weighting": {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.5}})
 
 
 @pytest.mark.parametrize(

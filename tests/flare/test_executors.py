@@ -1,5 +1,6 @@
 """What leaves a site, and what happens when a site cannot work."""
 
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -13,11 +14,10 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
-from fedmed.errors import JobError, UpdateRefused
-from fedmed.flare.aggregators import IterationWeightedAggregator, PartialSharingAggregator, SelfAdaptiveAggregator
+from fedmed.errors import UpdateRefused
 from fedmed.flare.convert import model_to_task, model_to_update, task_to_model, update_to_model
 from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
-from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
@@ -25,7 +25,8 @@ from fedmed.recovery.model_store import ModelStore
 
 @pytest.fixture
 def context(tmp_path):
-    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+    folders = {"get_root_dir": lambda: str(tmp_path), "get_run_dir": lambda job: str(tmp_path / "run")}
+    workspace = SimpleNamespace(**folders, get_app_dir=lambda job: str(tmp_path / "app"))
     engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
     context = FLContext()
     for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
@@ -39,13 +40,15 @@ def work(tiny_job, tmp_path, context):
 
     def work(signal=None, change=None, **spec):
         job = tiny_job(sites={"ct_north": "supervised"}, **spec)
-        args = read_job(job).clients["ct_north"]
-        task = Task("train", 0, 1, ModelStore.from_args(read_job(job).persistor, tmp_path).initial, steps=1)
+        shutil.copytree(job / "app_supervised", tmp_path / "app")
+        made = read_job(job)
+        initial = ModelStore.from_args(made.persistor, tmp_path).initial
+        task = Task("train", 0, 1, initial, steps=1, study=made.digest)
         if spec.get("sharing", "full") != "full":
             task.tensors = {n: t for n, t in task.tensors.items() if n.startswith(("convInit", "down_layers"))}
         if change:
             change(task)
-        executor = SupervisedExecutor(**args)
+        executor = SupervisedExecutor()
         shareable = FLModelUtils.to_shareable(task_to_model(task))
         return executor.execute("train", shareable, context, signal or Signal())
 
@@ -100,6 +103,8 @@ def test_private_layers_file_names_and_masks_stay_at_the_site(work, tmp_path):
         (lambda task: task.tensors.update(extra=torch.zeros(1)), "'extra' is not in this site's model"),
         (lambda task: setattr(task, "bundle_digest", "0" * 64), "differs from the server's"),
         (lambda task: setattr(task, "private_round", 7), "private state of round 7"),
+        (lambda task: setattr(task, "study", "0" * 64), "study (hash 000000000000) is not this site's"),
+        (lambda task: setattr(task, "study", ""), "study (hash none) is not this site's"),
     ],
 )
 def test_errors_stay_at_the_site_and_only_a_code_travels(work, caplog, change, message):
@@ -116,7 +121,7 @@ def test_abort_ends_training_at_the_next_step(work):
 
 
 def test_unexpected_errors_are_caught_too(context, monkeypatch, tmp_path, caplog):
-    executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation")
+    executor = SupervisedExecutor()
     monkeypatch.setattr(executor, "_work", lambda *a: (_ for _ in ()).throw(MemoryError("CUDA out of memory")))
     shareable = FLModelUtils.to_shareable(task_to_model(Task("train", 0, 1, {"w": torch.zeros(1)})))
     assert executor.execute("train", shareable, context, Signal()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
@@ -124,22 +129,18 @@ def test_unexpected_errors_are_caught_too(context, monkeypatch, tmp_path, caplog
 
 
 def test_a_task_of_another_product_is_an_error_not_a_crash(context):
-    executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation")
+    executor = SupervisedExecutor()
     assert executor.execute("train", Shareable(), context, Signal()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
 
 
-def test_names_of_executors_and_aggregators_say_what_they_do():
-    with pytest.raises(JobError, match="ConsistencyExecutor.*'supervised'"):
-        ConsistencyExecutor(role="supervised")
-    with pytest.raises(JobError, match="SupervisedExecutor"):
-        SupervisedExecutor(role="unsupervised")
-    with pytest.raises(JobError, match="PartialSharingAggregator needs 'sharing'"):
-        PartialSharingAggregator(sharing="full")
-    with pytest.raises(JobError, match="use PartialSharingAggregator"):
-        IterationWeightedAggregator(sharing="block_6")
-    with pytest.raises(JobError, match="use SelfAdaptiveAggregator"):
-        IterationWeightedAggregator(weighting="self_adaptive")
-    with pytest.raises(JobError, match="'weighting': 'self_adaptive'"):
-        SelfAdaptiveAggregator(sharing="full")
-    with pytest.raises(JobError, match="ContrastiveExecutor.*'evaluate'"):
-        ContrastiveExecutor(role="evaluate")
+@pytest.mark.parametrize(
+    ("executor", "role"),
+    [(ConsistencyExecutor, "supervised"), (SupervisedExecutor, "unsupervised"), (ContrastiveExecutor, "evaluate")],
+)
+def test_names_of_executors_say_what_they_do(job_of, context, tmp_path, caplog, executor, role):
+    sites = {"ct_north": role, "ct_south": "supervised"}
+    write_job(job_of(name="x", sites=sites, rounds=1, steps=1), tmp_path / "job")
+    shutil.copytree(tmp_path / "job" / f"app_{role}", tmp_path / "app")
+    shareable = FLModelUtils.to_shareable(task_to_model(Task("train", 0, 1, {"w": torch.zeros(1)})))
+    assert executor().execute("train", shareable, context, Signal()).get_return_code() == ReturnCode.EXECUTION_EXCEPTION
+    assert f"{executor.__name__} is for the role" in caplog.text and f"study.yaml says '{role}'" in caplog.text

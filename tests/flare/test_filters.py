@@ -198,13 +198,13 @@ def test_executors_hold_their_answers_against_the_limits_whatever_the_workflow(c
     """FLARE's workflows from site to site ask no filter."""
     monkeypatch.setattr(SupervisedExecutor, "_answer", lambda *args: wrapped(UPDATE))
     fl_ctx = context("swarm_learn", clip_norm=0.5)
-    reply = SupervisedExecutor(role="supervised").execute("train", Shareable(), fl_ctx, Signal())
+    reply = SupervisedExecutor().execute("train", Shareable(), fl_ctx, Signal())
     assert float(opened(reply).tensors["w"].norm()) == pytest.approx(0.5)
     fl_ctx.set_prop(FLContextKey.TASK_NAME, "train", private=True, sticky=False)
     assert SiteLimitsFilter().process(reply, fl_ctx) is reply  # the site's own filter has nothing left to do
     assert len(ledger(tmp_path)) == 1
     strict = context("swarm_learn", allowed_tensors=["^x"])
-    assert refused(SupervisedExecutor(role="supervised").execute("train", Shareable(), strict, Signal()))
+    assert refused(SupervisedExecutor().execute("train", Shareable(), strict, Signal()))
 
 
 @pytest.fixture

@@ -50,6 +50,16 @@ def test_a_job_that_continues_a_run_passes(tiny_job):
     check_app(zip_directory_to_bytes(str(job / "app_server"), ""))
 
 
+def test_a_study_has_one_place_and_a_size():
+    study = {"job/app/config/study.yaml": "rounds: 1\nsites: {a: supervised}\n"}
+    check_job(archive({**GOOD, **study}), "job")
+    for place in ("job/study.yaml", "job/app/study.yaml", "job/app/config/deep/study.yaml", "job/app/config/study.yml"):
+        with pytest.raises(JobError, match="no place in a job"):
+            check_job(archive({**GOOD, place: "rounds: 1"}), "job")
+    with pytest.raises(JobError, match="'job/app/config/study.yaml' has more than 1048576 bytes"):
+        check_job(archive({**GOOD, "job/app/config/study.yaml": "#" * ((1 << 20) + 1)}), "job")
+
+
 def test_what_nvflare_signs_a_job_with_passes():
     assert {NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE} == SIGNATURES
     folders = ("job/", "job/app/", "job/app/config/", "job/app/custom/", "job/app/custom/deep/")

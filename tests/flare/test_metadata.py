@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,11 +31,14 @@ from fedmed.flare.convert import (
     task_to_model,
 )
 from fedmed.flare.executors import ContrastiveExecutor
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.ledger import read_ledger
 
 BUNDLES = Path(__file__).parents[1] / "federation"
+METHOD = "exchanging.Exchanging"
 VALUES = {
     "mu": torch.tensor([0.1, -2.0], dtype=torch.float64),
     "sigma": torch.randn(3),
@@ -114,7 +118,7 @@ def test_what_is_malformed_is_an_answer_to_no_round(facts):
 def test_a_malformed_update_is_refused_with_the_sites_name_and_the_server_notes_it(change):
     model = answer_to_model(Update("a", 0, {"w": torch.ones(1)}, 1, 2))
     model.meta = {"client_name": "a", "fedmed": {**model.meta["fedmed"], **change}}
-    aggregator, noted = SelfAdaptiveAggregator(weighting="self_adaptive"), []
+    aggregator, noted = SelfAdaptiveAggregator(), []
     aggregator.bind(SimpleNamespace(fail=lambda site, reason: noted.append((site, reason))))
     assert aggregator.accept_model(model) is False
     assert [site for site, _ in noted] == ["a"] and "malformed update" in noted[0][1]
@@ -144,7 +148,14 @@ def ask(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "configs"))
     monkeypatch.setenv("FEDMED_BUNDLES", str(BUNDLES))
     monkeypatch.syspath_prepend(str(BUNDLES / "exchanging_bundle"))
-    workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+    study = {"name": "x", "bundle": "exchanging_bundle", "method": {"path": METHOD}, "sites": {"a": "unsupervised"}}
+    job = Job.of({**study, "rounds": 4, "epochs": 1, "select": "last", "evaluate": False}, [METHOD])
+    write_job(job, tmp_path / "job")
+    workspace = SimpleNamespace(
+        get_root_dir=lambda: str(tmp_path),
+        get_run_dir=lambda job: str(tmp_path / "run"),
+        get_app_dir=lambda job: str(tmp_path / "job" / "app_unsupervised"),
+    )
     engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
     context = FLContext()
     for key, value in {"ENGINE": engine, "IDENTITY_NAME": "a", "RUN_NUM": "job"}.items():
@@ -153,11 +164,12 @@ def ask(tmp_path, monkeypatch):
     def ask(name, task, **privacy) -> Shareable:
         limits = {"account": "account.json", **privacy}
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", "privacy": limits}
+        values["allowed_classes"] = [METHOD]
         (tmp_path / "configs" / "a.yaml").write_text(yaml.safe_dump(values))
         # A new executor for each task, as in a simulator with one thread.
-        executor = ContrastiveExecutor(role="unsupervised", bundle="exchanging_bundle", overlays=[])
+        executor = ContrastiveExecutor()
         common_decomposers.register()
-        sent = fobs.loads(fobs.dumps(FLModelUtils.to_shareable(task_to_model(task))))
+        sent = fobs.loads(fobs.dumps(FLModelUtils.to_shareable(task_to_model(replace(task, study=job.digest)))))
         return fobs.loads(fobs.dumps(executor.execute(name, sent, context, Signal())))
 
     return ask

@@ -16,6 +16,7 @@ from nvflare.fuel.utils import fobs
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import model_to_release, release_to_model, task_to_model
 from fedmed.flare.executors import SupervisedExecutor
+from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Release
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState
@@ -24,26 +25,36 @@ PRIVATE = {"conv_final.2.conv.bias": torch.tensor([0.25, -1.5])}
 
 
 @pytest.fixture
-def ask(tmp_path, monkeypatch):
+def ask(tmp_path, monkeypatch, job_of):
     """Return a function: one site's answer to a release task, over the wire and through the controller's callback."""
     folder = tmp_path / "configs"
     folder.mkdir()
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
     (tmp_path / "data").mkdir()
+    job = job_of(name="x", sites={"ct_north": "supervised"}, rounds=4, steps=1, sharing="block_6")
+    write_job(job, tmp_path / "job")
 
     def ask(round=3, **settings):
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", **settings}
         (folder / "ct_north.yaml").write_text(yaml.safe_dump(values))
-        workspace = SimpleNamespace(get_root_dir=lambda: str(tmp_path), get_run_dir=lambda job: str(tmp_path / "run"))
+        workspace = SimpleNamespace(
+            get_root_dir=lambda: str(tmp_path),
+            get_run_dir=lambda job: str(tmp_path / "run"),
+            get_app_dir=lambda job: str(tmp_path / "job" / "app_supervised"),
+        )
         context = FLContext()
         engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
         for key, value in {"ENGINE": engine, "IDENTITY_NAME": "ct_north", "RUN_NUM": "job"}.items():
             context.set_prop(getattr(ReservedKey, key), value, private=True, sticky=False)
         SiteState(tmp_path / "run/fedmed").save(3, PRIVATE, optimizer={"secret": torch.ones(4)})
-        executor = SupervisedExecutor(role="supervised", bundle="covid_ct_segmentation", sharing="block_6")
+        executor = SupervisedExecutor()
         common_decomposers.register()
         task = fobs.loads(
-            fobs.dumps(FLModelUtils.to_shareable(task_to_model(Task("release", 3, 4, {}, private_round=round))))
+            fobs.dumps(
+                FLModelUtils.to_shareable(
+                    task_to_model(Task("release", 3, 4, {}, private_round=round, study=job.digest))
+                )
+            )
         )
         reply = fobs.loads(fobs.dumps(executor.execute("release", task, context, Signal())))
         if reply.get_return_code() != ReturnCode.OK:

@@ -36,11 +36,13 @@ class Wire:
 
     def __init__(self, site, job, tmp_path, monkeypatch, model):
         self.site, self.model, self.sent, self.codes = site, model, [], []
-        args = read_job(job).clients[site]
-        self.executor, self.filter = EXECUTORS[args["role"]](**args), SiteLimitsFilter()
+        made = read_job(job)
+        role, self.study = made.study.sites[site], made.digest
+        self.executor, self.filter = EXECUTORS[role](), SiteLimitsFilter()
         self.run = tmp_path / site
         root = str(tmp_path / "kit")
-        workspace = SimpleNamespace(get_root_dir=lambda: root, get_run_dir=lambda job: str(self.run))
+        folders = {"get_root_dir": lambda: root, "get_run_dir": lambda job: str(self.run)}
+        workspace = SimpleNamespace(**folders, get_app_dir=lambda _: str(job / f"app_{role}"))
         self.engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
         common_decomposers.register()
 
@@ -51,9 +53,8 @@ class Wire:
 
     def ask(self, name, round=0, names=None, **facts):
         tensors = {n: t for n, t in self.model.items() if names is None or n.startswith(names)}
-        task = Task(
-            name, round, 2, tensors if name != "release" else {}, steps=2, validate=self.site == "ct_north", **facts
-        )
+        facts |= {"steps": 2, "validate": self.site == "ct_north", "study": self.study}
+        task = Task(name, round, 2, tensors if name != "release" else {}, **facts)
         fl_ctx = FLContext()
         for key, value in {
             ReservedKey.ENGINE: self.engine,

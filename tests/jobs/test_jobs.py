@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.errors import JobError, OverrideError
-from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.errors import JobError
+from fedmed.jobs.job_folder import read_job, write_job
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SIZE = {"job", "overlays", "rounds", "steps", "warm_start_rounds"}
@@ -77,32 +76,64 @@ def test_partial_job_keeps_the_decoder_and_asks_a_demo_site_that_allows_it():
     assert [site for site, values in demo.items() if values.get("allow_release")] == ["ct_north"]
 
 
-def test_writing_is_whole_or_not_at_all(tmp_path):
-    sites = {"a": "supervised"}
-    with pytest.raises(OverrideError, match="bundle_root"):
-        write_job(JobSpec("x", sites, 1, 1, overrides={"supervised": {"bundle_root": "y"}}), tmp_path / "x")
+@pytest.fixture
+def job(job_of):
+    """Return a function: a job of one site and one round."""
+    return lambda **values: job_of(**{"name": "x", "sites": {"a": "supervised"}, "rounds": 1, "steps": 1, **values})
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in JOBS.iterdir()))
+def test_all_apps_carry_the_same_study_and_the_folder_is_what_it_makes(name, tmp_path):
+    folder = JOBS / name
+    apps = json.loads((folder / "meta.json").read_text())["deploy_map"]
+    (text,) = {(folder / app / "config/study.yaml").read_bytes() for app in apps}
+    assert b"#" in text, "it explains itself"
+    made = write_job(read_job(folder), tmp_path / name)
+    files = {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert files == {path.relative_to(made): path.read_bytes() for path in made.rglob("*") if path.is_file()}
+    for path in folder.glob("app_*/config/config_fed_*.json"):
+        config = json.loads(path.read_text())
+        parts = [entry["executor"] for entry in config.get("executors", [])] + config.get("workflows", [])
+        parts += [part for part in config["components"] if part["path"].startswith("fedmed")]
+        assert parts and not any(part["args"] for part in parts), "no value of the study is said twice"
+
+
+def test_writing_is_whole_or_not_at_all(tmp_path, job):
+    with pytest.raises(JobError, match="bundle_root"):
+        write_job(job(overrides={"supervised": {"bundle_root": "y"}}), tmp_path / "x")
     assert not list(tmp_path.iterdir())
-    write_job(JobSpec("x", sites, 1, 1), tmp_path / "x")
+    write_job(job(), tmp_path / "x")
     with pytest.raises(JobError, match="exists"):
-        write_job(JobSpec("x", sites, 1, 1), tmp_path / "x")
-    write_job(JobSpec("x", sites, 2, 1), tmp_path / "x", replace=True)
+        write_job(job(), tmp_path / "x")
+    write_job(job(rounds=2), tmp_path / "x", replace=True)
     assert read_job(tmp_path / "x").controller["rounds"] == 2
 
 
-def test_settings_that_are_left_alone_are_not_written(tmp_path):
-    plain = read_job(write_job(JobSpec("x", {"a": "supervised"}, 2, 1), tmp_path / "x"))
+def test_settings_that_are_left_alone_are_not_written(tmp_path, job):
+    plain = read_job(write_job(job(rounds=2), tmp_path / "x"))
     assert "validate_every" not in plain.controller and "optimizer_state" not in plain.clients["a"]
-    spec = JobSpec("y", {"a": "supervised"}, 2, 1, validate_every=2, optimizer_state="reset")
-    job = read_job(write_job(spec, tmp_path / "y"))
-    assert job.controller["validate_every"] == 2 and job.clients["a"]["optimizer_state"] == "reset"
+    made = read_job(write_job(job(rounds=2, validate_every=2, optimizer_state="reset"), tmp_path / "y"))
+    assert made.controller["validate_every"] == 2 and made.clients["a"]["optimizer_state"] == "reset"
     for wrong in ({"validate_every": 0}, {"optimizer_state": "keep"}):
         with pytest.raises(JobError, match=next(iter(wrong))):
-            JobSpec("z", {"a": "supervised"}, 2, 1, **wrong).files()
+            job(**wrong)
 
 
-@pytest.mark.parametrize("missing", ["meta.json", "app_server/config/config_fed_server.json"])
-def test_incomplete_job_names_the_file(tmp_path, missing):
-    folder = write_job(JobSpec("x", {"a": "supervised"}, 1, 1), tmp_path / "x")
+@pytest.mark.parametrize("missing", ["meta.json", "app_server/config/study.yaml", "app_supervised/config/study.yaml"])
+def test_incomplete_job_names_the_file(tmp_path, job, missing):
+    folder = write_job(job(), tmp_path / "x")
     (folder / missing).unlink()
     with pytest.raises(JobError, match=f"{missing} is missing"):
+        read_job(folder)
+
+
+def test_apps_with_different_studies_are_not_a_job(tmp_path, job):
+    folder = write_job(job(), tmp_path / "x")
+    path = folder / "app_supervised/config/study.yaml"
+    path.write_text(path.read_text().replace("rounds: 1", "rounds: 2"))
+    with pytest.raises(JobError, match="app_supervised/config/study.yaml differs from .*app_server/config/study.yaml"):
+        read_job(folder)
+    (folder / "meta.json").write_text(json.dumps({"deploy_map": {"app_server": ["server"], "app_supervised": ["b"]}}))
+    path.write_bytes((folder / "app_server/config/study.yaml").read_bytes())
+    with pytest.raises(JobError, match="site 'a' is not both there and in config/study.yaml"):
         read_job(folder)

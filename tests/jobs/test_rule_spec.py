@@ -1,19 +1,10 @@
 """The rule that a job's flat arguments ask for."""
 
 import pytest
-from nvflare.fuel.utils.component_builder import ComponentBuilder
 
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.errors import JobError
-from fedmed.jobs.class_paths import load_rule
-from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, for_flare, rule_spec
-
-
-class ComponentBuilderOfTests(ComponentBuilder):
-    """FLARE's, without its list of modules."""
-
-    def get_module_scanner(self):
-        return None
+from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, load_rule, rule_spec
 
 
 def test_without_arguments_it_is_the_mean_by_steps():
@@ -37,13 +28,6 @@ def test_a_number_that_sites_report():
 def test_a_similarity_that_sites_report_under_another_name():
     rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "alike", "form": "softmax", "floor": 0.1}}))
     assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("self_adaptive", "alike", "softmax")
-
-
-def test_flare_leaves_a_named_rule_as_it_is():
-    """FLARE builds whatever has a class path among a component's arguments; that would pass by FedMed's own check."""
-    rule, built = {"path": "collections.Counter", "args": {"a": 1}}, ComponentBuilderOfTests()
-    assert built.is_class_config(dict(rule)) and not built.is_class_config(for_flare(rule))
-    assert rule_spec({"rule": for_flare(rule)}) == rule
 
 
 def test_arguments_reach_the_rule():

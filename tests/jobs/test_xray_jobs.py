@@ -10,11 +10,12 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
-from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.specification import JobSpec
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.jobs.study_text import changed_text
 from fedmed.settings.site import load_file
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
+FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo"}
 PRETRAINING = ["cxr_fedmoco", "cxr_fedmoco_six", "cxr_fedmoco_paper", "cxr_fedavg_moco"]
 DOWNSTREAM = ["cxr_linear", "cxr_finetune"]
 
@@ -46,9 +47,12 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
     """Equal seed, schedule and augmentation; different weights, and metadata (Dong and Voiculescu 2021, Eq. 4-7)."""
     ours, plain = read_job(JOBS / "cxr_fedmoco"), read_job(JOBS / "cxr_fedavg_moco")
     assert ours.clients == plain.clients and ours.persistor == plain.persistor
-    assert {**ours.aggregator, "weighting": "samples"} == {**plain.aggregator}
+    adaptive = {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}
+    assert ours.aggregator == {**plain.aggregator, "weighting": adaptive} and plain.aggregator["weighting"] == "samples"
     own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
-    assert own == {"job": "cxr_fedmoco", "exchange": {"from_round": 6, "names": ["mu", "sigma", "n"]}}
+    exchange = {"from_round": 6, "names": ["mu", "sigma", "n"]}
+    assert own.pop("method")["path"] == "fedmed.methods.fedmoco.FedMoCo"
+    assert own == {"job": "cxr_fedmoco", "exchange": exchange}
 
 
 def test_six_nodes_are_halves_of_the_three():
@@ -64,10 +68,12 @@ def test_the_papers_schedule():
     assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]
 
 
-def test_pre_training_without_its_overlay_would_train_with_labels():
+def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
     job = {"sites": {"a": "unsupervised"}, "rounds": 1, "epochs": 1, "select": "last", "evaluate": False}
+    method = {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}
+    assert job_of(name="x", bundle="cxr_classification", method=method, **job).persistor["overlays"] == ["pretrain"]
     with pytest.raises(JobError, match="overlay 'pretrain'"):
-        JobSpec("x", bundle="cxr_classification", method="contrastive", **job).files()
+        write_job(job_of(name="x", bundle="covid_ct_segmentation", method=method, **job), tmp_path / "x")
 
 
 def test_demo_sites_let_the_values_of_the_method_leave():
@@ -80,7 +86,7 @@ def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monke
     """Each job for a round: the encoder of the first is what the others start from; a linear probe leaves it alone."""
     sites = tiny_sites(tmp_path)
     run_job(
-        tiny(tmp_path, "cxr_fedmoco", rounds=2, exchange={"from_round": 1, "names": ["mu", "sigma", "n"]}),
+        tiny(tmp_path, "cxr_fedmoco", rounds=2, method={**FEDMOCO, "args": {"exchange_from": 1}}),
         tmp_path / "pretraining",
         sites,
     )
@@ -109,18 +115,14 @@ def tiny_sites(folder):
     return found
 
 
-def tiny(folder, name, **plan):
+def tiny(folder, name, **values):
     """A copy of a job with little to do."""
     job = shutil.copytree(JOBS / name, folder / "jobs" / name)
-    server = job / "app_server/config/config_fed_server.json"
-    config = json.loads(server.read_text())
-    config["workflows"][0]["args"] |= plan
-    server.write_text(json.dumps(config))
-    for path in job.glob("app_*/config/config_fed_client.json"):
-        client = json.loads(path.read_text())
-        small = {"batch_size": 8, "queue_size": 8, "metadata_min_images": 8, "rsa_samples": 8}
-        client["executors"][0]["executor"]["args"]["overrides"] |= small
-        path.write_text(json.dumps(client))
+    small = {"batch_size": 8, "queue_size": 8, "metadata_min_images": 8, "rsa_samples": 8}
+    study = read_job(job).study
+    values["overrides"] = {role: {**study.overrides.get(role, {}), **small} for role in set(study.sites.values())}
+    for path in job.glob("app_*/config/study.yaml"):
+        path.write_text(changed_text(path.read_text(), values))
     return job
 
 

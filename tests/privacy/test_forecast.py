@@ -1,11 +1,14 @@
 """The dry run foretells exactly what a run then sends, and opens no image."""
 
+from functools import partial
+
 import pytest
 import yaml
 
 from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.privacy.forecast import forecast
 from fedmed.privacy.forecast_sheet import forecast_sheet
 from fedmed.privacy.ledger import read_ledger
@@ -14,7 +17,7 @@ from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file, load_site, parse_site
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
-PARTIAL = {"sharing": "block_6", "warm_start_rounds": 1, "warm_start_sharing": "full", "release_from": "ct_north"}
+PARTIAL = {"sharing": "block_6", "warm_start": {"rounds": 1, "sharing": "full"}, "release_from": "ct_north"}
 
 
 @pytest.fixture
@@ -114,35 +117,42 @@ def test_a_site_that_is_not_in_the_job_is_told_who_is(tiny_job, blind):
         forecast(tiny_job(sites=TWO), blind("ct_south"))
 
 
-def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account(tiny_job, blind):
-    exchange = {"from_round": 2, "names": ["mu", "n"]}
-    spec = {"select": "last", "evaluate": False, "exchange": exchange, "weighting": "self_adaptive"}
-    job = tiny_job(sites={"ct_north": "unsupervised", "ct_east": "unsupervised"}, rounds=4, **spec)
+def pretraining(method, rounds=2, **args):
+    study = {"name": "j", "bundle": "cxr_classification", "overlays": ["demo"], "select": "last", "evaluate": False}
+    study |= {"method": {"path": f"fedmed.methods.{method}", "args": args}, "sites": {"a": "unsupervised"}}
+    return Job.of({**study, "rounds": rounds, "epochs": 1})
+
+
+def settings(folder, **privacy):
+    values = {"data_root": str(folder), "device": "cpu", **privacy}
+    (folder / "a.yaml").write_text(yaml.safe_dump(values))
+    return load_file(folder / "a.yaml")
+
+
+def test_values_beside_the_model_are_foretold_and_said_to_be_outside_the_account(tmp_path):
+    job = write_job(pretraining("fedmoco.FedMoCo", rounds=4, exchange_from=2), tmp_path / "job")
+    blind = partial(settings, tmp_path)
     made = forecast(job, blind())
     assert [(s.task, s.rounds, s.times, s.extras) for s in made.sendings] == [
         ("metadata", (2, 3), 2, []),
         ("train", (0, 3), 4, []),
     ]
     page = forecast_page(made)
-    assert "asks for mu, n, rsa, which" in page and "does not list" in page
-    allowed = {"allowed_extras": ["rsa", "mu", "n"], "extras_noise": 0.25}
+    assert "asks for mu, n, rsa, sigma, which" in page and "does not list" in page
+    allowed = {"allowed_extras": ["rsa", "mu", "sigma", "n"], "extras_noise": 0.25}
     noise = {"clip_norm": 1.0, "noise_multiplier": 8.0, "allowed_metrics": []}
     open_made = forecast(job, blind(privacy={**allowed, **noise}))
-    assert [s.extras for s in open_made.sendings] == [["mu", "n"], ["rsa"]]
+    assert [s.extras for s in open_made.sendings] == [["mu", "sigma", "n"], ["rsa"]]
     page = forecast_page(open_made)
-    assert "In 2 rounds mu, n are computed from all training images" in page and "does not list" not in page
+    assert "In 2 rounds mu, sigma, n are computed from all training images" in page and "does not list" not in page
     assert "Arrays get noise of standard deviation 0.25" in page
-    assert "The account (ε, δ) does not cover mu, n, rsa" in page
+    assert "The account (ε, δ) does not cover mu, n, rsa, sigma" in page
+    assert "from round 3 on" in page and "vary together" in page and "go on to the other sites" in page
 
 
 @pytest.mark.parametrize("allowed", [["rsa"], []])
 def test_a_similarity_that_weighs_nobody_leaves_all_the_same_if_allowed(tmp_path, allowed):
-    (tmp_path / "a.yaml").write_text(
-        yaml.safe_dump({"data_root": str(tmp_path), "device": "cpu", "privacy": {"allowed_extras": allowed}})
-    )
-    settings = {"bundle": "cxr_classification", "overlays": ["demo", "pretrain"], "method": "contrastive"}
-    settings |= {"weighting": "samples", "select": "last", "evaluate": False}
-    spec = JobSpec("j", {"a": "unsupervised"}, 2, epochs=1, **settings)
-    made = forecast(write_job(spec, tmp_path / "j"), load_file(tmp_path / "a.yaml"))
+    job = write_job(pretraining("fedavg_moco.FedAvgMoCo"), tmp_path / "j")
+    made = forecast(job, settings(tmp_path, privacy={"allowed_extras": allowed}))
     assert [s.extras for s in made.sendings] == [allowed] and made.wanted == []
     assert "does not list" not in forecast_page(made)

@@ -22,11 +22,12 @@ from nvflare.security.security import FLAuthorizer
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
 from fedmed.provisioning.command_line import EXAMPLE, main
-from fedmed.provisioning.kit_builder import JOB_CLASSES, SiteBuilder
+from fedmed.provisioning.kit_builder import SiteBuilder, job_classes
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.site import load_site
 
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SITES = ("hospital_a", "hospital_b", "hospital_c")
 PEOPLE = {"project_admin": "admin@example.org", "lead": "lead@example.org", "member": "researcher@example.org"}
 SERVER = "fl.example.org"
@@ -68,15 +69,15 @@ def test_every_participant_gets_a_kit_that_only_its_owner_reads(made):
 @pytest.mark.parametrize("name", [SERVER, "hospital_b"])
 def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, write_tiny_job):
     changes = {"full": {}, "partial": {"sharing": "block_6"}}
-    changes["contrastive"] = {"method": "contrastive", "weighting": "self_adaptive"}
     jobs = [write_tiny_job(tmp_path, name, **change) for name, change in changes.items()]
+    jobs += [JOBS / name for name in ("cxr_fedmoco", "cxr_fedavg_moco", "cxr_linear", "cxr_finetune")]
     named = {
         n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
     }
     ours = {path for path in named if path not in DEFAULT_CLASS_ALLOW_LIST}
-    assert ours == set(JOB_CLASSES)
+    assert ours == set(job_classes())
     resources = read(made.kits / name, "resources.json.default")
-    assert resources["class_allow_list"] == [*DEFAULT_CLASS_ALLOW_LIST, *JOB_CLASSES]
+    assert resources["class_allow_list"] == [*DEFAULT_CLASS_ALLOW_LIST, *job_classes()]
     assert resources["class_list_enforcement_mode"] == "enforce"
 
 

@@ -126,7 +126,7 @@ def assert_same_end(one, other):
         assert same(a, b)
 
 
-WARM = {"sharing": "block_6", "warm_start_sharing": "full", "warm_start_rounds": 2}
+WARM = {"sharing": "block_6", "warm_start": {"rounds": 2, "sharing": "full"}}
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,13 @@ from fedmed.errors import FedMedError, JobError, StateError, UpdateRefused
 from fedmed.federation import run_record as record
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
-from fedmed.jobs.class_paths import ALLOWED
 from fedmed.messages.answers import Update
 from fedmed.recovery.model_store import BEST, LAST
 from fedmed.recovery.same_run import CARRIED
 from fedmed.recovery.server_state import MODELS, STATE, ServerState
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
+from fedmed.settings.server import ALLOWED
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised"}
 ROUNDS, COUNTER = 5, "norm.num_batches_tracked"

@@ -67,7 +67,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
         "config": {
             "controller": {"epochs": 1.0, "select": "last", "evaluate": False, "exchange": exchange},
-            "aggregator": {"weighting": "self_adaptive", "form": "gap", "floor": 0.0},
+            "aggregator": {"weighting": {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}},
         },
         "started": "2026-11-21T09:05:00+00:00",
     }

@@ -1,42 +1,81 @@
-"""The command that writes a job."""
+"""The command that writes a job from a study."""
 
 import pytest
+import yaml
 
 from fedmed.jobs.job_folder import read_job
+from fedmed.methods.load import installed
+
+STUDY = """\
+# A comment at the top.
+name: study
+bundle: covid_ct_segmentation  # which network
+method: {path: fedmed.methods.consistency.Consistency}
+sites:
+  a: supervised
+  b: unsupervised
+  c: evaluate
+# how long
+rounds: 50
+steps: 400
+user_weights:
+  b: 0.5
+# the end
+"""
+PRETRAINING = """\
+name: study
+bundle: cxr_classification
+method: {path: fedmed.methods.fedmoco.FedMoCo}
+sites: {a: unsupervised, b: unsupervised}
+rounds: 200
+epochs: 1
+select: last
+evaluate: false
+"""
 
 
 @pytest.fixture
-def package(capsys, load_script):
-    """Return a function that runs the script in this process: exit code and what it says."""
+def package(capsys, load_script, tmp_path):
+    """Return a function that runs the script in this process with a study: exit code, and what it says of errors."""
     script = load_script("package_job")
 
-    def package(*arguments):
-        code = script.main([str(argument) for argument in arguments])
+    def package(text, folder, *settings):
+        (tmp_path / "study.yaml").write_text(text)
+        options = [part for setting in settings for part in ("--set", setting)]
+        code = script.main([str(tmp_path / "study.yaml"), str(folder), *options])
         return code, capsys.readouterr().err
 
     return package
 
 
 def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
-    options = ["--sites", "a:supervised", "b:unsupervised:0.5", "c:evaluate", "--rounds", "50"]
-    code, said = package(tmp_path / "study", *options, "--set", "unsupervised.confidence=8e-1", "batch_size=2")
+    settings = ["overrides.unsupervised.confidence=8e-1", "overrides.supervised.batch_size=2"]
+    code, said = package(STUDY, tmp_path / "study", *settings)
     assert code == 0, said
     job = read_job(tmp_path / "study")
     assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
     assert job.aggregator["user_weights"] == {"b": 0.5}
-    assert job.clients["b"]["overrides"] == {"confidence": 0.8, "batch_size": 2}
-    assert job.clients["a"]["overrides"] == {"batch_size": 2} and job.clients["b"]["overlays"] == ["consistency"]
+    assert job.clients["b"]["overrides"] == {"confidence": 0.8} and job.clients["b"]["overlays"] == ["consistency"]
+    assert job.clients["a"]["overrides"] == {"batch_size": 2}
+
+
+def test_without_settings_the_study_is_carried_byte_for_byte_and_with_them_its_comments_stay(package, tmp_path):
+    assert package(STUDY, tmp_path / "plain")[0] == 0
+    for app in ("app_server", "app_supervised", "app_unsupervised", "app_evaluate"):
+        assert (tmp_path / "plain" / app / "config/study.yaml").read_text() == STUDY
+    assert package(STUDY, tmp_path / "changed", "rounds=3", "user_weights.b=2", "seed=7")[0] == 0
+    text = (tmp_path / "changed/app_server/config/study.yaml").read_text()
+    expected = STUDY.replace("rounds: 50", "rounds: 3").replace("user_weights:\n  b: 0.5", "user_weights: {b: 2}")
+    assert text == expected + "seed: 7\n"
 
 
 def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
-    options = ["--sites", "a:unsupervised", "b:unsupervised", "--bundle", "cxr_classification", "--overlay", "pretrain"]
-    options += ["--method", "contrastive", "--rounds", "200", "--epochs", "1", "--weighting", "self_adaptive"]
-    code, said = package(tmp_path / "study", *options, "--exchange-from", "50", "--select", "last", "--no-evaluate")
+    code, said = package(PRETRAINING, tmp_path / "study", "method.args.exchange_from=60")
     assert code == 0, said
     job = read_job(tmp_path / "study")
-    assert job.controller["exchange"] == {"from_round": 50, "names": ["mu", "sigma", "n"]}
+    assert job.controller["exchange"] == {"from_round": 60, "names": ["mu", "sigma", "n"]}
     assert (job.controller["select"], job.controller["evaluate"], job.controller["epochs"]) == ("last", False, 1)
-    assert "steps" not in job.controller and job.aggregator["weighting"] == "self_adaptive"
+    assert "steps" not in job.controller and job.aggregator["weighting"]["name"] == "rsa"
     assert job.persistor["overlays"] == job.clients["a"]["overlays"] == ["pretrain"]
     texts = {path.name: path.read_text() for path in (tmp_path / "study").rglob("config_fed_*.json")}
     assert "executors.ContrastiveExecutor" in texts["config_fed_client.json"]
@@ -46,43 +85,65 @@ def test_one_command_writes_fedmoco_for_own_sites(package, tmp_path):
 
 
 def test_a_job_may_start_from_a_part_of_a_checkpoint(package, tmp_path):
-    options = ["--sites", "a:supervised", "--bundle", "cxr_classification", "--overlay", "linear", "--epochs", "50"]
-    code, said = package(
-        tmp_path / "study", *options, "--checkpoint", "encoder.pt", "--checkpoint-tensor", r"^encoder\."
-    )
+    study = yaml.safe_load(STUDY) | {"bundle": "cxr_classification", "sites": {"a": "supervised"}, "user_weights": {}}
+    study |= {"method": {"path": "fedmed.methods.linear.Linear"}}
+    study |= {"checkpoint": "encoder.pt", "checkpoint_tensors": [r"^encoder\."]}
+    code, said = package(yaml.safe_dump(study), tmp_path / "study")
     assert code == 0, said
     persistor = read_job(tmp_path / "study").persistor
     assert (persistor["checkpoint"], persistor["checkpoint_tensors"]) == ("encoder.pt", [r"^encoder\."])
 
 
 def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(package, tmp_path):
-    options = ["--sites", "a:supervised", "b:unsupervised"]
-    assert package(tmp_path / "with" / "study", *options)[0] == 0
-    assert package(tmp_path / "without" / "study", *options, "--no-custom")[0] == 0
+    assert package(STUDY, tmp_path / "with" / "study")[0] == 0
+    assert package(STUDY, tmp_path / "without" / "study", "custom=false")[0] == 0
     files = {
         kind: {path.relative_to(tmp_path / kind): path.read_text() for path in (tmp_path / kind).rglob("*.*")}
         for kind in ("with", "without")
     }
-    assert files["without"] == {path: text for path, text in files["with"].items() if "custom" not in path.parts}
-    assert len(files["with"]) == len(files["without"]) + 3 and not list((tmp_path / "without").rglob("custom"))
+    for path, text in files["without"].items():
+        assert text.removesuffix("custom: false\n") == files["with"][path]
+    assert len(files["with"]) == len(files["without"]) + 4 and not list((tmp_path / "without").rglob("custom"))
+
+
+@pytest.mark.parametrize("method", [*installed(), "fedmed.methods.fedmoco.FedMoCo"])
+def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, tmp_path, capsys, method):
+    assert load_script("package_job").main(["--init", method]) == 0
+    text = capsys.readouterr().out
+    assert text.count("#") > 30 and "# federated rounds\nrounds:" in text
+    code, said = package(text, tmp_path / "job")
+    assert code == 0, said
+    assert read_job(tmp_path / "job").method.spec()["path"].startswith("fedmed.methods.")
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("settings", "message"),
     [
-        (["--sites", "a"], "'a' is not a new SITE:ROLE"),
-        (["--sites", "a:supervised:much"], "weight in 'a:supervised:much'"),
-        (["--sites", "a:unsupervised"], "no site is 'supervised'"),
-        (["--sites", "a:supervised", "--set", "bundle_root=/etc"], "'bundle_root'"),
-        (["--sites", "a:supervised", "--overlay", "nothing"], "no overlay 'nothing'"),
-        (["--sites", "a:supervised", "--sharing", "half"], "sharing group 'half'"),
-        (["--sites", "a:supervised", "--set", "x"], "'x' is not ID=VALUE"),
-        (["--sites", "a:supervised", "--steps", "3", "--epochs", "1"], "either 'steps' or 'epochs'"),
-        (["--sites", "a:supervised", "--floor", "0.1"], "'floor' is for weighting 'self_adaptive'"),
-        (["--sites", "a:supervised", "--checkpoint-tensor", "^encoder"], "name that too"),
+        (["sites={a: boss}"], "'sites.a' is 'boss'; it should be 'supervised', 'unsupervised' or 'evaluate'"),
+        (["user_weights.b=much"], "'user_weights.b' is 'much'"),
+        (["sites={a: unsupervised}", "user_weights={}"], "no site is 'supervised'"),
+        (["overrides.supervised.bundle_root=/etc"], "'bundle_root'"),
+        (["overlays=[nothing]"], "no overlay 'nothing'"),
+        (["sharing=half"], "sharing group 'half'"),
+        (["x"], "'x' is not KEY=VALUE"),
+        (["rounds.x=1"], "50 does not hold 'key: value' lines"),
+        (["epochs=1"], "either 'steps' or 'epochs'"),
+        (["rule.args.weighting={by: samples, floor: 0.1}"], "SampleWeighting are wrong"),
+        (["checkpoint_tensors=[^encoder]"], "name that too"),
+        (["colour=red", "rounds=0"], "2 mistakes"),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(package, tmp_path, options, message):
-    code, said = package(tmp_path / "study", *options)
+def test_mistakes_are_told_and_leave_nothing(package, tmp_path, settings, message):
+    code, said = package(STUDY, tmp_path / "job", *settings)
     assert code == 2 and said.startswith("error: ") and message in said
-    assert not (tmp_path / "study").exists()
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_study_that_is_not_there_and_a_method_that_is_unknown(load_script, tmp_path, capsys):
+    script = load_script("package_job")
+    assert script.main([str(tmp_path / "no.yaml"), str(tmp_path / "job")]) == 2
+    assert "no.yaml cannot be read" in capsys.readouterr().err
+    assert script.main(["--init", "fedmocco"]) == 2
+    assert "method 'fedmocco' is unknown; there are consistency, fedavg_moco, fedmoco" in capsys.readouterr().err
+    assert script.main(["--init", "os.system"]) == 2
+    assert "a job may not name the class" in capsys.readouterr().err

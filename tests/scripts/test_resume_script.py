@@ -100,9 +100,10 @@ def test_what_cannot_be_continued_is_said_and_nothing_is_written(script, downloa
     assert not (tmp_path / "again").exists() and not list(tmp_path.glob(".job-*"))
 
 
-def test_another_job_or_a_simulators_workspace_is_refused(script, download, interrupted, tmp_path, capsys):
-    path = interrupted / "study/app_server/config/config_fed_server.json"
-    path.write_text(path.read_text().replace('"seed": 0', '"seed": 1'))
+def test_another_job_or_a_simulators_workspace_is_refused(
+    script, download, interrupted, change_study, tmp_path, capsys
+):
+    change_study(interrupted / "study", seed=1)
     assert script.main([str(download), str(tmp_path / "again"), "--job", str(interrupted / "study")]) == 2
     assert "model argument 'seed' is 1, it was 0" in capsys.readouterr().err
     (interrupted / "ws/server/simulate_job").mkdir()

@@ -165,9 +165,9 @@ def test_without_nvflare_beside_python(script, job, tmp_path, monkeypatch, capsy
 def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, interrupted, stand_in, capsys):
     job, workspace = interrupted / "study", interrupted / "ws"
     stand_in(
-        "import json; job = Path(sys.argv[2])\n"
-        "c = json.loads((job / 'app_server/config/config_fed_server.json').read_text())['workflows'][0]['args']\n"
-        "print('ERROR: x - ERROR -', c['resume'], os.environ['FEDMED_RESUME_ROOT'], w.exists(),\n"
+        "import yaml; job = Path(sys.argv[2])\n"
+        "c = yaml.safe_load((job / 'app_server/config/study.yaml').read_text())\n"
+        "print('ERROR: x - ERROR -', c['resume']['job'], os.environ['FEDMED_RESUME_ROOT'], w.exists(),\n"
         "      (job / 'app_server/resume/server_state.json').is_file())"
     )
     kept = {path: path.read_bytes() for path in workspace.rglob("*.pt")}

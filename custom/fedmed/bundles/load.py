@@ -137,7 +137,7 @@ class Bundle:
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
-        time = {key: value for key, value in TIME.items() if key not in parser.config}
+        time = {key: value for key, value in TIME.items() if key not in parser}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         where = f"bundle '{self.name}' with overlays {self.overlays}"
         parser.update(usable_facts(facts, parser.config, where))

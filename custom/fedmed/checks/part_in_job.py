@@ -1,7 +1,7 @@
 """What a site would do in a job: its role there, with which bundle and settings."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,9 @@ from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.plan import ROLES, Plan
+from fedmed.jobs.plan import ROLES
 
 METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
-CHANGE = "rsa"  # what `weighting: self_adaptive` weighs a site by
-OF_A_RUN = {"resume"}  # arguments that mean an earlier run, which a check has nothing to do with
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,7 @@ def find_work(
     overlays: Sequence[str] = (),
     lists: Mapping[str, int] | None = None,
     bundles: Path | None = None,
+    allowed: Collection[str] = (),
 ) -> PartInJob:
     """Return what ``site`` does in a job, or would do with a bundle.
 
@@ -71,6 +70,7 @@ def find_work(
         overlays: overlays of a bundle that is named without a job.
         lists: list -> number of entries; tells the role when neither ``role`` nor a job does.
         bundles: the site's own folder of bundles.
+        allowed: class paths outside ``fedmed.methods`` that the site's settings list.
 
     Raises:
         JobError: no such job or bundle, a damaged job, or one without this site and role.
@@ -81,7 +81,7 @@ def find_work(
     if (folder / "meta.json").is_file():
         if overlays:
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
-        return _of_job(folder, site, role)
+        return _of_job(folder, site, role, allowed)
     if folder.is_dir() or "/" in job:
         raise JobError(f"{folder} is no job folder (meta.json is missing); give the folder that the study lead sent")
     try:
@@ -94,9 +94,9 @@ def find_work(
     return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
 
 
-def _of_job(folder: Path, site: str, role: str | None) -> PartInJob:
-    job = read_job(folder)
-    named = {name: args.get("role") for name, args in job.clients.items()}
+def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str]) -> PartInJob:
+    job = read_job(folder, allowed)
+    named = job.study.sites
     match = site if site in named else next((name for name in named if role and named[name] == role), None)
     if match is None:
         known = ", ".join(f"{name} ({its})" for name, its in named.items())
@@ -107,16 +107,9 @@ def _of_job(folder: Path, site: str, role: str | None) -> PartInJob:
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
-    if named[match] not in ROLES:
-        raise JobError(f"the job {folder} gives site '{match}' the role {named[match]!r}; use {', '.join(ROLES)}")
-    try:
-        plan = Plan(**job.controller)
-    except (TypeError, AttributeError) as error:
-        raise JobError(f"the job {folder}: its controller's arguments are wrong: {error}") from error
-    args = {key: value for key, value in job.clients[match].items() if key not in OF_A_RUN}
+    plan, args = job.plan, job.clients[match]
     exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
-    adaptive = job.aggregator.get("weighting") == "self_adaptive"
-    extras = () if named[match] == "evaluate" else (*exchanged, *((CHANGE,) if adaptive else ()))
+    extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
     asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
     return PartInJob(
         job.name,

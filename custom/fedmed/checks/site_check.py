@@ -114,7 +114,7 @@ def _check_data(checked: CheckedSite, options: Options, show: Show) -> None:
     content, checked.counts = count_lists(site)
     if options.job:
         asked = (options.job, site.site, options.role, options.overlays, checked.counts, site.bundles)
-        checked.work = find_work(*asked)
+        checked.work = find_work(*asked, site.allowed_classes)
     checked.role = checked.work.role if checked.work else options.role
     checked.wanted, unusable = what_is_wanted(checked.work, site)
     checked.kind = checked.wanted.kind or kind_by_look(content)

@@ -142,7 +142,7 @@ def _what_it_allows(kit: Kit, classes: Iterable[str], own_code: bool) -> Iterato
         rights = kit.rules["authorization"].get("permissions", {})
         if rights and all(_right(role, "byoc") == "none" for role in rights.values()):
             text = "the job brings code (folder custom/), which this site's local/authorization.json lets nobody do"
-            yield _wrong("code", f"{text}; ask the study lead for the job without it (package_job.py --no-custom)")
+            yield _wrong("code", f"{text}; ask the study lead for the job without it (custom: false in the study)")
         return  # NVFlare asks for no class list then
     if resources.get("class_list_enforcement_mode", "enforce") == "enforce":
         allowed = resources.get("class_allow_list", ["nvflare"])

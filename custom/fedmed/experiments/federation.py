@@ -51,7 +51,7 @@ class Federation:
         seeds: used unless the command line names others; None = the table's own.
         labelled: datalist beside a site's own with masks for all of its cases; None = its own datalist.
         overrides: role -> overridable settings of the bundle for every run that does not say otherwise.
-        job: further arguments of :class:`fedmed.jobs.specification.JobSpec` for every run.
+        job: further keys of :class:`fedmed.jobs.study.Study` for every run.
     """
 
     name: str

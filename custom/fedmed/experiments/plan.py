@@ -1,23 +1,24 @@
 """From an arm of a table to a job that runs."""
 
 import math
-from dataclasses import fields
 from typing import Any
 
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.federation import POOL, Budget, Federation
 from fedmed.experiments.table import Arm, Table
+from fedmed.jobs.job import Job
 from fedmed.jobs.plan import TRAINING_ROLES
-from fedmed.jobs.specification import JobSpec
+from fedmed.jobs.study import Study
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 # What an arm says in its own words; the rest of a job's arguments is free for its 'job'.
 OWN = {"name", "sites", "overlays", "overrides", "user_weights", "evaluate_last", "seed"}
-OWN |= {"steps", "rounds", "warm_start_rounds", "validate_every"}
+OWN |= {"steps", "rounds", "validate_every"}
+METHOD = {"path": "fedmed.methods.consistency.Consistency"}
 
 
-def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> JobSpec:
+def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> Job:
     """The job of one arm and seed.
 
     Raises:
@@ -25,21 +26,26 @@ def job_of(arm: Arm, table: Table, federation: Federation, seed: int) -> JobSpec
     """
     overlays = list(_known(federation.networks, arm.network, "network", arm, federation))
     settings = {"bundle": "covid_ct_segmentation", **federation.job, **arm.job}
-    known = {each.name for each in fields(JobSpec)} - OWN
+    known = set(Study.model_fields) - OWN
     if unknown := sorted(set(settings) - known):
         raise JobError(f"arm '{arm.name}': 'job' may not set '{unknown[0]}'; it may set: {', '.join(sorted(known))}")
     if lender := settings.get("release_from"):
         settings["release_from"] = site_name(lender, arm, federation)
-    return JobSpec(
-        name=JOB_NAME,
-        sites=roles_of(arm, table, federation),
-        overlays=overlays,
-        overrides=_overrides(arm, federation, settings["bundle"], overlays),
-        user_weights={site_name(site, arm, federation): w for site, w in arm.weights.items()},
-        evaluate_last=True,
-        seed=seed,
-        **_schedule(arm, federation.budget),
-        **settings,
+    schedule = _schedule(arm, federation.budget)
+    schedule["warm_start"] = {**schedule["warm_start"], **settings.pop("warm_start", {})}
+    return Job.of(
+        {
+            "name": JOB_NAME,
+            "method": METHOD,
+            "sites": roles_of(arm, table, federation),
+            "overlays": overlays,
+            "overrides": _overrides(arm, federation, settings["bundle"], overlays),
+            "user_weights": {site_name(site, arm, federation): w for site, w in arm.weights.items()},
+            "evaluate_last": True,
+            "seed": seed,
+            **schedule,
+            **settings,
+        }
     )
 
 
@@ -72,14 +78,14 @@ def _known(mapping: Any, key: str, what: str, arm: Arm, federation: Federation) 
     return mapping[key]
 
 
-def _schedule(arm: Arm, budget: Budget) -> dict[str, int]:
+def _schedule(arm: Arm, budget: Budget) -> dict[str, Any]:
     """Rounds of the budget. When the interval does not divide it, the last round makes the run a little longer."""
     steps = max(1, round(budget.interval * arm.interval))
     late = arm.warm_start and "unsupervised" in arm.train.values()
     return {
         "steps": steps,
         "rounds": math.ceil(budget.steps / steps),
-        "warm_start_rounds": math.ceil(budget.warm_start / steps) if late else 0,
+        "warm_start": {"rounds": math.ceil(budget.warm_start / steps) if late else 0},
         "validate_every": max(1, round(budget.validate / steps)),
     }
 

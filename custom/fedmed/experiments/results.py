@@ -8,14 +8,14 @@ from typing import Any
 
 from fedmed.errors import DataError
 from fedmed.experiments.scores import MEAN_CASE, Score
-from fedmed.jobs.specification import JobSpec
+from fedmed.jobs.job import Job
 
 RUN = Path("simulate_job") / "fedmed"
 FOLDERS = {"selected": "evaluation", "last": "evaluation_last"}
 RESULTS = {"selected": ("validation", "test"), "last": ("validation_last", "test_last")}
 
 
-def check_complete(folder: Path, job: JobSpec) -> None:
+def check_complete(folder: Path, job: Job) -> None:
     """A site that could not be scored would be missing from its arm in every table, without a word.
 
     With partial sharing, sites without a decoder have no score by design.
@@ -23,8 +23,9 @@ def check_complete(folder: Path, job: JobSpec) -> None:
     Raises:
         DataError: a site has no score; names it.
     """
-    all_shared = job.sharing == "full" and job.buffers != "local"
-    expected = {site for site, role in job.sites.items() if all_shared or role == "supervised"}
+    study = job.study
+    all_shared = study.sharing == "full" and study.buffers != "local"
+    expected = {site for site, role in study.sites.items() if all_shared or role == "supervised"}
     result = _result(folder)
     for test in ("test", "test_last"):
         if missing := sorted(expected - set(result[test])):

@@ -24,7 +24,9 @@ from fedmed.experiments.sites import Cases, pooled_site, site_for, state_of_file
 from fedmed.experiments.table import Arm, Table
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.jobs.app_configs import files
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT, STATE
 from fedmed.settings.site import SiteConfig, load_site
@@ -46,7 +48,7 @@ class Run:
 
     arm: str
     seed: int
-    job: JobSpec
+    job: Job
     sites: Mapping[str, SiteConfig]
     folder: Path
 
@@ -72,7 +74,7 @@ def prepare(arm: Arm, table: Table, federation: Federation, seed: int, folder: P
     return named_run(arm.name, seed, job, sites, folder, federation.name)
 
 
-def named_run(arm: str, seed: int, job: JobSpec, sites: Mapping[str, SiteConfig], folder: Path, data: str) -> Run:
+def named_run(arm: str, seed: int, job: Job, sites: Mapping[str, SiteConfig], folder: Path, data: str) -> Run:
     """A run whose folder below ``folder`` is named by the data and by a hash of what the result depends on."""
     return Run(arm, seed, job, sites, folder / f"{data}-{_name(_made_of(job, sites))}")
 
@@ -177,11 +179,11 @@ def _name(made_of: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _made_of(job: JobSpec, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
+def _made_of(job: Job, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
     """What a result depends on: a change of any of it makes another run."""
     settings = {
         site: {k: str(v) for k, v in asdict(config).items() if k != "datalist"} for site, config in sites.items()
     }
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
-    bundle = Bundle(job.bundle, job.overlays).digest
-    return {"job": job.files(), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": __version__}
+    bundle = Bundle(job.study.bundle, job.study.overlays).digest
+    return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": __version__}

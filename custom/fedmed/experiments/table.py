@@ -37,7 +37,7 @@ class Arm:
         network: entry of the federation's ``networks``.
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
-        job: arguments of :class:`fedmed.jobs.specification.JobSpec`, e.g. ``sharing``.
+        job: keys of :class:`fedmed.jobs.study.Study`, e.g. ``sharing``.
     """
 
     name: str

@@ -1,11 +1,13 @@
 """How the sites trained, from the job's own files where they lie beside the run."""
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-CLIENT = "config_fed_client.json"
+from fedmed.errors import FedMedError
+from fedmed.jobs.job import STUDY
+from fedmed.jobs.job_folder import read_app
+from fedmed.settings.server import load_server
 
 
 def methods(folder: Path, records: Path) -> dict[str, dict[str, Any]]:
@@ -15,25 +17,18 @@ def methods(folder: Path, records: Path) -> dict[str, dict[str, Any]]:
         folder: the run, as given: a simulator keeps each site's configuration in it.
         records: the folder of ``run.json``: a downloaded result has the job two levels above.
     """
-    found = {}
-    for path in _client_files(folder, records):
-        args = _arguments(path)
-        if args.get("role"):
-            kept = {"overlays": list(args.get("overlays") or ()), "overrides": dict(args.get("overrides") or {})}
-            found[str(args["role"])] = kept
-    return dict(sorted(found.items()))
+    for app in _apps(folder, records):
+        try:
+            job = read_app(app, load_server().allowed_classes)
+        except FedMedError:  # a file that cannot be read tells nothing, and the export does not depend on it
+            continue
+        roles = {role: job.of_role(role) for role in sorted(set(job.study.sites.values()))}
+        return {role: {key: args[key] for key in ("overlays", "overrides")} for role, args in roles.items()}
+    return {}
 
 
-def _client_files(folder: Path, records: Path) -> Iterator[Path]:
-    yield from sorted(folder.glob(f"*/simulate_job/app_*/config/{CLIENT}"))
+def _apps(folder: Path, records: Path) -> Iterator[Path]:
+    places = [*sorted(folder.glob(f"*/simulate_job/app_*/config/{STUDY}"))]
     for place in (records.parent.parent / "job", folder / "job"):
-        yield from sorted(place.glob(f"**/app_*/config/{CLIENT}"))
-
-
-def _arguments(path: Path) -> Mapping[str, Any]:
-    """The executor's arguments; a file that cannot be read tells nothing, and the export does not depend on it."""
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))["executors"]
-        return next((e["executor"]["args"] for e in entries if "train" in e["tasks"]), {})
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+        places += sorted(place.glob(f"**/app_*/config/{STUDY}"))
+    yield from (path.parents[1] for path in places)

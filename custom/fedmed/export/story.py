@@ -11,7 +11,8 @@ WEIGHED = {
     "iterations": "by the steps behind them",
     "samples": "by the images behind them",
     "uniform": "with equal weights",
-    "self_adaptive": "by how much training changed each site's similarities between images (FedMoCo)",
+    "a number": "by the number `{}` that sites report",
+    "a similarity": "by how much training changed each site's similarities between images (FedMoCo)",
 }
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
@@ -71,7 +72,8 @@ def _rule(aggregation: Mapping[str, Any]) -> str:
         return f"Updates become one by the rule `{rule['path']}`"
     weighed = "with weights of the job's own rule"
     if isinstance(weighting, Mapping):
-        weighed = f"by the number `{weighting.get('name')}` that sites report"
+        form = "a number" if "form" not in weighting else "a similarity"
+        weighed = WEIGHED.get(form, "").format(weighting.get("name"))
     elif weighting in WEIGHED:
         weighed = WEIGHED[weighting]
     return RULES.get(rule, f"Updates are averaged {weighed}")

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts, ServerRule
+from fedmed.class_paths import class_path
 from fedmed.errors import FedMedError, JobError, StateError
-from fedmed.jobs.class_paths import class_path
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.messages.answers import Update

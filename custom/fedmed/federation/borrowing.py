@@ -66,7 +66,7 @@ class Borrower:
         if round is None or self._names(round) != self._names(model.round):
             self._refuse("it has not trained private layers of its own for this model")
             return {}
-        facts = {"private_round": round, "earlier": dict(server.tasks.earlier)}
+        facts = {"private_round": round, "earlier": dict(server.tasks.earlier), "study": server.tasks.study}
         return {self.owner: Task("release", model.round, server.plan.rounds, {}, **facts)}
 
     def _names(self, round: int) -> list[str]:

@@ -49,8 +49,10 @@ class Client:
         buffers: policy for BatchNorm buffers; ``local`` keeps them at the site.
         warm_start_rounds: first rounds of the job, in which ``warm_start_sharing`` applies.
         warm_start_sharing: sharing group in those rounds; None = ``sharing``.
+        sends: sharing group that the role sends, if less than it receives.
         seed: the job's seed.
         optimizer_state: ``persist`` across rounds or ``reset`` each round.
+        study: digest of the site's copy of the study; None = tasks are taken whatever theirs is.
         should_abort: asked before every iteration.
         stream: receives scalars for TensorBoard.
     """
@@ -68,8 +70,10 @@ class Client:
         buffers: str = "average",
         warm_start_rounds: int = 0,
         warm_start_sharing: str | None = None,
+        sends: str | None = None,
         seed: int = 0,
         optimizer_state: str = "persist",
+        study: str | None = None,
         should_abort: Callable[[], bool] | None = None,
         stream: Stream | None = None,
     ) -> None:
@@ -85,7 +89,9 @@ class Client:
             "buffers": buffers,
             "warm_start_rounds": warm_start_rounds,
             "warm_start_sharing": warm_start_sharing,
+            "sends": sends,
         }
+        self.study = study
         self.keep_optimizer = optimizer_state == "persist"
         self.should_abort = should_abort or (lambda: False)
         made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
@@ -94,7 +100,7 @@ class Client:
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any], site: SiteConfig, folder: Path, **hooks: Any) -> "Client":
-        """Build a client from the plain arguments of a job's executor.
+        """Build a client from what a study says of its role.
 
         Raises:
             JobError: an argument that no client knows.
@@ -102,7 +108,21 @@ class Client:
         try:
             return cls(site, folder, **args, **hooks)
         except TypeError as error:
-            raise JobError(f"site '{site.site}': the executor's arguments in the job are wrong: {error}") from error
+            raise JobError(f"site '{site.site}': the job's arguments of its role are wrong: {error}") from error
+
+    def answer(self, task: Task) -> Update | Extras | Release | dict[str, float]:
+        """Do what a task asks for.
+
+        Raises:
+            JobError: the server works on another study than the one that this site has.
+        """
+        if self.study is not None and task.study != self.study:
+            raise JobError(
+                f"site '{self.site.site}': the server's study (hash {task.study[:12] or 'none'}) is not this site's "
+                f"({self.study[:12]}); submit the job again as scripts/package_job.py wrote it, the same for all"
+            )
+        work = {"train": self.train, "metadata": self.metadata, "validate": self.validate}
+        return {**work, "release": self.release, "evaluate": self.evaluate}[task.name](task)
 
     def train(self, task: Task) -> Update:
         """Score the received model if asked, train it for so many steps or epochs and return the difference.

@@ -1,19 +1,21 @@
-"""All guards of a run, one for each kind of training that can collapse."""
+"""All guards of a run: those that its method declares."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from fedmed.federation.guard import Finding, Guard
-from fedmed.federation.guard_contrast import ContrastGuard
-from fedmed.federation.guard_pseudo_labels import PseudoLabelGuard
 from fedmed.messages.answers import Update
+from fedmed.methods.guard import Finding, Guard
 
 
 class CollapseGuard:
-    """Gives each update to every guard; a guard knows by the metrics of an update whether it is meant."""
+    """Gives each update to every guard; a guard knows by the metrics of an update whether it is meant.
 
-    def __init__(self) -> None:
-        self.guards: dict[str, Guard] = {"pseudo_labels": PseudoLabelGuard(), "contrast": ContrastGuard()}
+    Args:
+        guards: name, under which its state is saved -> guard.
+    """
+
+    def __init__(self, guards: Mapping[str, Guard]) -> None:
+        self.guards = dict(guards)
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`restore` goes on."""

@@ -1,7 +1,7 @@
 """A whole federation in one process, from the same job folder: for experiments and tests.
 
-It reads the plain arguments that FLARE would pass to controller, aggregator, persistor and executors, and imports no
-class that the job names by path. Real federations run on FLARE.
+It reads the study that server and sites would find in their apps, and imports no class of FLARE's that the job names by
+path. Real federations run on FLARE.
 """
 
 import logging
@@ -13,11 +13,13 @@ from fedmed.errors import FedMedError, UpdateRefused
 from fedmed.federation.client import Client
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
+from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 from fedmed.recovery.interrupted_workspace import RUN, set_aside
 from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
 
 log = logging.getLogger("fedmed.loop")
@@ -40,18 +42,20 @@ def run_job(
     Raises:
         FedMedError: a malformed job, or too many failed rounds in a row.
     """
-    job, run = read_job(folder), RUN
+    allowed, run = load_server().allowed_classes, RUN
+    job = read_job(folder, allowed)
     server_dir = Path(workspace) / "server" / run
-    controller = dict(job.controller)
     if resume and (earlier := set_aside(Path(workspace), job.clients)):
-        controller["resume"] = earlier
+        said = job.study.resume.model_dump() if job.study.resume else {}
+        job = job.changed({"resume": {**said, "job": earlier}})
     store = ModelStore.from_args(job.persistor, server_dir / "app_server")
-    server = Server.from_args(controller, job.aggregator, store, server_dir / "fedmed", app=job.app)
     settings = {site: (sites or {}).get(site) or load_site(site) for site in job.clients}
-    clients = {
-        site: Client.from_args(args, settings[site], Path(workspace) / site / run / "fedmed")
-        for site, args in job.clients.items()
-    }
+    said = {"app": job.app, "allowed": allowed, "study": job.digest}
+    server = Server.from_args(job.controller, job.aggregator, store, server_dir / "fedmed", **said)
+    clients = {}
+    for site, own in settings.items():
+        part = Job.parse(job.text, job.source, own.allowed_classes).client(site)  # with the site's own list of classes
+        clients[site] = Client.from_args(part, own, Path(workspace) / site / run / "fedmed", study=job.digest)
     limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
     run_federation(server, lambda tasks: _ask(server, clients, limits, tasks))
     return server
@@ -63,7 +67,7 @@ def _ask(
     results = {}
     for site, task in sorted(tasks.items()):
         try:
-            answer = getattr(clients[site], task.name)(task)
+            answer = clients[site].answer(task)
             answer = limits[site].answer(task.name, task.round, answer)
             if task.name == "train":
                 server.accept(answer)

@@ -24,15 +24,17 @@ from fedmed.federation.run_record import RunRecord
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.task_maker import TaskMaker
-from fedmed.jobs.class_paths import load_rule, server_allows
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
+from fedmed.methods.load import load_method
+from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.saved_state import START
+from fedmed.settings.server import load_server
 
 log = logging.getLogger("fedmed.server")
 Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
@@ -49,6 +51,8 @@ class Server:
         folder: the job's folder at the server.
         max_norm: largest accepted L2 norm of an update, or None.
         save: called with (tensors, meta, is_best) when a model is to be kept.
+        method: whose guards watch the run.
+        study: digest of the study, which sites must have too.
     """
 
     def __init__(
@@ -60,15 +64,17 @@ class Server:
         folder: Path,
         max_norm: float | None = None,
         save: Save | None = None,
+        method: Method | None = None,
+        study: str = "",
     ) -> None:
         self.plan, self.store, self.policies, self.max_norm = plan, store, policies, max_norm
         self.applied = AppliedRule(rule, plan)
         self.tensors, self.score = store.initial, store.bundle.score
-        self.tasks = TaskMaker(plan, store, policies)
+        self.tasks = TaskMaker(plan, store, policies, study)
         self.save = save or store.save
         self.record, self.keeper = RunRecord(folder), ServerContinuation(self, folder)
         self.exchange = Exchange(plan)
-        self.guard = CollapseGuard() if plan.collapse_guard else None
+        self.guard = CollapseGuard((method or Method()).guards()) if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
         self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
@@ -93,12 +99,17 @@ class Server:
         save: Save | None = None,
         app: Path | None = None,
         allowed: Collection[str] | None = None,
+        study: str = "",
     ) -> "Server":
-        """Build a server from the plain arguments of a job's controller and aggregator, and resume if they say so.
+        """Build a server from what a job says of its plan and its aggregation, and resume if it says so.
 
         Args:
+            controller: plain arguments of :class:`fedmed.jobs.plan.Plan`.
+            aggregator: class path and arguments of the rule, and what roles share.
+            store, folder, save: see above.
             app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
-            allowed: class paths outside FedMed's rooms that the job may name; None = those of ``server_allows``.
+            allowed: class paths outside FedMed's own rooms that a job may name; None = those of the server's settings.
+            study: digest of the study.
 
         Raises:
             JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
@@ -109,9 +120,11 @@ class Server:
             plan = Plan(**controller)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
-        rule = load_rule(rule_spec(aggregator), server_allows() if allowed is None else allowed)
+        allowed = load_server().allowed_classes if allowed is None else allowed
+        rule = load_rule(rule_spec(aggregator), allowed)
+        method = load_method(plan.method, allowed) if plan.method else None
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
-        server = cls(plan, store, rule, policies, folder, max_norm, save)
+        server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server.applied.check(policies, server.tensors, max_norm)
         server.keeper.start(aggregator, app)
         server._describe(controller, aggregator)
@@ -123,6 +136,7 @@ class Server:
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
         facts |= {"score": self.score.facts(), "kind": self.store.bundle.kind}
+        facts |= {"study": self.tasks.study} if self.tasks.study else {}
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 

@@ -17,10 +17,11 @@ class TaskMaker:
         plan: sites, roles, rounds.
         store: the starting model and the bundle's hash.
         policies: what each role receives.
+        study: digest of the study.
     """
 
-    def __init__(self, plan: Plan, store: ModelStore, policies: RolePolicies) -> None:
-        self.plan, self.store, self.policies = plan, store, policies
+    def __init__(self, plan: Plan, store: ModelStore, policies: RolePolicies, study: str = "") -> None:
+        self.plan, self.store, self.policies, self.study = plan, store, policies, study
         self.earlier: dict[str, int] = {}  # of a resumed run, see Task
 
     def make(
@@ -52,6 +53,7 @@ class TaskMaker:
             steps=self.plan.steps or 0 if name == "train" else 0,
             epochs=self.plan.epochs if name == "train" else None,
             bundle_digest=self.store.bundle.digest,
+            study=self.study,
             private_round=private_round,
             keep_rounds=[] if keep_round is None else [keep_round],
             validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),

@@ -26,15 +26,10 @@ POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
 
 
 class FederationController(ModelController):
-    """Runs a federation by roles.
+    """Runs a federation by roles, as the study in the server's app describes it."""
 
-    Args:
-        plan: plain arguments of :class:`fedmed.jobs.plan.Plan` (``sites``, ``rounds``, ``steps``, …).
-    """
-
-    def __init__(self, **plan: Any) -> None:
+    def __init__(self) -> None:
         super().__init__(persistor_id="persistor", ignore_result_error=True, task_check_period=POLL)
-        self.plan_args = plan
         self.server: Server | None = None
 
     def run(self) -> None:
@@ -44,8 +39,9 @@ class FederationController(ModelController):
             raise JobError("the job needs FedMed's components with the ids 'aggregator' and 'persistor'")
         workspace, job_id = self.engine.get_workspace(), self.fl_ctx.get_job_id()
         folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
-        store = self.persistor.store(self.fl_ctx)
-        self.server = Server.from_args(self.plan_args, aggregator.args, store, folder, self._save)
+        store, job = self.persistor.store(self.fl_ctx), self.persistor.job(self.fl_ctx)
+        said = {"save": self._save, "app": job.app, "allowed": job.allowed, "study": job.digest}
+        self.server = Server.from_args(job.controller, job.aggregator, store, folder, **said)
         aggregator.bind(self.server)
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
 

@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
 from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.executor import Executor
@@ -18,6 +18,7 @@ from fedmed.federation.client import Client
 from fedmed.flare.convert import model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 from fedmed.jobs import plan
+from fedmed.jobs.job_folder import read_app
 from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
@@ -26,19 +27,12 @@ log = logging.getLogger("fedmed.site")
 
 
 class BundleExecutor(Executor):
-    """Runs a bundle's training, validation and evaluation at a site.
-
-    Args:
-        args: plain arguments, passed unchanged to :meth:`fedmed.federation.client.Client.from_args`.
-    """
+    """Runs a bundle's training, validation and evaluation at a site, in the role that the study gives it."""
 
     ROLES: tuple[str, ...] = plan.ROLES
 
-    def __init__(self, **args: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        if args.get("role") not in self.ROLES:
-            raise JobError(f"{type(self).__name__}: 'role' is {args.get('role')!r}; use {' or '.join(self.ROLES)}")
-        self.args = args
         self._client: Client | None = None
         self._limits: SiteLimits | None = None
         self._gate = SiteLimitsFilter()
@@ -73,12 +67,18 @@ class BundleExecutor(Executor):
         client = self._client or self._start(fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
-        tasks = {"train": client.train, "metadata": client.metadata, "release": client.release}
-        return {**tasks, "validate": client.validate, "evaluate": client.evaluate}[name](task)
+        return client.answer(replace(task, name=name))
 
     def _start(self, fl_ctx: FLContext) -> Client:
         self._limits = site_limits(fl_ctx)
-        self._client = Client.from_args(self.args, self._limits.site, self._limits.folder)
+        site = self._limits.site
+        app = fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
+        job = read_app(Path(app), site.allowed_classes)
+        args = job.client(site.site)
+        if args["role"] not in self.ROLES:
+            known = " or ".join(self.ROLES)
+            raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
+        self._client = Client.from_args(args, site, self._limits.folder, study=job.digest)
         return self._client
 
     def _send(self, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:

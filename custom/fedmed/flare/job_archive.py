@@ -22,11 +22,12 @@ CONFIGS = {"config_fed_server.json", "config_fed_client.json"}
 SIGNATURES = {".__nvfl_sig.json", ".__nvfl_submitter.crt"}  # NVFlare adds both to every folder that it signs
 FORMATS = {"json", "conf", "hocon", "yml", "yaml"}  # endings under which NVFlare looks for configurations
 FOLDERS = {"config", "resume", "resume/models"}  # of an app, beside custom/ and what is below it
+STUDY = "study.yaml"  # FedMed reads it, by a reader that evaluates nothing; it is no name under which NVFlare looks
 STATE = re.compile(r"resume/(server_state\.json|rounds\.jsonl|models/round_[0-9]+\.pt)")  # what resume.py carries
 APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LIMIT = 1 << 20  # bytes of one configuration
 BROKEN = (BadZipFile, LargeZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
-RULE = "a job holds meta.json and config_fed_*.json in plain JSON, and custom/ where sites allow code"
+RULE = "a job holds meta.json and config_fed_*.json in plain JSON, study.yaml, and custom/ where sites allow code"
 REMEDY = f"{RULE}; write it with scripts/package_job.py, and see docs/deployment.md"
 
 
@@ -64,6 +65,8 @@ def _check(archive: bytes | str | Path, what: str, belongs: Callable[[str], bool
                     raise JobError(f"{what}: {info.filename!r} has no place in a job; {REMEDY}")
                 if info.filename.rpartition("/")[2] in {META, *CONFIGS}:
                     _plain(opened, info, what)
+                if info.filename.endswith(f"config/{STUDY}") and info.file_size > LIMIT:
+                    raise JobError(f"{what}: {info.filename!r} has more than {LIMIT} bytes; {REMEDY}")
     except BROKEN as error:  # its text may quote the content
         raise JobError(f"{what}: the archive cannot be read ({type(error).__name__}); submit it again") from error
 
@@ -97,7 +100,7 @@ def _in_app(path: str) -> bool:
         return custom or folder in FOLDERS or (not folder and bool(file))
     if custom:
         return not FORMATS & set(file.casefold().split(".")[1:])
-    return (folder == "config" and file in CONFIGS) or bool(STATE.fullmatch(path))
+    return (folder == "config" and file in {STUDY, *CONFIGS}) or bool(STATE.fullmatch(path))
 
 
 def _plain(opened: ZipFile, info: ZipInfo, what: str) -> None:

@@ -1,33 +1,43 @@
 """The global model on FLARE's side."""
 
 from pathlib import Path
-from typing import Any
 
 from nvflare.apis.fl_context import FLContext
 from nvflare.app_common.abstract.model import ModelLearnable, ModelLearnableKey, make_model_learnable
 from nvflare.app_common.abstract.model_persistor import ModelPersistor
 
 from fedmed.flare.convert import to_numpy, to_tensors
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_app
 from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.server import load_server
 
 
 class BundleModelPersistor(ModelPersistor):
-    """Builds the starting model from bundle, overlays and seed, and saves global models atomically.
+    """Builds the starting model from the study, and saves global models atomically."""
 
-    Args:
-        args: plain arguments of :class:`fedmed.recovery.model_store.ModelStore`.
-    """
-
-    def __init__(self, **args: Any) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.args = args
+        self._job: Job | None = None
         self._store: ModelStore | None = None
+
+    def job(self, fl_ctx: FLContext) -> Job:
+        """The study in the server's app, read with the server's own list of classes.
+
+        Raises:
+            FedMedError: it is missing, or has mistakes.
+        """
+        if self._job is None:
+            workspace = fl_ctx.get_engine().get_workspace()
+            allowed = load_server(Path(workspace.get_root_dir())).allowed_classes
+            self._job = read_app(Path(workspace.get_app_dir(fl_ctx.get_job_id())), allowed)
+        return self._job
 
     def store(self, fl_ctx: FLContext) -> ModelStore:
         """The run's store; its folder is the server app's folder, where FLARE's own persistors write."""
         if self._store is None:
-            folder = fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
-            self._store = ModelStore.from_args(self.args, Path(folder))
+            job = self.job(fl_ctx)
+            self._store = ModelStore.from_args(job.persistor, job.app)
         return self._store
 
     def load_model(self, fl_ctx: FLContext) -> ModelLearnable:

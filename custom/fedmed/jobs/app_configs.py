@@ -1,23 +1,18 @@
-"""The files of an NVFlare job folder: the plain arguments of controller, aggregator, persistor and executors."""
+"""The files of an NVFlare job folder. The study says everything; FLARE's own files name classes and tasks."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.bundles.load import Bundle
-from fedmed.errors import JobError
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
-from fedmed.jobs.rule_spec import for_flare
-
-if TYPE_CHECKING:
-    from fedmed.jobs.specification import JobSpec
+from fedmed.errors import BundleError, JobError
+from fedmed.jobs.job import STUDY, Job
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
-SUPERVISED = "fedmed.flare.executors.SupervisedExecutor"
-# What a site without labels does -> its executor, and the overlays of the bundle that it adds.
-METHODS = {
-    "consistency": ("fedmed.flare.executors.ConsistencyExecutor", ("consistency",)),
-    "contrastive": ("fedmed.flare.executors.ContrastiveExecutor", ()),
-}
+PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
 CUSTOM_README = """\
 This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
 built-in list only when an app has a `custom/` folder with something in it. For sites that forbid custom code, leave the
@@ -25,91 +20,58 @@ folder out and list the classes in the site's `class_allow_list`.
 """
 
 
-def meta(spec: "JobSpec", plan: Plan, roles: Sequence[str]) -> dict[str, Any]:
+def files(job: Job) -> dict[str, str]:
+    """Relative path -> text of every file of the job folder, checked against the installed bundle.
+
+    Raises:
+        JobError, BundleError, OverrideError: the job could not run as described.
+    """
+    job.refuse(_misfits(job))
+    roles = [role for role in ROLES if job.plan.of_role(role)]
+    made = {"meta.json": _json(meta(job, roles)), "app_server/config/config_fed_server.json": _json(server(job))}
+    for role in roles:
+        made[f"app_{role}/config/config_fed_client.json"] = _json(client(job, role))
+    for app in ["server", *roles]:
+        made[f"app_{app}/config/{STUDY}"] = job.text
+    for app in ["server", *roles] if job.study.custom else []:
+        made[f"app_{app}/custom/README.md"] = CUSTOM_README
+    return made
+
+
+def meta(job: Job, roles: list[str]) -> dict[str, Any]:
     """``meta.json``: who gets which app."""
-    deploy = {"app_server": ["server"], **{f"app_{role}": plan.of_role(role) for role in roles}}
-    needed = len(plan.of_role(*TRAINING_ROLES)) if spec.min_clients is None else spec.min_clients
-    return {"name": spec.name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
+    deploy = {"app_server": ["server"], **{f"app_{role}": job.plan.of_role(role) for role in roles}}
+    asked = job.study.min_clients
+    needed = len(job.plan.of_role(*TRAINING_ROLES)) if asked is None else asked
+    return {"name": job.name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
 
 
-def controller(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
-    """Arguments of the controller; what has its default is left out, but for what a reader looks for."""
-    args = {"job": spec.name, "sites": plan.sites, "rounds": spec.rounds, "steps": spec.steps, "epochs": spec.epochs}
-    args |= {"warm_start_rounds": spec.warm_start_rounds, "min_clients": spec.min_clients}
-    args |= {"select": spec.select} if spec.select != "best" else {}
-    args |= {"evaluate": False} if not spec.evaluate else {}
-    args |= {"evaluate_last": True} if spec.evaluate_last else {}
-    args |= {"exchange": dict(spec.exchange)} if spec.exchange else {}
-    args |= {"release_from": spec.release_from} if spec.release_from else {}
-    args |= {"patience": spec.patience, "min_rounds": spec.min_rounds} if spec.patience else {}
-    args |= {"validate_every": spec.validate_every} if spec.validate_every != 1 else {}
-    return args | ({"task_timeout": spec.task_timeout} if spec.task_timeout else {})
-
-
-def rule(spec: "JobSpec") -> dict[str, Any]:
-    """Arguments of the aggregator that say which rule it has, see :func:`fedmed.jobs.rule_spec.rule_spec`."""
-    if not isinstance(spec.rule, str):
-        return {"rule": for_flare(spec.rule)}
-    given = {"user_weights": dict(spec.user_weights)}
-    given |= {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
-    given |= {"weighting": spec.weighting if spec.weighting != "iterations" else None}
-    given |= {"form": spec.form, "floor": spec.floor}
-    return {k: v for k, v in given.items() if v is not None}
-
-
-def aggregator(spec: "JobSpec") -> dict[str, Any]:
-    """The aggregator component."""
-    args = {"sharing": spec.sharing, "buffers": spec.buffers}
-    args |= {"normalise": spec.normalise} if isinstance(spec.rule, str) else {}
-    args |= {"warm_start_sharing": spec.warm_start_sharing, **rule(spec)}
-    kind = "IterationWeightedAggregator" if spec.sharing == "full" else "PartialSharingAggregator"
-    kind = "SelfAdaptiveAggregator" if spec.weighting == "self_adaptive" else kind
-    return {"id": "aggregator", "path": f"fedmed.flare.aggregators.{kind}", "args": args}
-
-
-def model(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
-    """Arguments of the persistor: the labelled sites' model, or that of the others where there are none."""
-    role = "supervised" if plan.of_role("supervised") else "unsupervised"
-    overrides = dict(spec.overrides.get(role, {}))
-    groups = Bundle(spec.bundle, spec.overlays, overrides).federation.get("sharing", {})
-    known = sorted({group for network in groups.values() for group in network})
-    for group in {spec.sharing, spec.warm_start_sharing or "full"} - {"full", *known}:
-        raise JobError(f"sharing group '{group}' is not in bundle '{spec.bundle}'; it has: {', '.join(known)}")
-    args = {"bundle": spec.bundle, "seed": spec.seed, "overlays": list(spec.overlays), "overrides": overrides}
-    args |= {"checkpoint": spec.checkpoint}
-    return args | ({"checkpoint_tensors": list(spec.checkpoint_tensors)} if spec.checkpoint_tensors else {})
-
-
-def server(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
+def server(job: Job) -> dict[str, Any]:
     """``config_fed_server.json``."""
-    persistor = {"id": "persistor", "path": "fedmed.flare.persistor.BundleModelPersistor", "args": model(spec, plan)}
+    kind = job.method.aggregator if job.aggregator["sharing"] == "full" else PARTIAL
     tensorboard = {
         "id": "tensorboard",
         "path": "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
         "args": {"events": ["fed.analytix_log_stats"]},
     }
-    control = {"path": "fedmed.flare.controller.FederationController", "args": controller(spec, plan)}
     return {
         "format_version": 2,
         # Sites ask for work this often (seconds); the default of 2 would be most of a small round.
         "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
         "task_data_filters": [],
         "task_result_filters": [],
-        "components": [persistor, aggregator(spec), tensorboard],
-        "workflows": [{"id": "controller", **control}],
+        "components": [
+            {"id": "persistor", "path": "fedmed.flare.persistor.BundleModelPersistor", "args": {}},
+            {"id": "aggregator", "path": kind, "args": {}},
+            tensorboard,
+        ],
+        "workflows": [{"id": "controller", "path": "fedmed.flare.controller.FederationController", "args": {}}],
     }
 
 
-def client(spec: "JobSpec", role: str) -> dict[str, Any]:
+def client(job: Job, role: str) -> dict[str, Any]:
     """``config_fed_client.json`` of a role."""
-    overlays, overrides = [*spec.overlays, *spec.added(role)], dict(spec.overrides.get(role, {}))
-    Bundle(spec.bundle, overlays, overrides)
-    args = {"bundle": spec.bundle, "seed": spec.seed, "role": role, "overlays": overlays, "overrides": overrides}
-    args |= {"sharing": spec.sharing, "buffers": spec.buffers}
-    args |= {"warm_start_rounds": spec.warm_start_rounds, "warm_start_sharing": spec.warm_start_sharing}
-    args |= {"optimizer_state": spec.optimizer_state} if spec.optimizer_state != "persist" else {}
-    executor = {"path": METHODS[spec.method][0] if role == "unsupervised" else SUPERVISED, "args": args}
-    tasks = client_tasks(spec, role)
+    tasks = client_tasks(job, role)
     to_server = {
         "id": "to_server",
         "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
@@ -117,7 +79,7 @@ def client(spec: "JobSpec", role: str) -> dict[str, Any]:
     }
     return {
         "format_version": 2,
-        "executors": [{"tasks": tasks, "executor": executor}],
+        "executors": [{"tasks": tasks, "executor": {"path": job.method.role(role).executor, "args": {}}}],
         "task_data_filters": [],
         # The site's own limits; a provisioned site has the filter in its privacy.json too, where no job reaches it.
         "task_result_filters": [{"tasks": tasks, "filters": [{"path": LIMITS, "args": {}}]}],
@@ -125,13 +87,46 @@ def client(spec: "JobSpec", role: str) -> dict[str, Any]:
     }
 
 
-def client_tasks(spec: "JobSpec", role: str) -> list[str]:
+def client_tasks(job: Job, role: str) -> list[str]:
     """What a site of this role may be asked for."""
     asked: Mapping[str, bool] = {
         "train": True,
-        "metadata": spec.exchange is not None and role in TRAINING_ROLES,
+        "metadata": job.plan.exchange is not None and role in TRAINING_ROLES,
         "validate": True,
-        "release": bool(spec.release_from) and role == "supervised",
+        "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
     }
     return [task for task, is_asked in asked.items() if is_asked]
+
+
+def _misfits(job: Job) -> Iterator[str]:
+    """What the installed bundle, or the server's rule, does not have of what the study asks for."""
+    for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
+        args = job.of_role(role)
+        try:
+            bundle = Bundle(args["bundle"], args["overlays"], args["overrides"])
+        except BundleError as error:
+            yield f"'overlays' and 'overrides' of the role '{role}': {error}"
+            continue
+        groups = bundle.federation.get("sharing", {})
+        known = sorted({group for network in groups.values() for group in network})
+        asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
+        for group in sorted(asked - {"full", *known}):
+            yield f"sharing group '{group}' is not in bundle '{bundle.name}'; 'sharing' may be {', '.join(known)}"
+    yield from _rule_misfits(job)
+
+
+def _rule_misfits(job: Job) -> Iterator[str]:
+    """A rule must find the senders that it needs in the warm start and in what follows."""
+    plan, norm = job.plan, job.study.max_norm
+    try:
+        rule = load_rule(rule_spec(job.aggregator), job.allowed)
+        for round in (0, plan.rounds - 1):  # of the network nothing is known here
+            sent = {site: [f"of round {round}"] for site in plan.participants(round)}
+            rule.check(ExpectedSenders(plan.sites, sent, norm))
+    except JobError as error:
+        yield str(error)
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2) + "\n"

@@ -1,74 +1,97 @@
-"""Read an NVFlare job folder: who runs what, with which plain arguments."""
+"""A job folder of NVFlare: write it from a study, and read the study that each of its apps carries."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import shutil
+import tempfile
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import JobError
+from fedmed.jobs import app_configs
+from fedmed.jobs.job import STUDY, Job
+
+PLACE = Path("config") / STUDY  # in each app
 
 
-@dataclass(frozen=True)
-class Job:
-    """The plain arguments of a job.
-
-    Attributes:
-        name: from ``meta.json``.
-        controller: arguments of the controller.
-        aggregator: arguments of the aggregator component.
-        persistor: arguments of the persistor component.
-        clients: site -> arguments of its executor.
-        app: folder of the server's app.
-    """
-
-    name: str
-    controller: Mapping[str, Any]
-    aggregator: Mapping[str, Any]
-    persistor: Mapping[str, Any]
-    clients: Mapping[str, Mapping[str, Any]]
-    app: Path
-
-
-def read_job(folder: Path) -> Job:
+def read_job(folder: Path, allowed: Collection[str] = ()) -> Job:
     """Read a job folder.
 
+    Args:
+        folder: the job.
+        allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
+
     Raises:
-        JobError: a file is missing or malformed, or an app lacks what a federation needs; names file and key.
+        JobError: a file is missing or malformed, its apps carry different studies, or the study has mistakes.
     """
     folder = Path(folder)
     meta = _read_json(folder / "meta.json")
     deploy = meta.get("deploy_map")
     if not isinstance(deploy, dict):
         raise JobError(f"{folder / 'meta.json'}: 'deploy_map' (app -> sites) is missing")
-    server, clients = None, {}
-    for app, sites in deploy.items():
-        for site in sites:
-            if site == "server":
-                server = folder / app / "config" / "config_fed_server.json"
-            else:
-                clients[site] = _executor_args(folder / app / "config" / "config_fed_client.json")
-    if server is None or not clients:
+    server = next((app for app, sites in deploy.items() if "server" in sites), None)
+    if server is None or len(deploy) < 2:
         raise JobError(f"{folder / 'meta.json'}: 'deploy_map' needs the server and at least one site; it has {deploy}")
-    return Job(meta.get("name", folder.name), *_server_args(server), clients, server.parents[1])
+    texts = {app: _read(folder / app / PLACE) for app in deploy}
+    if other := [app for app in texts if texts[app] != texts[server]]:
+        raise JobError(
+            f"{folder / other[0] / PLACE} differs from {folder / server / PLACE}; all apps of a job carry the same "
+            "study: write the job with scripts/package_job.py"
+        )
+    job = Job.parse(texts[server], str(folder / server / PLACE), allowed, folder / server)
+    placed = {site for sites in deploy.values() for site in sites if site != "server"}
+    if strange := sorted(placed ^ set(job.study.sites)):
+        raise JobError(
+            f"{folder / 'meta.json'}: site '{strange[0]}' is not both there and in {PLACE}; write the job anew"
+        )
+    return job
 
 
-def _server_args(path: Path) -> tuple[Mapping, Mapping, Mapping]:
-    config = _read_json(path)
-    components = {c.get("id"): c.get("args", {}) for c in config.get("components", [])}
-    for needed in ("aggregator", "persistor"):
-        if needed not in components:
-            raise JobError(f"{path}: has no component with the id '{needed}'")
-    if len(config.get("workflows", [])) != 1:
-        raise JobError(f"{path}: has {len(config.get('workflows', []))} workflows, expected one controller")
-    return config["workflows"][0].get("args", {}), components["aggregator"], components["persistor"]
+def read_app(folder: Path, allowed: Collection[str] = ()) -> Job:
+    """Read the study of one app, as server and sites find it in their workspace.
+
+    Raises:
+        JobError: as :func:`read_job`.
+    """
+    return Job.parse(_read(Path(folder) / PLACE), str(Path(folder) / PLACE), allowed, Path(folder))
 
 
-def _executor_args(path: Path) -> Mapping[str, Any]:
-    for entry in _read_json(path).get("executors", []):
-        if {"train", "evaluate"} & set(entry.get("tasks", [])):
-            return entry["executor"].get("args", {})
-    raise JobError(f"{path}: no executor takes the task 'train' or 'evaluate'")
+def write_job(job: Job, folder: Path, replace: bool = False) -> Path:
+    """Write a job folder, whole or not at all.
+
+    Args:
+        job: the job.
+        folder: where to; must not exist unless ``replace``.
+        replace: replace an existing job folder.
+
+    Raises:
+        JobError: the folder exists, or is not a job folder and may not be replaced; or the bundle does not fit.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (replace and (folder / "meta.json").is_file()):
+        raise JobError(f"{folder} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
+    files = app_configs.files(job)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".job-") as temporary:
+        for path, text in files.items():
+            target = Path(temporary) / "job" / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(text.encode())
+        if folder.exists():
+            shutil.rmtree(folder)
+        (Path(temporary) / "job").rename(folder)
+    return folder
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise JobError(
+            f"{path} is missing; write the job with scripts/package_job.py of this version of FedMed"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobError(f"{path} is not a readable text: {error}") from error
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ ROLES = (*TRAINING_ROLES, "evaluate")
 PROGRESS_LINES = 20  # of a site in a round; more would cost more than they tell
 OPTIMIZER_STATES = ("persist", "reset")  # across a site's rounds
 SELECTIONS = ("best", "last")
-EXCHANGE = '"exchange": {"from_round": 50, "names": ["mu", "sigma", "n"]}'
+EXCHANGE = '"exchange": {"from_round": 50, "names": ["mean"]}'
 
 
 @dataclass
@@ -33,14 +33,15 @@ class Plan:
         evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
         release_from: supervised site whose private layers score the sites that have none of their own; the site must
             allow it (``allow_release`` in its own settings).
-        collapse_guard: warn when pseudo-labels or contrastive features of a site collapse (see
-            :mod:`fedmed.federation.guards`).
+        collapse_guard: warn when the training of a site collapses (see :mod:`fedmed.federation.guards`).
         job: the job's name, for the report.
         select: ``best``: the model that labelled sites score best is the result; ``last``: the last aggregate is, no
             site validates, and none needs labels.
         evaluate: whether sites score the result on their testing lists.
-        exchange: ``from_round``, counted from 0, and ``names``: from that round on sites first answer a ``metadata``
-            task with values of these names, and train with those of the other sites.
+        exchange: ``from_round``, counted from 0, and ``names``: from that round on, or with ``once`` in that round
+            alone, sites first answer a ``metadata`` task with values of these names, and train with those of the
+            other sites. The method says it.
+        method: class path and arguments of the method, see :func:`fedmed.methods.load.load_method`.
         patience: the run ends when so many models in a row are scored no better than the best one before; None = never.
             With ``validate_every`` models are scored every so many rounds.
         min_rounds: rounds that are trained before that, at least.
@@ -66,6 +67,7 @@ class Plan:
     select: str = "best"
     evaluate: bool = True
     exchange: Mapping[str, Any] | None = None
+    method: Mapping[str, Any] | None = None
     patience: int | None = None
     min_rounds: int = 0
 
@@ -151,7 +153,9 @@ class Plan:
 
     def exchanges(self, round: int) -> bool:
         """Whether sites answer a ``metadata`` task before they train in this round."""
-        return self.exchange is not None and round >= self.exchange["from_round"]
+        if self.exchange is None or round < self.exchange["from_round"]:
+            return False
+        return round == self.exchange["from_round"] or not self.exchange.get("once")
 
 
 def check_exchange(exchange: Any) -> None:
@@ -162,7 +166,7 @@ def check_exchange(exchange: Any) -> None:
     """
     if exchange is None:
         return
-    plain = isinstance(exchange, Mapping) and set(exchange) == {"from_round", "names"}
+    plain = isinstance(exchange, Mapping) and set(exchange) - {"once"} == {"from_round", "names"}
     start, names = (exchange["from_round"], exchange["names"]) if plain else (None, None)
     if type(start) is not int or start < 0:
         raise JobError(f"'exchange' is {exchange!r}; it needs a first round, 0 or more, and names, such as {EXCHANGE}")

@@ -6,7 +6,7 @@ from typing import Any
 from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
 from fedmed.errors import JobError
-from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES, Plan
 
 
 def policy_of_round(
@@ -18,6 +18,7 @@ def policy_of_round(
     buffers: str,
     warm_start_rounds: int,
     warm_start_sharing: str | None,
+    sends: str | None = None,
 ) -> SharingPolicy:
     """A role's policy in a round; server and sites both compute it, from their own copy of the job.
 
@@ -30,10 +31,11 @@ def policy_of_round(
         warm_start_rounds: length of the warm start.
         warm_start_sharing: group during the warm start; None = ``sharing``. With ``full``, the layers that become
             private later are trained together first, so that sites without labels start from a trained model.
+        sends: group that the role sends, in every round, if less than it receives.
     """
     warm = max(round, 0) < warm_start_rounds  # -1 is the starting model
     group = warm_start_sharing if warm and warm_start_sharing is not None else sharing
-    return SharingPolicy.from_groups(names, group, groups, buffers)
+    return SharingPolicy.from_groups(names, group, groups, buffers, sends)
 
 
 class RolePolicies:
@@ -46,6 +48,7 @@ class RolePolicies:
         sharing: one group for all roles, or role -> group.
         warm_start_sharing: see :func:`policy_of_round`.
         buffers: policy for BatchNorm buffers.
+        sends: role -> group that it sends; what it receives for a role without one.
     """
 
     def __init__(
@@ -56,13 +59,11 @@ class RolePolicies:
         sharing: str | Mapping[str, str] = "full",
         warm_start_sharing: str | None = None,
         buffers: str = "average",
+        sends: Mapping[str, str] | None = None,
     ) -> None:
         by_role = dict(sharing) if isinstance(sharing, Mapping) else dict.fromkeys(TRAINING_ROLES, sharing)
-        unknown = set(by_role) - set(TRAINING_ROLES)
-        if unknown:
-            raise JobError(
-                f"'sharing' names role '{sorted(unknown)[0]}'; training roles are {', '.join(TRAINING_ROLES)}"
-            )
+        if unknown := sorted((set(by_role) | set(sends or {})) - set(ROLES)):
+            raise JobError(f"'sharing' names role '{unknown[0]}'; use {', '.join(ROLES)}")
         self.names = list(names)
         by_role.setdefault("evaluate", by_role.get("supervised", "full"))
         self._policies = {
@@ -74,8 +75,9 @@ class RolePolicies:
                 buffers=buffers,
                 warm_start_rounds=plan.warm_start_rounds,
                 warm_start_sharing=warm_start_sharing,
+                sends=(sends or {}).get(role),
             )
-            for role in (*TRAINING_ROLES, "evaluate")
+            for role in ROLES
             for warm in (False, True)
         }
         self._layers = {}  # private layers without the BatchNorm statistics that only `buffers` keeps private
@@ -90,7 +92,7 @@ class RolePolicies:
     ) -> "RolePolicies":
         """The policies that the plain arguments of a job's aggregator ask for."""
         sharing, warm = aggregator.get("sharing", "full"), aggregator.get("warm_start_sharing")
-        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"))
+        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"), aggregator.get("sends"))
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""

@@ -26,6 +26,7 @@ class Task:
             private tensors, when the job starts from a checkpoint.
         steps: optimizer steps to train, unless ``epochs`` says how many.
         bundle_digest: hash of the server's bundle; the site refuses to work with another one.
+        study: digest of the server's study; the site refuses to work for another one.
         private_round: the round whose private state continues: the site's last update that entered the model; None
             for a site that never took part.
         keep_rounds: further rounds whose private state must stay on disk (the selected model's).
@@ -44,6 +45,7 @@ class Task:
     tensors: dict[str, Tensor]
     steps: int = 0
     bundle_digest: str = ""
+    study: str = ""
     private_round: int | None = None
     keep_rounds: list[int] = field(default_factory=list)
     validate: bool = False

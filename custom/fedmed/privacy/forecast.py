@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
@@ -15,13 +14,13 @@ from fedmed.errors import JobError, PrivacyError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import policy_of_round
-from fedmed.jobs.rule_spec import SIMILARITY
+from fedmed.methods.method import Method
 from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.ledger import describe
 from fedmed.settings.site import SiteConfig
 
-SHARING = {"sharing": "full", "buffers": "average", "warm_start_rounds": 0, "warm_start_sharing": None}
+SHARING = {"buffers": "average", "warm_start_rounds": 0, "warm_start_sharing": None, "sends": None}
 TRAINED = ["n_samples", "seconds", "train_loss", "train_…"]  # the last: further means of the method over a round
 
 
@@ -61,6 +60,7 @@ class Forecast:
 
     Attributes:
         job, bundle, role: what the site would work on, and as what.
+        method: of the job.
         site: its settings.
         sendings: in the order of the job; only as many updates as the account allows.
         private: name -> dtype and shape of tensors that no training round sends.
@@ -72,6 +72,7 @@ class Forecast:
     job: str
     bundle: str
     role: str
+    method: Method
     site: SiteConfig
     sendings: list[Sending]
     private: Mapping[str, str]
@@ -97,33 +98,26 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
         JobError, BundleError: the job cannot be read, or has no such site.
         PrivacyError: the site's account is damaged.
     """
-    job = read_job(folder)
+    job = read_job(folder, site.allowed_classes)
     if site.site not in job.clients:
         known = ", ".join(sorted(job.clients))
         raise JobError(f"{folder}: the job has no site '{site.site}'; it has {known}. Name yours with --site")
-    args, plan, allowed = job.clients[site.site], Plan(**job.controller), Allowed(site)
-    bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
-    parser = bundle.parser(device="cpu")
-    network = initial_network(parser, args.get("seed", 0))
+    args, plan, allowed, method = job.clients[site.site], job.plan, Allowed(site), job.method
+    bundle = Bundle(args["bundle"], args["overlays"], args["overrides"], site.bundles)
+    network = initial_network(bundle.parser(device="cpu"), args["seed"])
     own, groups = named_tensors(network), bundle.groups(network)
-    settings = {key: args.get(key, default) for key, default in SHARING.items()}
+    settings = {"sharing": args["sharing"], **{key: args.get(key, default) for key, default in SHARING.items()}}
     policies = [policy_of_round(own, groups, round, **settings) for round in range(plan.rounds)]
-    needed = [SIMILARITY] if job.aggregator.get("weighting") == "self_adaptive" else []
-    extras = [SIMILARITY] if needed or _measures_change(parser) else []
-    training = list(_training(plan, site.site, policies, own, allowed, bundle.score, extras))
+    training = list(_training(plan, site.site, policies, own, allowed, bundle.score, method.with_update()))
     asked = sum(sending.times for sending in training if not sending.refused)
     training, epsilon = _within_account(training, asked, PrivacyAccount(site.privacy))
     sent = {name for sending in training for name in sending.tensors}
     private = describe({name: tensor for name, tensor in own.items() if name not in sent})
     metadata = list(_metadata(plan, site))
     sendings = [*metadata, *training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
-    wanted = needed * bool(training) + list(plan.exchange["names"] if plan.exchange and metadata else [])
-    return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon, wanted)
-
-
-def _measures_change(parser: ConfigParser) -> bool:
-    """Whether the engine looks at probe images: then it tells how much a round has changed, whatever weighs sites."""
-    return "train#trainer#probe_loader" in parser and parser["train#trainer#probe_loader"] is not None
+    wanted = method.with_update(needed=True) if training else []
+    wanted += plan.exchange["names"] if metadata else []
+    return Forecast(job.name, bundle.name, args["role"], method, site, sendings, private, asked, epsilon, wanted)
 
 
 def _metadata(plan: Plan, site: SiteConfig) -> Iterator[Sending]:

@@ -1,6 +1,7 @@
 """What a site would send in a job as a page: what a data-protection officer asks for before the first round."""
 
 from fedmed.jobs.plan import PROGRESS_LINES
+from fedmed.methods.declarations import FROM_A_ROUND
 from fedmed.privacy.forecast import Forecast, Sending
 from fedmed.reports.ledger_page import weak
 from fedmed.reports.sheet import Sheet, SheetTable
@@ -8,7 +9,6 @@ from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, siz
 from fedmed.settings.site import SiteConfig
 
 KIND = "what would leave this site"
-ROLES = {"supervised": "trains with labels", "unsupervised": "trains without labels", "evaluate": "is only scored"}
 NEVER = (
     "Images, masks, patients' names or numbers, file names, folders, results of single cases and pictures. An error at "
     "the site travels as a code; its text stays in the site's own log. Each answer is put together anew from what the "
@@ -37,6 +37,9 @@ def forecast_sheet(made: Forecast) -> Sheet:
     limits.rows.extend([list(pair) for pair in limits_in_words(made.site)])
     leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
+    if beside := _beside(made):
+        columns, note = ["name", "what it is", "to whom", "when", "what it tells about the site"], made.method.title
+        tables.insert(1, SheetTable("Values beside the model", f"Of the method: {note}.", columns, beside))
     if stay := _staying(made):
         note = "They lie in the job's folder at the site."
         tables.append(SheetTable("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
@@ -45,7 +48,7 @@ def forecast_sheet(made: Forecast) -> Sheet:
 
 
 def _summary(made: Forecast) -> str:
-    text = f"In the job {made.job} the site {made.site.site} {ROLES[made.role]}"
+    text = f"In the job {made.job} the site {made.site.site} {made.method.role(made.role).does}"
     if not made.updates:
         return f"{text}. It would send no update."
     each = size(max(s.bytes for s in made.sendings if s.task == "train" and not s.refused))
@@ -67,7 +70,7 @@ def _notices(made: Forecast) -> list[str]:
             f"The account allows {made.updates} of {made.asked} updates: then max_epsilon {most:g} is reached."
         )
     notices += weak(made.epsilon[1]) if made.epsilon else []
-    notices += _extras(made)
+    notices += [*_extras(made), *made.method.dry_run()]
     if made.site.privacy.noise_seed is not None:
         notices.append("'noise_seed' is set: the noise can be repeated, so it protects nothing.")
     return notices
@@ -86,14 +89,22 @@ def _extras(made: Forecast) -> list[str]:
         names, times = ", ".join(shared[0].extras), count(shared[0].times, "round")
         noise = "" if own.extras_noise is None else f" Arrays get noise of standard deviation {own.extras_noise:g}."
         notices.append(
-            f"In {times} {names} are computed from all training images and sent. Arrays among them, such as mean and "
-            f"covariance of features, go on to the other sites, without this site's name.{noise}"
+            f"In {times} {names} are computed from all training images and sent. Arrays among them go on to the other "
+            f"sites, without this site's name.{noise}"
         )
     if sent and own.noise_multiplier is not None:
         notices.append(
             f"The account (ε, δ) does not cover {', '.join(sent)}: these leave in addition to what the bound speaks of."
         )
     return notices
+
+
+def _beside(made: Forecast) -> list[list[str]]:
+    """What the method asks of this site beside the model, and what each value tells."""
+    when = {value.name: value.when for value in made.method.values()}
+    when |= {v.name: f"from round {v.round + 1} on" for v in made.method.values() if v.when == FROM_A_ROUND}
+    asked = {*made.wanted, *(name for sending in made.sendings for name in sending.extras)}
+    return [[v.name, v.shape, v.direction, when[v.name], v.tells] for v in made.method.values() if v.name in asked]
 
 
 def _note(made: Forecast) -> str:

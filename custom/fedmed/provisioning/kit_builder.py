@@ -10,21 +10,18 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
+from fedmed.jobs import app_configs
+from fedmed.methods.load import installed
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
-# What our jobs load beyond NVFlare's own list; a job without custom/ runs only where a kit allows these.
-JOB_CLASSES = (
-    "fedmed.flare.aggregators.IterationWeightedAggregator",
-    "fedmed.flare.aggregators.PartialSharingAggregator",
-    "fedmed.flare.aggregators.SelfAdaptiveAggregator",
+# What every job of ours loads beyond NVFlare's own list.
+PARTS = (
     "fedmed.flare.controller.FederationController",
-    "fedmed.flare.executors.ConsistencyExecutor",
-    "fedmed.flare.executors.ContrastiveExecutor",
-    "fedmed.flare.executors.SupervisedExecutor",
     "fedmed.flare.filters.SiteLimitsFilter",
     "fedmed.flare.persistor.BundleModelPersistor",
+    app_configs.PARTIAL,
 )
 # First of all parts: they work from the moment they are built, and what a job brings is read later.
 WALLS = (
@@ -51,6 +48,13 @@ PRIVACY = {
     ],
     "default_scope": "site",
 }
+
+
+def job_classes() -> list[str]:
+    """Class paths that FedMed's jobs name: a job without custom/ runs only where a kit allows these."""
+    methods = [kind() for kind in installed().values()]
+    executors = {role.executor for method in methods for role in method.roles().values()}
+    return sorted({*PARTS, *executors, *(method.aggregator for method in methods)})
 
 
 class SiteBuilder(Builder):
@@ -111,7 +115,7 @@ def _site_resources(resources: dict[str, Any]) -> None:
 
 def _allow(resources: dict[str, Any]) -> None:
     listed = resources["class_allow_list"]
-    resources["class_allow_list"] = listed + [path for path in JOB_CLASSES if path not in listed]
+    resources["class_allow_list"] = listed + [path for path in job_classes() if path not in listed]
     resources["class_list_enforcement_mode"] = "enforce"
 
 

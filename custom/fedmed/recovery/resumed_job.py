@@ -6,17 +6,17 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fedmed.errors import JobError, StateError
-from fedmed.jobs.job_folder import Job, read_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import PLACE, read_job
 from fedmed.jobs.job_id import check_plain
-from fedmed.jobs.plan import Plan
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.same_run import CARRIED, check_same, config_of
 from fedmed.recovery.saved_state import SavedState
 from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, RULE, STATE, ServerState
+from fedmed.settings.server import load_server
 
 # A downloaded result, a server's run folder, the folder of the records itself.
 PLACES = ("workspace/fedmed", "fedmed", ".")
@@ -121,40 +121,39 @@ def write_resumed(
     """
     if run.job is None:
         raise JobError(f"the job folder of '{run.id}' is not with its run; give it with --job")
-    job, out = read_job(run.job), Path(out)
-    controller = resuming(job, run.id, rounds, fresh)
-    plan = Plan(**controller)
+    job, out = resuming(read_job(run.job, load_server().allowed_classes), run.id, rounds, fresh), Path(out)
     state = run.state.read() if run.state else None
     if state:
-        check_same(state, config_of(plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
+        check_same(state, config_of(job.plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
     if out.exists() and not (replace and (out / "meta.json").is_file()):
         raise JobError(f"{out} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
-        new = copy_job(run.job, job, controller, Path(temporary) / "job")
+        new = copy_job(run.job, job, Path(temporary) / "job")
         if run.state and state:
             _carry(run.state, state, new / job.app.name / CARRIED)
         if out.exists():
             shutil.rmtree(out)
         new.rename(out)
     private = {site: round for site, round in state.last_round.items() if site not in fresh} if state else {}
-    return Resumed(out, run.id, state.round + 1 if state else None, plan.rounds, private)
+    return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)
 
 
-def resuming(job: Job, id: str, rounds: int | None = None, fresh: Sequence[str] = ()) -> dict[str, Any]:
-    """Arguments of the controller of a job that continues another one."""
-    controller = {key: value for key, value in job.controller.items() if key != "fresh"}
-    controller |= {"resume": check_plain(id)} | ({"fresh": list(fresh)} if fresh else {})
-    return controller | ({} if rounds is None else {"rounds": rounds})
+def resuming(job: Job, id: str, rounds: int | None = None, fresh: Sequence[str] = ()) -> Job:
+    """The job that continues another one: the same study, with ``resume`` and perhaps more rounds.
+
+    Raises:
+        JobError: the id, the rounds or a site of ``fresh`` do not fit.
+    """
+    said = {"job": check_plain(id)} | ({"fresh": list(fresh)} if fresh else {})
+    return job.changed({"resume": said} | ({} if rounds is None else {"rounds": rounds}))
 
 
-def copy_job(source: Path, job: Job, controller: dict[str, Any], out: Path) -> Path:
-    """Copy a job folder with other arguments of its controller, and without its signatures and an older state."""
+def copy_job(source: Path, job: Job, out: Path) -> Path:
+    """Copy a job folder with another study, and without its signatures and an older state."""
     shutil.copytree(source, out, ignore=shutil.ignore_patterns(".__nvfl*", CARRIED))
-    path = out / job.app.name / "config" / "config_fed_server.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    config["workflows"][0]["args"] = controller
-    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    for path in out.glob(f"*/{PLACE}"):
+        path.write_bytes(job.text.encode())
     return out
 
 

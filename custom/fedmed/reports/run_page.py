@@ -1,6 +1,6 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -94,7 +94,7 @@ def page(run: Run) -> str:
         errors=notes.errors(run),
         charts={name: Markup(plots.svg(draw(run), name)) for name, draw in charts(run).items() if name != BESIDE},
         changes=representation_charts.changes(run),
-        self_adaptive=(run.config.get("aggregator") or {}).get("weighting") == "self_adaptive",
+        self_adaptive=isinstance((run.config.get("aggregator") or {}).get("weighting"), Mapping),
         settings=settings(run),
         fixed=fixed,
         NOTHING=NOTHING,

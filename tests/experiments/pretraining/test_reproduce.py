@@ -154,14 +154,16 @@ def test_methods_differ_in_weighting_and_exchange_alone(opened):
         for method in ("fedavg", "mt", "saa", "fedmoco")
     }
     exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
-    assert {m: (job.weighting, job.exchange) for m, job in jobs.items()} == {
+    adaptive = {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}
+    assert {m: (job.aggregator["weighting"], job.plan.exchange) for m, job in jobs.items()} == {
         "fedavg": ("samples", None),
         "mt": ("samples", exchange),
-        "saa": ("self_adaptive", None),
-        "fedmoco": ("self_adaptive", exchange),
+        "saa": (adaptive, None),
+        "fedmoco": (adaptive, exchange),
     }
-    rest = [{k: v for k, v in vars(j).items() if k not in ("weighting", "exchange")} for j in jobs.values()]
-    assert all(each == rest[0] for each in rest) and rest[0]["overlays"] == ["demo", "pretrain"]
+    rest = [{k: v for k, v in job.study.model_dump().items() if k != "method"} for job in jobs.values()]
+    assert all(each == rest[0] for each in rest)
+    assert all(job.persistor["overlays"] == ["demo", "pretrain"] for job in jobs.values())
 
 
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(opened):

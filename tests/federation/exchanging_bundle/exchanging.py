@@ -1,14 +1,38 @@
 """A method that exchanges values, as small as can be: its sites learn vectors, and push away from the others' means."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from ignite.engine import Engine
 
 from fedmed.engines.trainer import StatefulTrainer
+from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, ONCE, WITH_UPDATE, BesideModel, Role
+from fedmed.methods.method import MEAN, Method
 
 received = []  # (site, round, others) of every run in this process
+
+
+@dataclass(frozen=True)
+class Exchanging(Method):
+    """Sites exchange ``names`` from a round on, or in that round alone, and count by what they report."""
+
+    from_round: int | None = 2
+    names: tuple = ("mu", "n")
+    once: bool = False
+
+    def roles(self):
+        return {"unsupervised": Role("trains without labels", "fedmed.flare.executors.ContrastiveExecutor")}
+
+    def values(self):
+        when = {"when": ONCE if self.once else FROM_A_ROUND, "round": self.from_round}
+        names = () if self.from_round is None else self.names
+        early = [BesideModel(name, "numbers", BEFORE_TRAINING, "to the others", "Nothing.", **when) for name in names]
+        return (*early, BesideModel("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
+
+    def rule(self):
+        return {"path": MEAN, "args": {"weighting": {"by": "reported", "name": "rsa", "form": "gap"}}}
 
 
 def load(datalist, key):

@@ -10,13 +10,8 @@ from fedmed.experiments.arms import arms_of, chosen
 from fedmed.experiments.checks import check_mapping, check_names, check_seeds, is_number, is_whole, require
 from fedmed.experiments.federation import read_yaml
 
-# What a job says of each method: weighting of the aggregate, and whether metadata are exchanged after the warm-up.
-FEDERATED = {
-    "fedavg": ("samples", False),
-    "mt": ("samples", True),
-    "saa": ("self_adaptive", False),
-    "fedmoco": ("self_adaptive", True),
-}
+# Whether weights are self-adaptive, and whether metadata are exchanged after the warm-up.
+FEDERATED = {"fedavg": (False, False), "mt": (False, True), "saa": (True, False), "fedmoco": (True, True)}
 UNTRAINED = ("random", "grey_levels")
 METHODS = (*FEDERATED, "oracle", "local", *UNTRAINED)
 PROTOCOLS = ("linear", "finetune")
@@ -39,7 +34,7 @@ class Arm:
         skew: ``healthy`` or ``diseased`` for each hospital: only such images; empty = all.
         fractions: shares of labels downstream, where they are not the table's.
         overrides: overridable settings of the bundle while pre-training.
-        job: arguments of :class:`fedmed.jobs.specification.JobSpec`.
+        job: keys of :class:`fedmed.jobs.study.Study`.
     """
 
     name: str

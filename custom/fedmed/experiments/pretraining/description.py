@@ -104,7 +104,7 @@ class Description:
         bundle: what is trained.
         threads: CPU threads of a run.
         device: ``cpu``, ``cuda`` or ``auto``.
-        job: further arguments of :class:`fedmed.jobs.specification.JobSpec`.
+        job: further keys of :class:`fedmed.jobs.study.Study`.
     """
 
     name: str

@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.errors import JobError
@@ -14,13 +14,13 @@ from fedmed.experiments.pretraining.description import Description
 from fedmed.experiments.pretraining.hospitals import node_cases
 from fedmed.experiments.runs import Run, named_run
 from fedmed.experiments.sites import write_list
-from fedmed.jobs.specification import JobSpec
+from fedmed.jobs.job import Job
+from fedmed.jobs.study import Study
 from fedmed.settings.site import SiteConfig
 
 JOB_NAME = "pretraining"  # the same for all, so that equal arms of two tables are one run
-EXCHANGED = ["mu", "sigma", "n"]
 OWN = {"name", "sites", "rounds", "steps", "epochs", "bundle", "overlays", "method", "overrides", "seed"}
-OWN |= {"weighting", "exchange", "select", "evaluate", "evaluate_last"}
+OWN |= {"select", "evaluate", "evaluate_last"}
 
 
 @dataclass(frozen=True)
@@ -68,37 +68,44 @@ def pretrainings(
     return [Pretraining(_run(arm, description, sites, seed, folder), seed, "", counts)]
 
 
-def job_of(arm: Arm, description: Description, nodes: Sequence[str], seed: int) -> JobSpec:
+def job_of(arm: Arm, description: Description, nodes: Sequence[str], seed: int) -> Job:
     """The job of one arm, seed and set of nodes.
 
     Raises:
         JobError: the arm's or the description's ``job`` sets what an arm says in its own words.
     """
     settings = {**description.job, **arm.job}
-    known = {each.name for each in fields(JobSpec)} - OWN
+    known = set(Study.model_fields) - OWN
     if unknown := sorted(set(settings) - known):
         raise JobError(f"arm '{arm.name}': 'job' may not set '{unknown[0]}'; it may set: {', '.join(sorted(known))}")
     budget, rounds = description.budget, max(1, round(description.budget.rounds * arm.rounds))
-    weighting, exchanged = FEDERATED.get(arm.method, ("samples", False))
     milestones = [max(1, round(share * rounds * budget.epochs)) for share in budget.milestones]
     overrides = {"milestones": milestones, **description.overrides.get("pretrain", {}), **arm.overrides}
-    return JobSpec(
-        name=JOB_NAME,
-        sites=dict.fromkeys(nodes, "unsupervised"),
-        rounds=rounds,
-        epochs=budget.epochs,
-        bundle=description.bundle,
-        overlays=[*description.overlays, "pretrain"],
-        method="contrastive",
-        overrides={"unsupervised": overrides},
-        seed=seed,
-        weighting=weighting,
-        # Rounds count from 0, so t > t_w are those from t_w on.
-        exchange={"from_round": budget.warm_up, "names": EXCHANGED} if exchanged else None,
-        select="last",
-        evaluate=False,
-        **settings,
+    return Job.of(
+        {
+            "name": JOB_NAME,
+            "sites": dict.fromkeys(nodes, "unsupervised"),
+            "rounds": rounds,
+            "epochs": budget.epochs,
+            "bundle": description.bundle,
+            "overlays": list(description.overlays),
+            "method": _method(arm, budget.warm_up),
+            "overrides": {"unsupervised": overrides},
+            "seed": seed,
+            "select": "last",
+            "evaluate": False,
+            **settings,
+        }
     )
+
+
+def _method(arm: Arm, warm_up: int) -> dict[str, object]:
+    adaptive, exchanged = FEDERATED.get(arm.method, (False, False))
+    if not adaptive and not exchanged:
+        return {"path": "fedmed.methods.fedavg_moco.FedAvgMoCo"}
+    # Rounds count from 0, so t > t_w are those from t_w on.
+    args = {"adaptive": adaptive, "exchange_from": warm_up if exchanged else None}
+    return {"path": "fedmed.methods.fedmoco.FedMoCo", "args": args}
 
 
 def _run(arm: Arm, description: Description, sites: Mapping[str, SiteConfig], seed: int, folder: Path) -> Run:

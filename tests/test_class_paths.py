@@ -6,8 +6,10 @@ import pytest
 
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.class_paths import class_path, load_class
 from fedmed.errors import JobError
-from fedmed.jobs.class_paths import ALLOWED, RULE_ROOMS, class_path, load_class, load_rule, server_allows
+from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule
+from fedmed.settings.server import ALLOWED, load_server
 
 MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
 OUTSIDE = """
@@ -41,12 +43,12 @@ def test_a_class_outside_is_refused_before_any_import(outside, wrong):
 
 
 def test_this_machine_may_allow_it(outside, monkeypatch):
-    assert server_allows() == ()
+    assert load_server().allowed_classes == ()
     monkeypatch.setenv(ALLOWED, f"other.Thing, {outside},")
-    assert server_allows() == ("other.Thing", outside)
-    assert load_class(outside, RULE_ROOMS, server_allows()).__name__ == "Rule"
+    assert load_server().allowed_classes == ("other.Thing", outside)
+    assert load_class(outside, RULE_ROOMS, load_server().allowed_classes).__name__ == "Rule"
     with pytest.raises(JobError, match="outside_of_fedmed.Rule is not a rule of the server"):
-        load_rule({"path": outside}, server_allows())
+        load_rule({"path": outside}, load_server().allowed_classes)
 
 
 @pytest.mark.parametrize(

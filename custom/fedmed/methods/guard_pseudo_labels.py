@@ -2,8 +2,8 @@
 
 from statistics import median
 
-from fedmed.federation.guard import Finding, Guard, percent
 from fedmed.messages.answers import Update
+from fedmed.methods.guard import Finding, Guard, percent
 
 REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 ALL = 0.9  # no organ or disease fills so much of a scan
@@ -35,7 +35,7 @@ class PseudoLabelGuard(Guard):
     needs = (FRACTION,)
 
     def judge(self, update: Update) -> Finding | None:
-        """See :class:`fedmed.federation.guard.Guard`."""
+        """See :class:`fedmed.methods.guard.Guard`."""
         fraction, first = update.metrics[FRACTION], self.memory.setdefault(update.site, [])
         reference = median(first) if first else None
         if len(first) < REFERENCE_ROUNDS:

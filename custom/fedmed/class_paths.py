@@ -1,22 +1,32 @@
 """Build what a job names by class path, and import nothing that the job may not name."""
 
 import importlib
-import os
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from fedmed.aggregation.rule import ServerRule
 from fedmed.errors import FedMedError, JobError
 
-RULE_ROOMS = ("fedmed.aggregation", "fedmed.methods")
-ALLOWED = "FEDMED_ALLOWED_CLASSES"  # further class paths that the server's own machine allows, separated by commas
 _PATH = re.compile(r"[A-Za-z]\w*(\.[A-Za-z]\w*)+")
 
 
-def server_allows() -> tuple[str, ...]:
-    """Class paths outside FedMed's rooms that this machine's environment lists in ``$FEDMED_ALLOWED_CLASSES``."""
-    return tuple(path.strip() for path in os.environ.get(ALLOWED, "").split(",") if path.strip())
+def check_path(path: Any, rooms: Collection[str], allowed: Collection[str] = ()) -> str:
+    """Return a class path that a job may name. Nothing is imported.
+
+    Args:
+        path, rooms, allowed: as :func:`load_class`.
+
+    Raises:
+        JobError: not a class path, or outside the rooms and not allowed.
+    """
+    if not isinstance(path, str) or not _PATH.fullmatch(path):
+        raise JobError(f"{_short(path)} is not a class path, such as fedmed.aggregation.weighted_mean.WeightedMean")
+    if not any(path.startswith(f"{room}.") for room in rooms) and path not in allowed:
+        raise JobError(
+            f"a job may not name the class {_short(path)}: it is not below {' or '.join(rooms)}; where it is meant, "
+            "the machine that runs it must list it in its own settings under 'allowed_classes'"
+        )
+    return path
 
 
 def load_class(path: Any, rooms: Collection[str], allowed: Collection[str] = ()) -> type:
@@ -30,14 +40,7 @@ def load_class(path: Any, rooms: Collection[str], allowed: Collection[str] = ())
     Raises:
         JobError: not a class path, outside the rooms and not allowed, or there is no such class.
     """
-    if not isinstance(path, str) or not _PATH.fullmatch(path):
-        raise JobError(f"{_short(path)} is not a class path, such as fedmed.aggregation.weighted_mean.WeightedMean")
-    at_home = any(path.startswith(f"{room}.") for room in rooms)
-    if not at_home and path not in allowed:
-        raise JobError(
-            f"a job may not name the class {_short(path)}: it is not below {' or '.join(rooms)}; where it is meant, "
-            "the machine that runs it must list it in its own settings"
-        )
+    check_path(path, rooms, allowed)
     module, _, name = path.rpartition(".")
     try:
         found = getattr(importlib.import_module(module), name)
@@ -65,22 +68,6 @@ def build(spec: Mapping[str, Any], rooms: Collection[str], allowed: Collection[s
         raise
     except (TypeError, ValueError) as error:
         raise JobError(f"the arguments of {spec['path']} are wrong: {error}") from error
-
-
-def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerRule:
-    """Build the server's rule from ``{path, args}``.
-
-    Args:
-        spec: class path below ``fedmed.aggregation`` or ``fedmed.methods``, and plain arguments.
-        allowed: further class paths, see :func:`server_allows`.
-
-    Raises:
-        JobError: as :func:`build`, or the class is not a rule.
-    """
-    rule = build(spec, RULE_ROOMS, allowed)
-    if not isinstance(rule, ServerRule):
-        raise JobError(f"{spec['path']} is not a rule of the server: see ServerRule in fedmed/aggregation/rule.py")
-    return rule
 
 
 def class_path(thing: object) -> str:

@@ -1,7 +1,7 @@
 """Warn when contrastive pre-training collapses at a site: all images get the same features, or none at all."""
 
-from fedmed.federation.guard import Finding, Guard, percent
 from fedmed.messages.answers import Update
+from fedmed.methods.guard import Finding, Guard, percent
 
 ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and is above 0.99 for a few rounds at most
 FALL = 1 / 5  # of the accuracy in the site's best round
@@ -32,7 +32,7 @@ class ContrastGuard(Guard):
     needs = (SIMILARITY, ACCURACY)
 
     def judge(self, update: Update) -> Finding | None:
-        """See :class:`fedmed.federation.guard.Guard`."""
+        """See :class:`fedmed.methods.guard.Guard`."""
         similarity, accuracy = (update.metrics[name] for name in self.needs)
         rounds, best = self.memory.get(update.site, (0, 0.0))
         self.memory[update.site] = [rounds + 1, max(best, accuracy)]

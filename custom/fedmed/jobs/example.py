@@ -1,0 +1,49 @@
+"""A commented study to begin with."""
+
+import textwrap
+from typing import Any
+
+import yaml
+
+from fedmed.jobs.study import Study
+from fedmed.methods.load import find, load_kind
+
+HEAD = """\
+# A study of FedMed: {title} ({source}).
+# Change it to your sites, then write the job:  scripts/package_job.py STUDY.yaml jobs/{name}
+# A line that is a comment shows a default.
+"""
+NAME = "my_study"
+
+
+def example(name: str, allowed: tuple[str, ...] = ()) -> str:
+    """Text of a study for a method.
+
+    Args:
+        name: the method's short name, or its class path.
+        allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
+
+    Raises:
+        JobError: there is no such method.
+    """
+    path = find(name, allowed)
+    kind = load_kind(path, allowed)
+    method = kind()
+    args = method.spec()["args"]
+    roles = list(method.roles())
+    sites = {f"hospital_{letter}": role for letter, role in zip("abcdef", [roles[0], *roles], strict=False)}
+    values = {"name": NAME, "method": {"path": path} | ({"args": args} if args else {}), "sites": sites}
+    values |= {"rounds": 50, **kind.example}
+    text = HEAD.format(title=method.title, source=method.source or "ours", name=NAME)
+    return text + "".join(_entry(key, field, values) for key, field in Study.model_fields.items() if key != "resume")
+
+
+def _entry(key: str, field: Any, values: dict[str, Any]) -> str:
+    """A key with its comment; one that the example does not set is a comment as a whole."""
+    about = textwrap.fill(field.description, 118, initial_indent="# ", subsequent_indent="# ")
+    default = field.default.model_dump() if hasattr(field.default, "model_dump") else field.default
+    shown = yaml.safe_dump({key: values.get(key, default)}, sort_keys=False, default_flow_style=key in ("overlays",))
+    if key in values:
+        return f"\n{about}\n{shown}"
+    flow = yaml.safe_dump(default, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
+    return f"\n{about}\n# {key}: {flow}\n"

@@ -1,0 +1,107 @@
+"""A study: the one YAML that describes a job."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+PLAIN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$"
+Role = Literal["supervised", "unsupervised", "evaluate"]
+Site = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """A mapping of the YAML: known keys only, and values of just their kind."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Named(Section):
+    """A class with plain arguments."""
+
+    path: str = Field(description="class path")
+    args: dict[str, Any] = Field(default={}, description="plain arguments of the class")
+
+
+class Rule(Section):
+    """The server's rule, where it is not the method's own."""
+
+    path: str | None = Field(default=None, description="class path; by default the method's rule")
+    args: dict[str, Any] = Field(default={}, description="arguments, in place of the method's, such as {rule: median}")
+
+
+class WarmStart(Section):
+    """The first rounds, which sites without labels sit out."""
+
+    rounds: int = Field(default=0, ge=0, description="how many rounds")
+    sharing: str | None = Field(default=None, description="sharing group in these rounds, such as full; else 'sharing'")
+
+
+class Resume(Section):
+    """The job that this one continues; scripts/resume.py writes it."""
+
+    job: str = Field(pattern=PLAIN, description="id of the job to continue after its last good round")
+    fresh: list[str] = Field(default=[], description="sites whose private state of that job is lost")
+
+
+class Study(Section):
+    """What a job says. Every app of its folder carries the same text, as ``config/study.yaml``."""
+
+    name: str = Field(pattern=PLAIN, description="name of the job")
+    bundle: str = Field(description="installed bundle that is trained")
+    overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
+    method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
+    sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
+    rounds: int = Field(ge=1, description="federated rounds")
+    steps: int | None = Field(default=None, ge=1, description="optimizer steps of a site in a round; or 'epochs'")
+    epochs: float | None = Field(
+        default=None, gt=0, allow_inf_nan=False, description="passes of a site over its own images in a round"
+    )
+    warm_start: WarmStart = Field(default=WarmStart(), description="first rounds, without the sites without labels")
+    sharing: str | dict[Role, str] = Field(
+        default="full", description="full, or a partial sharing group of the bundle; or role: group"
+    )
+    buffers: Literal["average", "pooled", "local"] = Field(default="average", description="BatchNorm statistics")
+    normalise: bool = Field(default=True, description="divide by the sites' total weight; false is Eq. 3 as printed")
+    user_weights: dict[Site, Weight] = Field(default={}, description="site: weight, 1 unless given")
+    rule: Rule | None = Field(default=None, description="the server's rule, where it is not the method's own")
+    max_norm: float | None = Field(default=None, gt=0, description="an update with a larger L2 norm is refused")
+    clip_norm: float | None = Field(default=None, gt=0, description="one with a larger norm is scaled down to it")
+    overrides: dict[Role, dict[str, Any]] = Field(
+        default={}, description="role: plain values of the bundle's overridable settings"
+    )
+    min_clients: int | None = Field(default=None, ge=1, description="accepted updates that a round needs; else all")
+    validate_every: int = Field(default=1, ge=1, description="labelled sites score the model every so many rounds")
+    select: Literal["best", "last"] = Field(
+        default="best", description="the result: what labelled sites score best, or the last aggregate"
+    )
+    evaluate: bool = Field(default=True, description="score the result on the sites' testing lists")
+    evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
+    release_from: str | None = Field(
+        default=None, description="labelled site whose private layers score the others; it must allow that itself"
+    )
+    checkpoint: str | None = Field(
+        default=None, description="file in the server's $FEDMED_MODELS or the bundle's models/ to start from"
+    )
+    checkpoint_tensors: list[str] = Field(
+        default=[], description="regular expressions of what is taken from it; by default everything"
+    )
+    optimizer_state: Literal["persist", "reset"] = Field(default="persist", description="across a site's rounds")
+    task_timeout: int = Field(default=0, ge=0, description="seconds that a site may take for one task; 0: no limit")
+    max_failed_rounds: int = Field(default=2, ge=1, description="the job stops after so many failed rounds in a row")
+    collapse_guard: bool = Field(default=True, description="warn when the training of a site collapses")
+    patience: int | None = Field(
+        default=None, ge=1, description="the run ends when so many models in a row are scored no better than the best"
+    )
+    min_rounds: int = Field(default=0, ge=0, description="rounds that are trained before that, at least")
+    seed: int = Field(default=0, description="of weights, sampling and augmentation")
+    custom: bool = Field(
+        default=True, description="apps have a folder custom/, as NVFlare's simulator needs; kits forbid it by default"
+    )
+    resume: Resume | None = Field(default=None, description="the job that this one continues")
+
+    def group(self, role: str) -> str:
+        """Sharing group of a role; sites that are only scored have that of the labelled ones."""
+        if isinstance(self.sharing, str):
+            return self.sharing
+        return self.sharing.get(role, self.sharing.get("supervised", "full") if role == "evaluate" else "full")

@@ -1,0 +1,88 @@
+"""What a method says of itself: roles, values beside the model, scalars."""
+
+from dataclasses import dataclass
+
+ONCE, EACH_ROUND, FROM_A_ROUND = "once", "each round", "from a round on"
+WITH_UPDATE, BEFORE_TRAINING = "train", "metadata"  # the task with whose answer a value leaves
+
+
+@dataclass(frozen=True)
+class Role:
+    """What sites of one role do.
+
+    Attributes:
+        does: in words, after a site's name: ``trains with labels``.
+        executor: class path of FLARE's executor.
+        overlays: of the bundle, merged after the study's own.
+        lists: of the datalist: of each group of names one list must hold images.
+        needs: what a site must have, in a sentence or two.
+        receives: sharing group that the role receives, whatever the study's ``sharing``; None = the study's.
+        sends: sharing group that the role sends; None = what it receives.
+        least: sites of this role without which the method makes no sense.
+    """
+
+    does: str
+    executor: str
+    overlays: tuple[str, ...] = ()
+    lists: tuple[tuple[str, ...], ...] = ()
+    needs: str = ""
+    receives: str | None = None
+    sends: str | None = None
+    least: int = 0
+
+
+@dataclass(frozen=True)
+class BesideModel:
+    """A value that leaves a site beside the model, if the site's settings list it under ``allowed_extras``.
+
+    Attributes:
+        name: its key.
+        shape: in words, ``one number`` or ``d numbers``.
+        task: ``train``, with the update; or ``metadata``, computed and sent before the round's training.
+        direction: who gets it, in words.
+        when: ``once``, ``each round`` or ``from a round on``.
+        round: the first round in which it is sent, counted from 0.
+        tells: what it tells about a hospital, in a sentence.
+        needed: whether the server or other sites work with it; if not, it is for the report alone.
+    """
+
+    name: str
+    shape: str
+    task: str
+    direction: str
+    tells: str
+    when: str = EACH_ROUND
+    round: int = 0
+    needed: bool = True
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number that sites report of a round's training.
+
+    Attributes:
+        name: the metric, ``train_…``.
+        label: for a person.
+        unit: ``share`` (0..1), ``nats``, or empty for a number without one.
+        better: ``higher``, ``lower``, or empty where neither is better in itself.
+    """
+
+    name: str
+    label: str
+    unit: str = ""
+    better: str = ""
+
+
+LOSS = Scalar("train_loss", "loss", better="lower")
+SUPERVISED = Role(
+    "trains with labels",
+    "fedmed.flare.executors.SupervisedExecutor",
+    lists=(("training",), ("validation",)),
+    needs="This site has images with labels. Its datalist needs 'training', 'validation' and best 'testing'.",
+)
+EVALUATED = Role(
+    "is only scored",
+    "fedmed.flare.executors.SupervisedExecutor",
+    lists=(("testing",),),
+    needs="This site is only scored: its datalist needs 'testing', images with labels. It trains nothing.",
+)

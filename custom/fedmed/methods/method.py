@@ -1,0 +1,100 @@
+"""What every method has: a base with the plainest answers."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, WITH_UPDATE, BesideModel, Role, Scalar
+from fedmed.methods.guard import Guard
+
+MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of federated training. A study names it by class path, with plain arguments, the dataclass's fields.
+
+    This class itself declares nothing: it stands for the method of a run whose records do not tell it.
+
+    Attributes:
+        title: its name for a person.
+        source: the paper.
+        aggregator: class path of FLARE's aggregator.
+        example: values of a study that suit it; ``scripts/package_job.py --init`` writes them.
+    """
+
+    title: ClassVar[str] = "federated training"
+    source: ClassVar[str] = ""
+    aggregator: ClassVar[str] = "fedmed.flare.aggregators.IterationWeightedAggregator"
+    example: ClassVar[Mapping[str, Any]] = {}
+
+    def roles(self) -> Mapping[str, Role]:
+        """Role -> what its sites do."""
+        return {}
+
+    def values(self) -> tuple[BesideModel, ...]:
+        """What leaves a site beside the model."""
+        return ()
+
+    def rule(self) -> dict[str, Any]:
+        """What the server makes of a round's updates: ``path`` and ``args`` of a rule."""
+        return {"path": MEAN, "args": {}}
+
+    def guards(self) -> Mapping[str, Guard]:
+        """Name, under which its state is saved -> a new guard that warns of a collapse."""
+        return {}
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """Numbers that sites report of their training."""
+        return ()
+
+    def report_sections(self) -> tuple[str, ...]:
+        """Class paths of what a report shows of this method alone."""
+        return ()
+
+    def card(self) -> str:
+        """How the model came about, a sentence for its card."""
+        return ""
+
+    def ledger(self) -> Mapping[str, str]:
+        """Name of a value beside the model -> what it tells about a hospital, for the ledger's page."""
+        return {value.name: value.tells for value in self.values()}
+
+    def dry_run(self) -> tuple[str, ...]:
+        """What a site should know before it takes part, in sentences."""
+        return ()
+
+    def spec(self) -> dict[str, Any]:
+        """Class path and arguments, from which :func:`fedmed.methods.load.load_method` makes an equal object."""
+        return {"path": f"{type(self).__module__}.{type(self).__name__}", "args": asdict(self)}
+
+    def role(self, name: str) -> Role:
+        """What sites of a role do; an empty role for one that the method does not have."""
+        return self.roles().get(name, Role("takes part", ""))
+
+    def exchange(self) -> dict[str, Any] | None:
+        """What sites send of their images before they train: ``from_round``, ``names``, and ``once`` if it is so."""
+        values = [value for value in self.values() if value.task == BEFORE_TRAINING]
+        if not values:
+            return None
+        once = {"once": True} if values[0].when == ONCE else {}
+        return {"from_round": values[0].round, "names": [value.name for value in values], **once}
+
+    def with_update(self, needed: bool = False) -> list[str]:
+        """Names of the values that come with an update; with ``needed`` those alone that the server works with."""
+        return [v.name for v in self.values() if v.task == WITH_UPDATE and (v.needed or not needed)]
+
+    def misfits(self, sites: Mapping[str, str]) -> list[str]:
+        """Why these sites and roles are not for this method, in sentences; none if they are."""
+        known, found = self.roles(), []
+        for site, role in sorted(sites.items()):
+            if role not in known:
+                found.append(f"site '{site}' has the role '{role}', which {self.title} does not have; use {_or(known)}")
+        for name, role in known.items():
+            if sum(other == name for other in sites.values()) < role.least:
+                found.append(f"{self.title} needs at least {role.least} site with the role '{name}'")
+        return found
+
+
+def _or(names: Mapping[str, Any]) -> str:
+    return " or ".join(f"'{name}'" for name in names)

@@ -1,0 +1,33 @@
+"""What each role receives, sends and keeps."""
+
+import pytest
+
+from fedmed.errors import JobError
+from fedmed.jobs.plan import Plan
+from fedmed.jobs.role_sharing import RolePolicies
+
+NAMES, GROUPS = ["body", "neck", "head"], {"full": [], "head": ["^head"], "most": ["^head", "^neck"]}
+PLAN = Plan({"a": "supervised", "u": "unsupervised"}, rounds=3, steps=1, warm_start_rounds=1)
+
+
+def test_a_role_may_send_less_than_it_receives_in_every_round():
+    policies = RolePolicies.from_args(NAMES, GROUPS, PLAN, {"sharing": "full", "sends": {"unsupervised": "head"}})
+    for round in (0, 1):
+        assert policies.of("unsupervised", round).received(NAMES) == NAMES
+        assert policies.of("unsupervised", round).sent(NAMES) == ["body", "neck"]
+        assert policies.of("unsupervised", round).private(NAMES) == []
+        assert policies.of("supervised", round).sent(NAMES) == NAMES
+    assert policies.scorable("unsupervised", 1)
+
+
+def test_what_is_not_received_is_not_sent():
+    said = {"sharing": {"supervised": "head", "unsupervised": "most"}, "sends": {"unsupervised": "head"}}
+    policies = RolePolicies.from_args(NAMES, GROUPS, PLAN, said)
+    assert policies.of("unsupervised", 1).sent(NAMES) == ["body"]
+    assert policies.of("supervised", 1).sent(NAMES) == policies.of("evaluate", 1).received(NAMES) == ["body", "neck"]
+
+
+def test_unknown_roles_are_refused():
+    for said in ({"sharing": {"boss": "full"}}, {"sends": {"boss": "full"}}):
+        with pytest.raises(JobError, match="names role 'boss'"):
+            RolePolicies.from_args(NAMES, GROUPS, PLAN, said)

@@ -1,0 +1,190 @@
+"""A study says everything about a job, once; every mistake in it is told with key, place, value and remedy."""
+
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from fedmed.errors import JobError
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.jobs.study import Study
+from fedmed.jobs.study_text import changed_text, parse_study
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+TEXT = """\
+name: study
+bundle: covid_ct_segmentation
+method:
+  path: fedmed.methods.consistency.Consistency
+sites:
+  a: supervised   # with masks
+  b: unsupervised
+rounds: 4
+steps: 2
+warm_start:
+  rounds: 1
+"""
+FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo"}
+
+
+def job(**changes):
+    return Job.of({**yaml.safe_load(TEXT), **changes})
+
+
+@pytest.mark.parametrize("path", sorted((CHECKOUT / "jobs").iterdir()), ids=lambda path: path.name)
+def test_studies_of_the_repository_fit_the_schema(path):
+    jsonschema.validate(yaml.safe_load((path / "app_server/config/study.yaml").read_text()), Study.model_json_schema())
+
+
+def test_every_key_is_explained():
+    assert all(field.description for field in Study.model_fields.values())
+
+
+def test_all_mistakes_are_told_at_once_with_their_lines():
+    text = (
+        TEXT.replace("rounds: 4", "rounds: many")
+        .replace("b: unsupervised", "b: boss")
+        .replace("  rounds: 1", "  round: 1")
+    )
+    with pytest.raises(JobError) as error:
+        parse_study(text + "stepps: 3\nsteps: 5\n", "my.yaml")
+    first, *lines = str(error.value).splitlines()
+    assert first == "5 mistakes in my.yaml:"
+    assert [line.strip() for line in lines] == [
+        "my.yaml:7: 'sites.b' is 'boss'; it should be 'supervised', 'unsupervised' or 'evaluate' (site: supervised, "
+        "unsupervised or evaluate)",
+        "my.yaml:8: 'rounds' is 'many'; it should be a valid integer (federated rounds)",
+        "my.yaml:11: unknown key 'warm_start.round'; did you mean 'rounds'?",
+        "my.yaml:12: unknown key 'stepps'; did you mean 'steps'?",
+        "my.yaml:13: 'steps' is there twice; keep one",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no 'key: value' lines"),
+        ("- a\n", "holds no 'key: value' lines"),
+        ("a: [\n", "not a readable YAML file"),
+        ("a: " + "[" * 5000, "not a readable YAML file"),
+        ("a: &x [1]\nb: [*x, *x]\n", "aliases"),
+        ("#" * (1 << 20) + "\na: 1", "has more than 1048576 characters"),
+        (TEXT.replace("name: study", "3: study"), r"(?s)'name' is missing: name of the job.*unknown key '3'"),
+        (TEXT.replace("name: study", "name: ../study"), "'name' is '../study'"),
+        (TEXT.replace("rounds: 4", "rounds: true"), "'rounds' is True; it should be a valid integer"),
+        (TEXT + "epochs: .nan\n", "'epochs' is nan"),
+        (TEXT + "sharing: {boss: full}\n", "study.yaml:12: 'sharing"),
+        (TEXT + "user_weights: {a: -1}\n", "'user_weights.a' is -1; it should be greater than or equal to 0"),
+        (TEXT + "resume: {job: a/b}\n", "'resume.job' is 'a/b'"),
+    ],
+)
+def test_what_is_not_a_study(text, message):
+    with pytest.raises(JobError, match=message):
+        Job.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        ({"epochs": 1}, ["study.yaml:9: give either 'steps' or 'epochs'"]),
+        ({"warm_start": {"rounds": 9}}, ["study.yaml:10: 'warm_start.rounds' is 9; it must lie in 0…4"]),
+        ({"release_from": "b", "sharing": "block_6"}, ["'release_from' is 'b'; it must be a supervised site: a"]),
+        ({"release_from": "a"}, ["study.yaml:12: 'release_from' asks for private layers, but all are shared"]),
+        ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
+        ({"clip_norm": 2.0, "max_norm": 1.0}, ["'clip_norm' 2 never acts"]),
+        ({"resume": {"job": "x", "fresh": ["c"]}}, ["'fresh' names 'c'"]),
+        (
+            {"user_weights": {"c": 1.0}, "checkpoint_tensors": ["x"], "steps": None},
+            [
+                "3 mistakes",
+                "'user_weights' is for 'c', which is not one of the sites: a, b",
+                "name that too",
+                "'epochs'",
+            ],
+        ),
+    ],
+)
+def test_a_study_that_contradicts_itself(changes, messages):
+    with pytest.raises(JobError) as error:
+        job(**changes)
+    assert all(message in str(error.value) for message in messages), error.value
+
+
+def test_roles_that_do_not_fit_the_method():
+    changes = {"method": FEDMOCO, "select": "last", "evaluate": False, "warm_start": {}}
+    with pytest.raises(
+        JobError, match="study.yaml:5: 'sites': site 'a' has the role 'supervised', which FedMoCo does not"
+    ):
+        job(**changes)
+    with pytest.raises(JobError, match="linear classification .* needs at least 1 site with the role 'supervised'"):
+        job(method={"path": "fedmed.methods.linear.Linear"}, sites={"b": "evaluate"})
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("os.system", "a job may not name the class 'os.system': it is not below fedmed.methods"),
+        ("fedmed.flare.controller.FederationController", "a job may not name the class"),
+        ("fedmed.methodsx.A", "a job may not name the class"),
+        ("fedmed.methods.nothing.Method", "there is no class"),
+        ("fedmed.methods.fedmoco.FedMocco", "there is no class"),
+        ("fedmed.methods.fedmoco.JobError", "is not a class that is defined there"),
+        ("fedmed.methods", "a job may not name the class"),
+        ("a b", "'a b' is not a class path"),
+    ],
+)
+def test_an_unknown_class_path_and_one_outside_the_allowed_rooms(path, message):
+    with pytest.raises(JobError, match=f"study.yaml:3: .*{message}"):
+        job(method={"path": path})
+
+
+@pytest.mark.parametrize("path", ["os.system", "fedmed.methods.consistency.Consistency"])
+def test_a_rule_of_another_room_is_refused_too(tmp_path, path):
+    with pytest.raises(JobError, match=f"a job may not name the class '{path}'|'{path}' is not|{path} is not a rule"):
+        write_job(job(rule={"path": path}), tmp_path / "x")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_rule_is_the_methods_as_far_as_the_study_does_not_say_otherwise():
+    mean = "fedmed.aggregation.weighted_mean.WeightedMean"
+    assert job().rule == {"path": mean, "args": {"weighting": "iterations"}}
+    said = job(rule={"args": {"rule": "median"}}, clip_norm=3)
+    assert said.rule == {"path": mean, "args": {"weighting": "iterations", "rule": "median"}}
+    assert said.aggregator["rule"] == "median" and said.aggregator["clip_norm"] == 3.0
+    assert job(rule={"path": mean, "args": {"weighting": "samples"}}).rule["args"] == {"weighting": "samples"}
+
+
+def test_a_study_may_share_by_role():
+    made = job(sharing={"unsupervised": "final"}, sites={"a": "supervised", "b": "unsupervised", "c": "evaluate"})
+    assert {site: args["sharing"] for site, args in made.clients.items()} == {"a": "full", "b": "final", "c": "full"}
+    assert made.aggregator["sharing"] == {"unsupervised": "final"}
+
+
+def test_values_are_changed_and_everything_else_stays():
+    text = changed_text(TEXT, {"warm_start": {"rounds": 2}, "rounds": 5, "seed": 1})
+    assert text == TEXT.replace("rounds: 4", "rounds: 5").replace(
+        "warm_start:\n  rounds: 1\n", "warm_start: {rounds: 2}\nseed: 1\n"
+    )
+    commented = "a:\n  b: 1  # one\n\n# about c\nc: 2\n"
+    assert changed_text(commented, {"a": {"b": 2}}) == "a: {b: 2}  # one\n\n# about c\nc: 2\n"
+    assert yaml.safe_load(changed_text("a:\nb: 1\n", {"a": [1]})) == {"a": [1], "b": 1}
+
+
+def test_the_digest_is_that_of_the_text(tmp_path):
+    one = read_job(write_job(Job.parse(TEXT), tmp_path / "one"))
+    other = read_job(write_job(Job.parse(TEXT + "# a word\n"), tmp_path / "other"))
+    assert one.study == other.study and one.digest == Job.parse(TEXT).digest != other.digest
+
+
+def test_values_that_are_one_object_are_written_out_each_time():
+    small = {"batch_size": 1, "patch_size": [16, 16, 16]}
+    made = job(overrides={"supervised": small, "unsupervised": small})
+    assert "*" not in made.text and made.clients["a"]["overrides"] == made.clients["b"]["overrides"] == small
+    assert made.changed({"overrides": {"supervised": small, "unsupervised": small}}).study == made.study
+
+
+def test_a_site_that_the_study_does_not_name():
+    with pytest.raises(JobError, match="has no site 'c'; it has a, b"):
+        job().client("c")

@@ -1,0 +1,156 @@
+"""Every method says what it does, and what it says fits together."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.bundles.load import Bundle
+from fedmed.errors import JobError
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.methods.consistency import Consistency
+from fedmed.methods.declarations import BEFORE_TRAINING, WITH_UPDATE
+from fedmed.methods.fedavg_moco import FedAvgMoCo
+from fedmed.methods.fedmoco import FedMoCo
+from fedmed.methods.linear import Linear
+from fedmed.methods.load import find, installed, load_method, method_of_run
+from fedmed.methods.method import Method
+from fedmed.methods.supervised_fedavg import SupervisedFedAvg
+
+METHODS = list(installed().values())
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+HERE = "made_up_method.MadeUp"
+MADE_UP = """\
+from dataclasses import dataclass
+from fedmed.methods.method import Method
+IMPORTED = True
+@dataclass(frozen=True)
+class MadeUp(Method):
+    strength: float = 1.0
+"""
+
+
+def test_the_methods_that_there_are():
+    assert list(installed()) == ["consistency", "fedavg_moco", "fedmoco", "fine_tuning", "linear", "supervised_fedavg"]
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
+def test_a_method_declares_what_others_ask_for(kind):
+    method = kind()
+    assert method.title and method.source and method.card()
+    for role, made in method.roles().items():
+        assert role in ("supervised", "unsupervised", "evaluate") and made.does and made.needs and made.lists
+        module, _, name = made.executor.rpartition(".")
+        assert (
+            module == "fedmed.flare.executors"
+            and f"class {name}(" in (JOBS.parent / "custom/fedmed/flare/executors.py").read_text()
+        )
+    for value in method.values():
+        assert value.task in (WITH_UPDATE, BEFORE_TRAINING) and value.shape and value.direction
+        assert len(value.tells.split()) > 3 and value.tells.endswith(".")
+    assert method.ledger().keys() == {value.name for value in method.values()}
+    assert all(scalar.name.startswith("train_") and scalar.label for scalar in method.scalars())
+    rule = load_rule(rule_spec(method.rule()["args"]))
+    reported = getattr(rule.weighting, "name", None)
+    assert reported is None or reported in method.with_update(needed=True)
+    for name, guard in method.guards().items():
+        assert name and set(guard.needs) <= {scalar.name for scalar in method.scalars()}
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
+def test_the_bundle_of_its_example_has_what_its_roles_need(kind):
+    for made in kind().roles().values():
+        Bundle(kind.example["bundle"], made.overlays)
+
+
+@pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)
+def test_a_method_comes_back_from_what_names_it(kind):
+    assert load_method(json.loads(json.dumps(kind().spec()))) == kind()
+    assert find(kind.__module__.rpartition(".")[2]) == kind().spec()["path"]
+
+
+def test_arguments_reach_the_method_and_others_are_refused():
+    spec = {"path": "fedmed.methods.fedmoco.FedMoCo", "args": {"form": "softmax", "exchange_from": None}}
+    method = load_method(spec)
+    assert method == FedMoCo(form="softmax", exchange_from=None) and method.exchange() is None
+    for args, message in [
+        ({"frm": "gap"}, "has no argument 'frm'; did you mean 'form'"),
+        ({"exchange_from": -1}, "'exchange_from' is -1"),
+        ({"exchange_from": True}, "'exchange_from' is True"),
+        ({"adaptive": "no"}, "'adaptive' is 'no'"),
+        (["gap"], r"arguments of method .* are \['gap'\]|dictionary"),
+    ]:
+        with pytest.raises((JobError, ValueError), match=message):
+            load_method({**spec, "args": args})
+    for wrong in (None, "x", {}, {"path": "fedmed.methods.linear.Linear", "arg": {}}):
+        with pytest.raises(JobError, match="'method' is .*; it needs 'path'"):
+            load_method(wrong)
+
+
+def test_fedmoco_is_moco_with_its_two_additions():
+    ours, plain = FedMoCo(), FedAvgMoCo()
+    assert ours.exchange() == {"from_round": 50, "names": ["mu", "sigma", "n"]} and plain.exchange() is None
+    assert ours.with_update() == plain.with_update() == ["rsa"]
+    assert ours.with_update(needed=True) == ["rsa"] and plain.with_update(needed=True) == []
+    assert ours.roles() == plain.roles()
+    assert FedMoCo(exchange_from=None, adaptive=False).rule() == plain.rule()
+
+
+def test_roles_that_fit_and_roles_that_do_not():
+    assert Consistency().misfits({"a": "supervised", "b": "unsupervised", "c": "evaluate"}) == []
+    assert Linear().misfits({"a": "supervised"}) == []
+    found = SupervisedFedAvg().misfits({"b": "unsupervised"})
+    assert len(found) == 2 and "site 'b' has the role 'unsupervised'" in found[0] and "at least 1 site" in found[1]
+
+
+@pytest.fixture
+def made_up(tmp_path, monkeypatch):
+    """A class outside FedMed."""
+    import sys
+
+    (tmp_path / "made_up_method.py").write_text(MADE_UP)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    sys.modules.pop("made_up_method", None)
+
+
+def test_a_class_outside_the_room_is_refused_before_it_is_imported_and_taken_where_it_is_listed(made_up):
+    import sys
+
+    with pytest.raises(JobError, match="may not name the class.*'allowed_classes'"):
+        load_method({"path": HERE})
+    assert "made_up_method" not in sys.modules
+    assert load_method({"path": HERE, "args": {"strength": 2.0}}, [HERE]).strength == 2.0
+    with pytest.raises(JobError, match="may not name the class"):
+        load_method({"path": "made_up_method.Other"}, [HERE])
+
+
+def test_a_runs_method_comes_from_its_record_and_a_jobs_from_its_folder():
+    controller = read_job(JOBS / "cxr_fedmoco").controller
+    assert method_of_run({"config": {"controller": controller}}) == FedMoCo(exchange_from=6)
+    assert read_job(JOBS / "cxr_fedmoco").method == FedMoCo(exchange_from=6)
+    unknown = method_of_run({"config": {"controller": {"rounds": 3}}})
+    assert type(unknown) is Method and not unknown.values() and not unknown.guards() and unknown.exchange() is None
+
+
+def test_roles_may_receive_more_than_they_send(tmp_path, monkeypatch):
+    """A head that only labelled sites train: the others get it and send nothing of it back."""
+    import sys
+
+    (tmp_path / "heads.py").write_text(
+        "from dataclasses import replace\n"
+        "from fedmed.methods.consistency import Consistency\n"
+        "class Heads(Consistency):\n"
+        "    def roles(self):\n"
+        "        roles = dict(super().roles())\n"
+        "        return roles | {'unsupervised': replace(roles['unsupervised'], sends='final')}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    study = yaml.safe_load((JOBS / "covid_fssl/app_server/config/study.yaml").read_text())
+    job = Job.of({**study, "method": {"path": "heads.Heads"}}, ["heads.Heads"])
+    sys.modules.pop("heads", None)
+    assert job.aggregator["sends"] == {"unsupervised": "final"}
+    assert job.clients["ct_east"]["sends"] == "final" and "sends" not in job.clients["ct_north"]
