@@ -34,6 +34,7 @@ class Part:
     tensors: Tensors
     n_steps: int = 400
     round: int = 0
+    n_samples: int = 10
 
 
 def model(megabytes: float, seed: int) -> Tensors:

@@ -76,7 +76,7 @@ def check_stock(bundles: list[ServedBundle]) -> None:
         FedMedError: a bundle that is not 3D segmentation.
     """
     for bundle in bundles:
-        if bundle.dimension != 3 or bundle.task != "segmentation":
+        if bundle.dimension != 3 or bundle.proposal.scores:
             raise FedMedError(
                 f"bundle '{bundle.name}': MONAI Label's own app cannot serve {bundle.dimension}D {bundle.task}; leave "
                 "out --stock"

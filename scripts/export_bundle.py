@@ -51,19 +51,7 @@ def report(made: Exported) -> None:
     for check in made.checks:
         print(f"  checked: {check}")
     print(f"model card: {made.out / 'docs' / 'README.md'}")
-    run = f"(cd {made.out} && python -m monai.bundle run --config_file"
-    if made.pretrained:
-        linear = "\"['configs/train.yaml', 'configs/linear.yaml']\""
-        print(f"a classifier at one site:  {run} {linear} --dataset_dir /data/site)")
-        print(
-            f"in a federation:  FEDMED_BUNDLES={made.out.parent}, and in the study of --init linear  "
-            f"bundle: {made.out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']"
-        )
-        return
-    print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")
-    print(
-        f"on a folder of images:  {run} configs/inference.yaml --dataset_dir /data/images --output_dir /data/results)"
-    )
+    print(*made.next_steps, sep="\n")
 
 
 def main(argv: list[str] | None = None) -> int:

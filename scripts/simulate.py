@@ -33,10 +33,10 @@ from fedmed.recovery.interrupted_workspace import interrupted, next_aside, recor
 from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import write_report
 from fedmed.reports.run import JOB_FOLDER, read_run
+from fedmed.reports.run_page import write_report
+from fedmed.reports.run_report import report_of
 from fedmed.reports.tail import identity
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
@@ -267,7 +267,7 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
         return 1
     try:
         run = read_run(workspace)
-        console.print(kind_of(run).table(run))
+        console.print(report_of(run).table(run))
         print(f"report: {write_report(workspace).html}")
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)

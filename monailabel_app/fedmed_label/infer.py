@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from monai.data import MetaTensor
 from monai.transforms import Activationsd, AsDiscreted
-from monailabel.interfaces.tasks.infer_v2 import InferType
 from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
 from monailabel.utils.others.generic import name_to_device
 from torch import Tensor, nn
@@ -51,12 +50,12 @@ class BundleTask(BundleInferTask):
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self.bundle = read_bundle(Path(path))
-        flat = self.bundle.dimension == 2 or self.bundle.task == "classification"
+        flat = self.bundle.dimension == 2 or self.bundle.proposal.scores
         super().__init__(path, dict(conf), const=_Constants(), load_strict=True, add_post_restore=not flat)
         if not self.valid:
             raise BundleError(f"bundle {path} is not one that MONAI Label can use; its log says why")
         self._config.pop("model_filename", None)
-        if self.bundle.task == "classification":
+        if self.bundle.proposal.scores:
             self.labels = {name: channel for channel, name in self.bundle.classes.items()}
         self._get_network(name_to_device(None), None)
 
@@ -137,7 +136,7 @@ class BundleTask(BundleInferTask):
         With classes a request may ask for ``heat_map`` (true): a PNG of the image as the network saw it, and over it
         how much each place supported the class with the highest score.
         """
-        if self.type == InferType.CLASSIFICATION:
+        if self.bundle.proposal.scores:
             found = scores(data[self.output_label_key], self.bundle.classes)
             picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
             return picture, {"prediction": found}

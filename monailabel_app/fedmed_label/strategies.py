@@ -21,8 +21,8 @@ from monailabel.interfaces.datastore import Datastore
 from monailabel.interfaces.tasks.strategy import Strategy
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.ranking import Images, Limits, Scorer, choose
-from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.labelling.ranking import Images, RequestLimits, Scorer, choose
 from fedmed.labelling.views import consistency_settings, mean_disagreement
 
 log = logging.getLogger("fedmed.labelling")
@@ -64,7 +64,7 @@ class ModelStrategy(Strategy):
         Raises:
             FedMedError: a model that is not served, or a limit that is not a number.
         """
-        scorer, limits = self._scorer(request), Limits.of(request)
+        scorer, limits = self._scorer(request), RequestLimits.of(request)
         waiting = datastore.get_unlabeled_images(request.get("label_tag"), request.get("labels"))
         images = Images(
             ids=waiting,
@@ -96,7 +96,7 @@ class ModelStrategy(Strategy):
 
 
 class Uncertainty(ModelStrategy):
-    """Highest predictive uncertainty first; see :func:`fedmed.labelling.scores.predictive_uncertainty`."""
+    """Highest predictive uncertainty first; see :func:`fedmed.labelling.label_scores.predictive_uncertainty`."""
 
     def __init__(self, tasks: Mapping[str, Any]) -> None:
         super().__init__("uncertainty", tasks, "Image the model is least sure about (entropy of its prediction)")

@@ -233,7 +233,7 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
         "mg": (RAMP, {"Modality": "MG"}, "the modality is MG"),
         "none": (RAMP, {"drop": ["Modality"]}, "the modality is not given"),
         "report": (RAMP, {"drop": ["PixelData"]}, "is a DICOM file without an image"),
-        "frames": (RAMP, frames, "has 2 frames; save the one"),
+        "frames": (RAMP, frames, "has 2 frames; save the radiograph"),
         "colour": (RAMP, colour, r"is a colour image \(RGB\)"),
         "flat": (flat, {}, "all pixels are equal"),
         "cut": (RAMP, {"pixels": bytes(100)}, "the image is damaged"),

@@ -45,7 +45,7 @@ def test_a_classifier_draws_no_segments(named):
     root = named({"0": "normal", "1": "covid"})
     path = root / "configs" / "metadata.json"
     path.write_text(path.read_text().replace('"channel_def"', '"format": "classes", "channel_def"'))
-    with pytest.raises(BundleError, match="names a class of a whole image and draws no mask"):
+    with pytest.raises(BundleError, match="is a classifier and makes no masks"):
         segment_names(root)
 
 

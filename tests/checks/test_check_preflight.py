@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.kit import check_kit, read_kit
+from fedmed.checks.startup_kit import check_kit, read_kit
 
 
 def free_port() -> int:

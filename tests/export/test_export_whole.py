@@ -24,8 +24,8 @@ from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
-from fedmed.export.provenance import without_names
 from fedmed.export.verify import ALONE, SCHEMA
+from fedmed.export.weights_origin import without_names
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore

@@ -14,8 +14,8 @@ from fedmed.messages.answers import Update
 from fedmed.methods.consistency import Consistency
 from fedmed.methods.fedmoco import FedMoCo
 from fedmed.methods.guard_contrast import ACCURACY, SIMILARITY, ZERO
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 
 def guards():

@@ -9,7 +9,7 @@ import yaml
 
 from fedmed.errors import DataError, SiteConfigError
 from fedmed.labelling.studies import prepare_work, read_site, work_folder
-from fedmed.labelling.work import MAP, read_work
+from fedmed.labelling.work_folder import MAP, read_work
 from fedmed.settings.site import parse_site
 
 

@@ -12,7 +12,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.privacy.forecast import forecast
 from fedmed.privacy.forecast_sheet import forecast_sheet
 from fedmed.privacy.ledger import read_ledger
-from fedmed.reports.ledger import ledger_sheet
+from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file, load_site, parse_site
 

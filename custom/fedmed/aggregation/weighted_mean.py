@@ -151,23 +151,25 @@ class WeightedMean:
         table = SenderTable(updates, partial(self.coefficients, weighting=weighting), self.user_weights, scales)
         result = self._tensors(model, table)
         if self.step:
-            result = self._stepped(model, result, [n for n in model if table.of(n).updates], updates, facts)
+            sent = [name for name in model if table.of(name).updates]
+            result = _stepped(self.step, model, result, sent, updates, facts)
         record = clipping_record(norms, self.clip_norm)
         return Outcome(result, coefficients, warnings=reasons, facts=record)
 
-    def _stepped(
-        self,
-        model: Mapping[str, Tensor],
-        mean: Mapping[str, Tensor],
-        sent: Sequence[str],
-        updates: Sequence[Contribution],
-        facts: RoundFacts,
-    ) -> dict[str, Tensor]:
-        names = [name for name in sent if classify(name, model[name]) == "parameter"]
-        moved = self.step.move(model, mean, names, updates, facts)
-        for name, tensor in moved.items():
-            if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
-                raise SharingError(f"the step after the mean returned '{name}' as no parameter of the model is")
-            if not all_finite(tensor):
-                raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
-        return {**mean, **moved}
+
+def _stepped(
+    step: ServerStep,
+    model: Mapping[str, Tensor],
+    mean: Mapping[str, Tensor],
+    sent: Sequence[str],
+    updates: Sequence[Contribution],
+    facts: RoundFacts,
+) -> dict[str, Tensor]:
+    names = [name for name in sent if classify(name, model[name]) == "parameter"]
+    moved = step.move(model, mean, names, updates, facts)
+    for name, tensor in moved.items():
+        if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise SharingError(f"the step after the mean returned '{name}' as no parameter of the model is")
+        if not all_finite(tensor):
+            raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
+    return {**mean, **moved}

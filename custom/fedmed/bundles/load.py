@@ -15,6 +15,7 @@ from torch import nn
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
+from fedmed.bundles.site_facts import usable_facts
 from fedmed.errors import BundleError, OverrideError
 
 # An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
@@ -78,6 +79,17 @@ class Bundle:
         """What the bundle's models are compared by, from ``configs/federation.yaml``."""
         return parse_score(self.federation.get("score"), self.root / "configs" / "federation.yaml")
 
+    @cached_property
+    def overlay_kind(self) -> str | None:
+        """Kind of task that an overlay makes of the bundle, the last that names one; see :mod:`fedmed.kinds`."""
+        named = (ConfigParser.load_config_file(path).get("kind") for path in reversed(self.files[1:]))
+        return next((kind for kind in named if kind is not None), None)
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of task with these overlays, as the bundle's files name it."""
+        return self.overlay_kind or self.federation.get("kind")
+
     @property
     def calibration(self) -> str | None:
         """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""
@@ -113,8 +125,11 @@ class Bundle:
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
 
+        Args:
+            facts: of :data:`fedmed.bundles.site_facts.FACTS`. One that this bundle has no use for is left out.
+
         Raises:
-            BundleError: the merged configuration cannot be read.
+            BundleError: the merged configuration cannot be read, or a fact is unknown or missing in it.
         """
         parser = ConfigParser()
         try:
@@ -122,8 +137,8 @@ class Bundle:
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
-        time = {key: value for key, value in TIME.items() if key not in parser.config}
+        time = {key: value for key, value in TIME.items() if key not in parser}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
-        # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
-        parser.update({key: value for key, value in facts.items() if key in parser})
+        where = f"bundle '{self.name}' with overlays {self.overlays}"
+        parser.update(usable_facts(facts, parser.config, where))
         return parser

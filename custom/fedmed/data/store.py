@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmed.data.datalist import FILE_KEYS
+from fedmed.data.entry_forms import FILE_KEYS
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home, write_atomically
 

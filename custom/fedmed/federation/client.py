@@ -13,6 +13,7 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy
+from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
@@ -24,6 +25,7 @@ from fedmed.federation.release import hand_out
 from fedmed.federation.site_parser import listed, site_parser, steps_facts
 from fedmed.jobs.plan import OPTIMIZER_STATES, PROGRESS_LINES, ROLES
 from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Extras, Release, Update
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState
@@ -81,6 +83,7 @@ class Client:
             raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
+        check_bundle(self.bundle, Use(role))
         self.sharing = {
             "sharing": sharing,
             "buffers": buffers,

@@ -135,7 +135,8 @@ class Server:
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
-        facts |= {"score": self.score.facts()} | ({"study": self.tasks.study} if self.tasks.study else {})
+        facts |= {"score": self.score.facts(), "kind": self.store.bundle.kind}
+        facts |= {"study": self.tasks.study} if self.tasks.study else {}
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 

@@ -61,7 +61,7 @@ class FedAvgMoCo(Method):
 
     def report_sections(self) -> tuple[str, ...]:
         """What sites learned, and how much each round changed."""
-        return ("fedmed.reports.pretraining.Pretraining",)
+        return ("fedmed.reports.unscored_report.EncoderReport",)
 
     def card(self) -> str:
         """How the model came about."""

@@ -5,7 +5,6 @@ import pkgutil
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from fedmed.class_paths import load_class
@@ -64,8 +63,9 @@ def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Me
 
 def installed() -> dict[str, type[Method]]:
     """Short name, which is the module's -> class of every method of FedMed."""
-    package, found = importlib.import_module(ROOM), {}
-    for module in pkgutil.iter_modules([str(Path(package.__file__).parent)]):
+    package = importlib.import_module(ROOM)
+    found: dict[str, type[Method]] = {}
+    for module in pkgutil.iter_modules(package.__path__):
         for kind in vars(importlib.import_module(f"{ROOM}.{module.name}")).values():
             own = isinstance(kind, type) and issubclass(kind, Method) and kind.__module__ == f"{ROOM}.{module.name}"
             if own and kind is not Method:

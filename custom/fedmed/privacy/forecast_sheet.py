@@ -3,8 +3,8 @@
 from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.methods.declarations import FROM_A_ROUND
 from fedmed.privacy.forecast import Forecast, Sending
-from fedmed.reports.ledger import weak
-from fedmed.reports.sheet import Sheet, Table
+from fedmed.reports.ledger_page import weak
+from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
 from fedmed.settings.site import SiteConfig
 
@@ -28,21 +28,21 @@ def forecast_sheet(made: Forecast) -> Sheet:
     facts += [("tensors that leave", str(len(_leaving(made)))), ("tensors that stay", str(len(_staying(made))))]
     if made.epsilon:
         facts.append(("ε now → after", " → ".join(map(plain_epsilon, made.epsilon))))
-    sent = Table(
+    sent = SheetTable(
         "What each task sends", _note(made), ["task", "rounds", "times#", "tensors#", "each#", "numbers"], _rows(made)
     )
-    limits = Table(
+    limits = SheetTable(
         "This site's own limits", f"From {made.site.source}; no job can loosen them.", ["limit", "value"], []
     )
     limits.rows.extend([list(pair) for pair in limits_in_words(made.site)])
-    leaving = Table("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
+    leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
     if beside := _beside(made):
         columns, note = ["name", "what it is", "to whom", "when", "what it tells about the site"], made.method.title
-        tables.insert(1, Table("Values beside the model", f"Of the method: {note}.", columns, beside))
+        tables.insert(1, SheetTable("Values beside the model", f"Of the method: {note}.", columns, beside))
     if stay := _staying(made):
         note = "They lie in the job's folder at the site."
-        tables.append(Table("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
+        tables.append(SheetTable("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
     closing = [("What never leaves", [NEVER]), ("What remains", [REMAINS])]
     return Sheet(f"{made.site.site} in {made.job}", KIND, _summary(made), facts, tables, _notices(made), closing)
 

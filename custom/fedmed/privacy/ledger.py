@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fedmed.errors import JobError, PrivacyError
-from fedmed.reports.files import read_lines
+from fedmed.reports.run_files import read_lines
 
 FILE = "ledger.jsonl"
 

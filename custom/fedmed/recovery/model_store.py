@@ -11,10 +11,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
+from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.privacy.ledger import kind
 
 log = logging.getLogger("fedmed.server")
@@ -38,6 +40,7 @@ class ModelStore:
             the rest keeps its initial weights. None = everything.
 
     Raises:
+        BundleError: the bundle lacks what a federation needs.
         JobError: the checkpoint is not a plain file name, there is no such file, or a wrong regular expression.
     """
 
@@ -53,6 +56,7 @@ class ModelStore:
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
+        check_bundle(self.bundle, Use())
         self.checkpoint = self._find(checkpoint) if checkpoint else None
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:

@@ -145,7 +145,8 @@ def _place(location: Place, values: Any, missing: bool) -> Place:
     """Where in the values it is; pydantic's location also names branches of unions."""
     place: list[str | int] = []
     for index, key in enumerate(location):
-        if isinstance(values, Mapping) and key in values or isinstance(values, list) and isinstance(key, int):
+        real = isinstance(values, list) if isinstance(key, int) else isinstance(values, Mapping) and key in values
+        if real:
             values = values[key]
             place.append(key)
         elif missing and index == len(location) - 1:
