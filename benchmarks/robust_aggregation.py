@@ -19,10 +19,9 @@ import time
 import numpy as np
 import torch
 from aggregation import Part, flatten, model, peak_extra_bytes
-from fedmed.jobs.class_paths import load_rule
 from scipy.stats import trim_mean
 
-from fedmed.jobs.rule_spec import rule_spec
+from fedmed.jobs.rule_spec import load_rule, rule_spec
 
 TRIM = 0.2
 

@@ -247,7 +247,7 @@ def test_an_update_is_converted_once_and_hashed_once_on_its_way_out(context, mon
     update = Update("a", 2, dict(BIG), 5, 9)
     monkeypatch.setattr(SupervisedExecutor, "_answer", lambda *args: update)
     fl_ctx = context(**privacy)
-    reply = SupervisedExecutor(role="supervised").execute("train", Shareable(), fl_ctx, Signal())
+    reply = SupervisedExecutor().execute("train", Shareable(), fl_ctx, Signal())
     reply = SiteLimitsFilter().process(reply, fl_ctx)  # of a provisioned site, or of the job
     assert work == {"to_numpy": 2010, "to_tensors": 0, "hashed": 4 * 2010}
     (line,) = ledger(tmp_path)

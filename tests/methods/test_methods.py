@@ -1,5 +1,6 @@
 """Every method says what it does, and what it says fits together."""
 
+import importlib
 import json
 from pathlib import Path
 
@@ -56,6 +57,9 @@ def test_a_method_declares_what_others_ask_for(kind):
     rule = load_rule(rule_spec(method.rule()["args"]))
     reported = getattr(rule.weighting, "name", None)
     assert reported is None or reported in method.with_update(needed=True)
+    for path in method.report_sections():
+        module, _, name = path.rpartition(".")
+        assert isinstance(getattr(importlib.import_module(module), name), type)
     for name, guard in method.guards().items():
         assert name and set(guard.needs) <= {scalar.name for scalar in method.scalars()}
 

@@ -190,8 +190,8 @@ def test_resume_renames_the_run_and_starts_the_job_that_continues_it(script, int
     [
         (lambda w: (w / "server/simulate_job/fedmed/result.json").write_text("{}"), "is finished; there is nothing to"),
         (lambda w: (w / "server/simulate_job/fedmed/server_state.json").unlink(), "no run with a finished round"),
-        (lambda w: [p.write_text(p.read_text().replace('"steps": 1', '"steps": 2')) for p in w.parent.glob(
-            "study/app_server/config/*.json")], "controller argument 'steps' is 2, it was 1"),
+        (lambda w: [p.write_text(p.read_text().replace("steps: 1", "steps: 2")) for p in w.parent.glob(
+            "study/app_*/config/study.yaml")], "controller argument 'steps' is 2, it was 1"),
     ],
 )  # fmt: skip
 def test_a_run_that_cannot_go_on_stays_where_it_is(script, interrupted, stand_in, capsys, spoil, words):

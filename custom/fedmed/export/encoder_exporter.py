@@ -71,6 +71,6 @@ class EncoderExporter(Exporter):
         run = f"(cd {out} && python -m monai.bundle run --config_file {linear} --dataset_dir /data/site)"
         return [
             f"a classifier at one site:  {run}",
-            f"in a federation:  FEDMED_BUNDLES={out.parent} scripts/package_job.py study --bundle {out.name} "
-            "--checkpoint pretrained.pt --checkpoint-tensor '^encoder\\.' …",
+            f"in a federation:  FEDMED_BUNDLES={out.parent}, and in the study of scripts/package_job.py --init linear  "
+            f"bundle: {out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']",
         ]

@@ -32,7 +32,7 @@ def example(name: str, allowed: tuple[str, ...] = ()) -> str:
     args = method.spec()["args"]
     roles = list(method.roles())
     sites = {f"hospital_{letter}": role for letter, role in zip("abcdef", [roles[0], *roles], strict=False)}
-    values = {"name": NAME, "method": {"path": path} | ({"args": args} if args else {}), "sites": sites}
+    values: dict[str, Any] = {"name": NAME, "method": {"path": path} | ({"args": args} if args else {}), "sites": sites}
     values |= {"rounds": 50, **kind.example}
     text = HEAD.format(title=method.title, source=method.source or "ours", name=NAME)
     return text + "".join(_entry(key, field, values) for key, field in Study.model_fields.items() if key != "resume")

@@ -95,6 +95,11 @@ class Job:
             yield f"'clip_norm' {study.clip_norm:g} never acts: 'max_norm' refuses from {study.max_norm:g} on"
 
     @property
+    def server_app(self) -> str:
+        """Name of the folder of the server's app."""
+        return self.app.name if self.app else "app_server"
+
+    @property
     def name(self) -> str:
         """The job's name."""
         return self.study.name
@@ -120,8 +125,12 @@ class Job:
                 "task_timeout", "max_failed_rounds", "collapse_guard", "patience", "min_rounds",
             },
         )  # fmt: skip
-        length = {"steps": study.steps, "epochs": study.epochs}
-        args = {"job": study.name, "method": study.method.model_dump(), "sites": dict(sorted(study.sites.items()))}
+        length: dict[str, Any] = {"steps": study.steps, "epochs": study.epochs}
+        args: dict[str, Any] = {
+            "job": study.name,
+            "method": study.method.model_dump(),
+            "sites": dict(sorted(study.sites.items())),
+        }
         args |= {"rounds": study.rounds, **{key: value for key, value in length.items() if value is not None}}
         args |= {"warm_start_rounds": study.warm_start.rounds, **said}
         args |= {"exchange": exchange} if (exchange := self.method.exchange()) else {}
@@ -167,7 +176,8 @@ class Job:
 
     def _network(self, role: str) -> dict[str, Any]:
         overlays = [*self.study.overlays, *self.method.role(role).overlays]
-        return {"overlays": overlays, "overrides": dict(self.study.overrides.get(role, {}))}
+        overrides = {str(name): values for name, values in self.study.overrides.items()}
+        return {"overlays": overlays, "overrides": dict(overrides.get(role, {}))}
 
     def of_role(self, role: str) -> dict[str, Any]:
         """Plain arguments of a site of this role, of :class:`fedmed.federation.client.Client`."""

@@ -104,4 +104,5 @@ class Study(Section):
         """Sharing group of a role; sites that are only scored have that of the labelled ones."""
         if isinstance(self.sharing, str):
             return self.sharing
-        return self.sharing.get(role, self.sharing.get("supervised", "full") if role == "evaluate" else "full")
+        said = {str(name): group for name, group in self.sharing.items()}
+        return said.get(role, said.get("supervised", "full") if role == "evaluate" else "full")

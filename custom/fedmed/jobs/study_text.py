@@ -27,7 +27,8 @@ def parse_study(text: str, source: str) -> Study:
         JobError: every mistake with key, place, value and remedy, a line each.
     """
     root = _compose(text, source)
-    lines, twice = {}, []
+    lines: dict[Place, int] = {}
+    twice: list[Place] = []
     _walk(root, (), lines, twice)
     found = [(place, f"'{_dotted(place)}' is there twice; keep one") for place in twice]
     try:
@@ -119,11 +120,12 @@ def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], twice: list[Pl
     if isinstance(node, yaml.MappingNode):
         seen: set[str] = set()
         for key, value in node.value:
-            inner = (*place, key.value if isinstance(key, yaml.ScalarNode) else str(key.value))
+            name = str(key.value)
+            inner = (*place, name)
             lines[inner] = key.start_mark.line + 1
-            if inner[-1] in seen:
+            if name in seen:
                 twice.append(inner)
-            seen.add(inner[-1])
+            seen.add(name)
             _walk(value, inner, lines, twice)
     elif isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):

@@ -44,17 +44,21 @@ class FedMoCo(FedAvgMoCo):
         change = BesideModel(CHANGE, "one number", WITH_UPDATE, "to the server", CHANGE_TELLS, needed=self.adaptive)
         if self.exchange_from is None:
             return (change,)
-        later = {"when": FROM_A_ROUND, "round": self.exchange_from}
-        mean, spread = "The mean of the features of all", "How the features of the"
         return (
-            BesideModel("mu", "d numbers", BEFORE_TRAINING, OTHERS, f"{mean} the site's training images.", **later),
-            BesideModel(
-                "sigma", "(d + 1) d / 2 numbers", BEFORE_TRAINING, OTHERS,
-                f"{spread} site's training images vary together: their covariance.", **later,
+            self._statistic("mu", "d numbers", OTHERS, "The mean of the features of all the site's training images."),
+            self._statistic(
+                "sigma",
+                "(d + 1) d / 2 numbers",
+                OTHERS,
+                "How the features of the site's training images vary together: their covariance.",
             ),
-            BesideModel("n", "one number", BEFORE_TRAINING, "to the server", "How many images these are of.", **later),
+            self._statistic("n", "one number", "to the server", "How many images these are of."),
             change,
-        )  # fmt: skip
+        )
+
+    def _statistic(self, name: str, shape: str, direction: str, tells: str) -> BesideModel:
+        start = self.exchange_from or 0
+        return BesideModel(name, shape, BEFORE_TRAINING, direction, tells, when=FROM_A_ROUND, round=start)
 
     def rule(self) -> dict[str, Any]:
         """The mean weighted by Eq. 7, a function of the change that each site reports."""

@@ -41,7 +41,9 @@ class PseudoLabelGuard(Guard):
         if len(first) < REFERENCE_ROUNDS:
             first.append(fraction)
         found = None if reference is None else collapse(fraction, reference)
-        return None if found is None else Finding(update.site, found[1], found[0], fraction, reference)
+        if found is None or reference is None:
+            return None
+        return Finding(update.site, found[1], found[0], fraction, reference)
 
 
 def collapse(fraction: float, reference: float) -> tuple[str, str] | None:

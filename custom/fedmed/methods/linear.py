@@ -23,8 +23,8 @@ class Linear(SupervisedFedAvg):
 
     def roles(self) -> Mapping[str, Role]:
         """As supervised averaging, with the overlay that makes it this method."""
-        own = {"overlays": (self.overlay,)}
-        return {"supervised": replace(SUPERVISED, least=1, **own), "evaluate": replace(EVALUATED, **own)}
+        labelled = replace(SUPERVISED, least=1, overlays=(self.overlay,))
+        return {"supervised": labelled, "evaluate": replace(EVALUATED, overlays=(self.overlay,))}
 
     def card(self) -> str:
         """How the model came about."""

@@ -86,13 +86,14 @@ class Method:
 
     def misfits(self, sites: Mapping[str, str]) -> list[str]:
         """Why these sites and roles are not for this method, in sentences; none if they are."""
-        known, found = self.roles(), []
+        known: Mapping[str, Role] = self.roles()
+        found: list[str] = []
         for site, role in sorted(sites.items()):
             if role not in known:
                 found.append(f"site '{site}' has the role '{role}', which {self.title} does not have; use {_or(known)}")
-        for name, role in known.items():
-            if sum(other == name for other in sites.values()) < role.least:
-                found.append(f"{self.title} needs at least {role.least} site with the role '{name}'")
+        for name, made in known.items():
+            if sum(role == name for role in sites.values()) < made.least:
+                found.append(f"{self.title} needs at least {made.least} site with the role '{name}'")
         return found
 
 

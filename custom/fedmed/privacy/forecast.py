@@ -116,7 +116,7 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     metadata = list(_metadata(plan, site))
     sendings = [*metadata, *training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
     wanted = method.with_update(needed=True) if training else []
-    wanted += plan.exchange["names"] if metadata else []
+    wanted += plan.exchange["names"] if plan.exchange and metadata else []
     return Forecast(job.name, bundle.name, args["role"], method, site, sendings, private, asked, epsilon, wanted)
 
 

@@ -131,7 +131,7 @@ def write_resumed(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
         new = copy_job(run.job, job, Path(temporary) / "job")
         if run.state and state:
-            _carry(run.state, state, new / job.app.name / CARRIED)
+            _carry(run.state, state, new / job.server_app / CARRIED)
         if out.exists():
             shutil.rmtree(out)
         new.rename(out)
