@@ -90,14 +90,13 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
         if _missing(parser, id):
             yield f"configs/train.yaml{over} has no '{id}': {what}"
     if use.role is not None:
-        yield from (
-            fault for name in FACTS if _in_question(name, parser) if (fault := missing_fact(name, parser.config))
-        )
+        config = dict(parser.config or {})
+        yield from (fault for name in FACTS if _in_question(name, config) if (fault := missing_fact(name, config)))
 
 
-def _in_question(name: str, parser: ConfigParser) -> bool:
+def _in_question(name: str, config: Mapping[str, Any]) -> bool:
     """Whether a site fills a fact in that the configuration lacks; what only training needs is asked for above."""
-    return name not in parser.config and (FACTS[name].optional or name in SITE)
+    return name not in config and (FACTS[name].optional or name in SITE)
 
 
 def _missing(parser: ConfigParser, id: str) -> bool:

@@ -140,5 +140,5 @@ class Bundle:
         time = {key: value for key, value in TIME.items() if key not in parser}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         where = f"bundle '{self.name}' with overlays {self.overlays}"
-        parser.update(usable_facts(facts, parser.config, where))
+        parser.update(usable_facts(facts, dict(parser.config or {}), where))
         return parser
