@@ -1,6 +1,6 @@
 """What a bundle must define for a federation, and what of it is missing; ``docs/bundles.md`` says it in words."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +9,7 @@ from monai.bundle import ConfigParser
 from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
-from fedmed.bundles.site_facts import FACTS, missing_fact
+from fedmed.bundles.site_facts import FACTS, config_ids, missing_fact
 from fedmed.errors import BundleError
 
 TRAINING = ("supervised", "unsupervised")
@@ -90,13 +90,13 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
         if _missing(parser, id):
             yield f"configs/train.yaml{over} has no '{id}': {what}"
     if use.role is not None:
-        config = dict(parser.config or {})
-        yield from (fault for name in FACTS if _in_question(name, config) if (fault := missing_fact(name, config)))
+        ids = config_ids(parser)
+        yield from (fault for name in FACTS if _in_question(name, ids) if (fault := missing_fact(name, ids)))
 
 
-def _in_question(name: str, config: Mapping[str, Any]) -> bool:
+def _in_question(name: str, ids: Collection[str]) -> bool:
     """Whether a site fills a fact in that the configuration lacks; what only training needs is asked for above."""
-    return name not in config and (FACTS[name].optional or name in SITE)
+    return name not in ids and (FACTS[name].optional or name in SITE)
 
 
 def _missing(parser: ConfigParser, id: str) -> bool:

@@ -15,7 +15,7 @@ from torch import nn
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
-from fedmed.bundles.site_facts import usable_facts
+from fedmed.bundles.site_facts import config_ids, usable_facts
 from fedmed.errors import BundleError, OverrideError
 
 # An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
@@ -140,5 +140,5 @@ class Bundle:
         time = {key: value for key, value in TIME.items() if key not in parser}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         where = f"bundle '{self.name}' with overlays {self.overlays}"
-        parser.update(usable_facts(facts, dict(parser.config or {}), where))
+        parser.update(usable_facts(facts, config_ids(parser), where))
         return parser

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
+from monai.bundle import ConfigParser
+
 from fedmed.errors import BundleError
 
 LIKE = 0.8  # similarity from which another id is taken for a misspelt one
@@ -43,6 +45,12 @@ FACTS = {
     "steps_total": SiteFact("optimizer steps of the site in the whole job"),
     "epochs_before": SiteFact("passes over the images before this round, for a schedule"),
 }
+
+
+def config_ids(parser: ConfigParser) -> list[str]:
+    """Ids of a configuration's first level."""
+    config: Any = parser.config
+    return list(config or ())
 
 
 def usable_facts(facts: Mapping[str, Any], ids: Collection[str], where: str) -> dict[str, Any]:
