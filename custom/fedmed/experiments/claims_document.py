@@ -19,9 +19,8 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
     first = next(iter(kinds.values()))
     rules = dict.fromkeys(one.claim.rule.format(unit=first.unit, label=first.label) for one in judged)
     lines = [f"# {title}: claims", "", *markdown_table(("id", "claim", "verdict"), verdicts), "", *rules]
-    if any(
-        isinstance(each.finding, OverSeeds) and each.finding.n_seeds == 1 for one in judged for each in one.findings
-    ):
+    found = [each.finding for one in judged for each in one.findings]
+    if any(isinstance(each, OverSeeds) and each.n_seeds == 1 for each in found):
         lines += [ONE_SEED, ""]
     sections: dict[tuple, list[tuple[str, ...]]] = {}
     for one in judged:

@@ -58,9 +58,7 @@ class Classifiers(ChainLink):
             raise JobError(f"arm '{place.arm}': classifiers need an encoder; name a link before them that leaves one")
         change = before.change if isinstance(before, UntrainedStep) else None
         if change and set(self.protocols) != {"linear"}:
-            raise JobError(
-                f"arm '{place.arm}': what takes the encoder's place has no weights to fine-tune; use 'linear'"
-            )
+            raise JobError(f"arm '{place.arm}': its encoder has no weights to fine-tune; use 'linear' alone")
         lists = place.runs / "lists"
         asked = [task_question(name, task, data.hospitals, lists) for name, task in data.tasks.items()]
         return [

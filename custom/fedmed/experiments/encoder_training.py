@@ -117,9 +117,7 @@ class EncoderTraining(ChainLink):
 def _how(bundle: str) -> Pretraining:
     found = pretraining(Bundle(bundle))
     if found is None:
-        raise JobError(
-            f"the bundle '{bundle}' does not say how it pre-trains; add 'pretraining' to its federation.yaml"
-        )
+        raise JobError(f"the bundle '{bundle}' cannot pre-train; its federation.yaml has no 'pretraining'")
     return found
 
 

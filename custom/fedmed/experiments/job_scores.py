@@ -69,9 +69,7 @@ def read_rounds(run: JobRun, images: Mapping[str, int]) -> pd.DataFrame:
                 numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
                 rows += [{"site": node, "unit": f"{place}", "metric": k, "value": v} for k, v in numbers.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path}: the rounds of a finished run cannot be read ({error}); remove {run.folder}"
-        ) from error
+        raise DataError(f"{path}: the rounds of a run cannot be read ({error}); remove {run.folder}") from error
     return score_frame(rows, arm="", seed=run.job.seed, list=ROUNDS, model="last")
 
 

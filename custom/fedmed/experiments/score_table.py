@@ -45,7 +45,7 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     names = dict.fromkeys([*COLUMNS, *(name for frame in frames for name in frame.columns)])
     columns: dict[str, Any] = {}
     for name in names:
-        parts = [frame[name] if name in frame else _empty(len(frame)) for frame in frames]
+        parts = [_plain(name, frame[name]) if name in frame else _empty(len(frame)) for frame in frames]
         if name in NUMBERS or not parts:
             columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [[]])
         else:
