@@ -19,7 +19,9 @@ def runs():
 
     def make(arm, dice, site="site_1", list="test", model="last"):
         names = ["mean"] if list == "valid" else [f"case_{i:02}" for i in range(len(dice[0]))]
-        rows = [{"seed": s, "unit": n, "value": v} for s, own in enumerate(dice) for n, v in zip(names, own, strict=True)]
+        rows = [
+            {"seed": s, "unit": n, "value": v} for s, own in enumerate(dice) for n, v in zip(names, own, strict=True)
+        ]
         return score_frame(rows, arm=arm, site=site, list=list, model=model, metric="dice")
 
     return make
@@ -60,7 +62,14 @@ def predictions(arm, seed, error, draw="0", **more):
         "patient": [f"p{i // 2}" for i in range(60)] * 2,
         "label": [("normal", "ill")[label] for label in LABELS] * 2,
     }
-    keys = {"site": "north", "list": "internal", "model": "last", "task": "lungs", "protocol": "linear", "fraction": 1.0}
+    keys = {
+        "site": "north",
+        "list": "internal",
+        "model": "last",
+        "task": "lungs",
+        "protocol": "linear",
+        "fraction": 1.0,
+    }
     return score_frame(rows, arm=arm, seed=seed, draw=draw, **{**keys, **more})
 
 

@@ -84,7 +84,9 @@ def predictions(seeds, ties=False):
                     logits = generator.normal(0, 1, (len(labels), classes))
                     logits += np.eye(classes)[labels] * (0.3 + 0.15 * (2 if arm == "same" else place))
                     p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-                    found.append((arm, run, setting, draw, np.round(p, 1) if ties else p.astype(np.float32).astype(float)))
+                    found.append(
+                        (arm, run, setting, draw, np.round(p, 1) if ties else p.astype(np.float32).astype(float))
+                    )
     return found
 
 
@@ -107,7 +109,12 @@ def image_claims():
         {"id": 1, "text": "better", "holds": [line("FedMoCo", "random", (0.1, 1.0), scores=["accuracy", "auroc"])]},
         {"id": 2, "text": "contrary", "holds": [line("random", "FedMoCo", scores=["auroc"])]},
         {"id": 3, "text": "open", "holds": [line("FedMoCo", "same", tasks=["heart"])]},
-        {"id": 4, "text": "numbers", "report": True, "holds": [line("FedAvg", "local", list="external", tasks=["lungs"])]},
+        {
+            "id": 4,
+            "text": "numbers",
+            "report": True,
+            "holds": [line("FedAvg", "local", list="external", tasks=["lungs"])],
+        },
         {"id": 5, "text": "not run", "holds": [line("gone", "local")]},
         {"id": 6, "text": "slows", **about_rounds("Slows", arms=["FedMoCo", "FedAvg"], value="rsa")},
         {"id": 7, "text": "weights", **about_rounds("NodeWeight", arms=["FedMoCo"], node=3)},

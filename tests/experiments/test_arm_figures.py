@@ -1,22 +1,23 @@
 import pytest
 
-from fedmed.experiments.figures import figure
-from fedmed.experiments.info import ArmInfo, TableInfo
+from fedmed.experiments.arm_figures import ArmFigure, arm_figure
+from fedmed.experiments.site_columns import in_groups
+from fedmed.experiments.table_layout import ShownArm
 
 SITES = ["site_1", "site_2"]
-ARMS = [ArmInfo("alone"), ArmInfo("rate 1e-5", "rate", 1e-5), ArmInfo("rate 1e-4", "rate", 1e-4)]
+GROUPS = in_groups([ShownArm("rate 1e-5", "rate", 1e-5), ShownArm("alone"), ShownArm("rate 1e-4", "rate", 1e-4)])
 
 
-@pytest.fixture
-def scores(runs):
-    found = []
-    for height, arm in enumerate(("alone", "rate 1e-5", "rate 1e-4")):
-        found += runs(arm, [[0.5 + 0.1 * height], [0.52 + 0.1 * height]])
-    return found + runs("rate 1e-5", [[0.9]], site="site_2")
+MEANS = {(arm, "site_1"): [0.5 + 0.1 * i, 0.52 + 0.1 * i] for i, arm in enumerate(("alone", "rate 1e-5", "rate 1e-4"))}
+MEANS |= {("rate 1e-5", "site_2"): [0.9]}
 
 
-def test_rows_are_arms_below_their_groups(scores):
-    drawn = figure(TableInfo("t", "A title", ARMS, SITES, "alone"), scores, "last")
+def drawn_with(**settings):
+    return arm_figure(ArmFigure("A title", "Test Dice", GROUPS, SITES, "alone", **settings), MEANS)
+
+
+def test_rows_are_arms_below_their_groups():
+    drawn = drawn_with()
     first, second = drawn.axes
     names = [label.get_text() for label in first.get_yticklabels()]
     assert names == ["alone", "rate", "rate 1e-5", "rate 1e-4"]
@@ -26,9 +27,8 @@ def test_rows_are_arms_below_their_groups(scores):
     assert left == pytest.approx(right)
 
 
-def test_lines_go_over_x_with_the_baseline_across(scores):
-    info = TableInfo("t", "A title", ARMS, SITES, "alone", x_label="learning rate", x_log=True)
-    (axes,) = figure(info, scores, "last").axes
+def test_lines_go_over_x_with_the_baseline_across():
+    (axes,) = drawn_with(x_label="learning rate", x_log=True).axes
     line = next(line for line in axes.lines if line.get_marker() == "o")
     assert list(line.get_xdata()) == [1e-5, 1e-4]
     assert list(line.get_ydata()) == pytest.approx([0.61, 0.71])
@@ -39,7 +39,7 @@ def test_lines_go_over_x_with_the_baseline_across(scores):
 
 
 @pytest.mark.parametrize("x_label", [None, "rate"])
-def test_the_caption_says_what_is_drawn(scores, x_label):
-    drawn = figure(TableInfo("t", "A title", ARMS, SITES, "alone", x_label=x_label), scores, "last")
+def test_the_caption_says_what_is_drawn(x_label):
+    drawn = drawn_with(x_label=x_label)
     caption = " ".join(drawn.texts[-1].get_text().split())
-    assert caption == ("Test Dice, model of the last round; mean ± standard deviation over 1 to 2 seeds; dashed: alone")
+    assert caption == "Test Dice; dashed: alone"

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 import yaml
-
-from fedmed.data.datalist import load_datalist
-from fedmed.errors import DataError, JobError
 from fedmed.experiments.federation import Budget, Federation
 from fedmed.experiments.pool import jobs_for, run_all
 from fedmed.experiments.runs import finished, prepare, run
 from fedmed.experiments.sites import Cases, pooled_site, site_for
 from fedmed.experiments.table import Arm, Table
+
+from fedmed.data.datalist import load_datalist
+from fedmed.errors import DataError, JobError
 from fedmed.federation.client import Client
 from fedmed.settings.site import load_site
 

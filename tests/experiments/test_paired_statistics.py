@@ -3,7 +3,6 @@ import pytest
 from fedmed.errors import DataError
 from fedmed.experiments.paired_statistics import holm, rank_biserial, wilcoxon_signed_rank
 
-
 # Differences 0.1, -0.2, 0.3, 0.4, 0.5: W- = 2. Of 32 signs, 3 give W- <= 2 ({}, {1}, {2}), so p = 2 * 3 / 32.
 A, B = [0.6, 0.3, 0.8, 0.9, 0.7], [0.5, 0.5, 0.5, 0.5, 0.2]
 

@@ -3,108 +3,62 @@
 import numpy as np
 import pytest
 
-from fedmed.errors import DataError, JobError
-from fedmed.experiments.pretraining.claims import read_claims
-from fedmed.experiments.pretraining.comparison import compare, two_sided
-from fedmed.experiments.pretraining.dynamics import History
-from fedmed.experiments.pretraining.report import claims_markdown
-from fedmed.experiments.pretraining.scores import Result, Scores
-from fedmed.experiments.pretraining.verdicts import judge
+from fedmed.errors import DataError
+from fedmed.experiments.claims_document import claims_markdown
+from fedmed.experiments.judgement import judge
+from fedmed.experiments.patient_claims import two_sided
+from fedmed.experiments.score_table import joined
+from fedmed.experiments.table_claim import Evidence
 
-from .conftest import SETTING, probabilities
-
-
-def claim(better, worse, **more):
-    line = {"better": better, "worse": worse, "protocol": "linear", "fractions": [1], "metrics": ["auroc"]}
-    return {"id": f"{better}{worse}", "text": "t", "holds": [line], **more}
+from .conftest import IMAGES, predictions
 
 
-def history(weights, rsa=None):
-    weights = np.array(weights, float)
-    return History(("n1", "n2"), np.array([30.0, 10.0]), weights, None if rsa is None else np.array(rsa, float))
+def verdicts(claims, evidence):
+    return [one.verdict for one in judge(claims, evidence)]
 
 
-def verdicts(claims, scores, histories=None):
-    return [one.verdict for one in judge(read_claims(claims, ["good", "bad", "same"]), scores, histories or {})]
+def test_a_clear_difference_holds_or_is_contrary_and_a_small_one_is_open(image_evidence, patient_claim):
+    evidence = image_evidence({"good": 0.5, "bad": 4.0, "same": 0.5})
+    claims = [patient_claim("good", "bad"), patient_claim("bad", "good", id=2), patient_claim("good", "same", id=3)]
+    claims.append(patient_claim("good", "bad", id="r", report=True))
+    assert verdicts(claims, evidence) == ["✓", "✗", "n.s.", "reported"]
+    text = claims_markdown("T", judge(claims, evidence), IMAGES)
+    assert "| 1 | t | ✓ |" in text and "3/3" in text and "| linear, 100 % | auroc |" in text
 
 
-def test_a_clear_difference_holds_or_is_contrary_and_a_small_one_is_open(make_scores):
-    scores = make_scores({"good": 0.5, "bad": 4.0, "same": 0.5})
-    claims = [claim("good", "bad"), claim("bad", "good"), claim("good", "same"), claim("good", "bad", report=True)]
-    claims[3]["id"] = "r"
-    assert verdicts(claims, scores) == ["✓", "✗", "n.s.", "reported"]
-    judged = judge(read_claims(claims, ["good", "bad", "same"]), scores, {})
-    text = claims_markdown("T", judged)
-    assert "| goodbad | t | ✓ |" in text and "3/3" in text and "| linear, 100 % | auroc |" in text
-
-
-def test_the_interval_holds_the_difference_and_the_means_are_those_of_the_seeds(make_scores):
-    found = compare(make_scores({"good": 0.5, "bad": 4.0}, draws=("0", "1")), "good", "bad", SETTING, "accuracy")
+def test_the_interval_holds_the_difference_and_the_means_are_those_of_the_seeds(image_evidence, patient_claim):
+    evidence = image_evidence({"good": 0.5, "bad": 4.0}, draws=("0", "1"))
+    (found,) = patient_claim("good", "bad", scores=["accuracy"]).findings(evidence)
     assert found.low <= found.difference <= found.high and found.p < 0.01
     assert np.mean(found.seed_differences) == pytest.approx(found.difference)
 
 
-def test_an_arm_against_itself_differs_in_nothing(truth):
-    results = [Result(arm, 0, SETTING, "0", probabilities(2, 1)) for arm in ("good", "same")]
-    found = compare(Scores(results, {("lungs", "internal"): truth}), "good", "same", SETTING, "auroc")
+def test_two_arms_alike_differ_in_nothing(patient_claim):
+    frames = [predictions("good", 0, 2), predictions("good", 0, 2).assign(arm="same")]
+    (found,) = patient_claim("good", "same").findings(Evidence(joined(frames), IMAGES, {}))
     assert (found.difference, found.p, found.seeds_agreeing) == (0, 1, 0)
 
 
-def test_a_part_of_a_claim_is_not_judged(make_scores):
-    assert verdicts([claim("good", "bad")], make_scores({"good": 1})) == ["not run"]
+def test_a_part_of_a_claim_is_not_judged(image_evidence, patient_claim):
+    assert verdicts([patient_claim("good", "bad")], image_evidence({"good": 1})) == ["not run"]
 
 
-def test_different_seeds_are_no_pairs(truth):
-    results = [Result(arm, seed, SETTING, "0", probabilities(1, 1)) for arm, seed in (("good", 0), ("bad", 1))]
-    with pytest.raises(DataError, match="run both with the same"):
-        verdicts([claim("good", "bad")], Scores(results, {("lungs", "internal"): truth}))
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (predictions("bad", 1, 1), "run both with the same"),
+        (predictions("bad", 0, 1).iloc[[*range(59), *range(60, 119)]], "units of another list"),
+        (predictions("bad", 0, 1).iloc[:-1], "the metrics are of different units"),
+        (predictions("bad", 0, 1).iloc[[*range(60), *range(60)]], "a unit is there twice"),
+    ],
+    ids=["seeds", "images", "metrics", "twice"],
+)
+def test_what_cannot_be_paired_is_refused(patient_claim, other, words):
+    evidence = Evidence(joined([predictions("good", 0, 1), other]), IMAGES, {})
+    with pytest.raises(DataError, match=words):
+        judge([patient_claim("good", "bad")], evidence)
 
 
 def test_p_is_never_zero_and_counts_ties_on_both_sides():
     assert two_sided(np.ones(99)) == pytest.approx(0.02)
     assert two_sided(np.zeros(99)) == 1
-
-
-@pytest.mark.parametrize(("weights", "verdict"), [([[0.6, 0.4]] * 3, "✓"), ([[0.9, 0.1]] * 3, "✗")])
-def test_the_weight_of_a_node_beside_its_share(make_scores, weights, verdict):
-    claims = [{"id": 5, "text": "t", "weights": {"arms": ["good"], "node": 1}}]
-    histories = {"good": {0: history(weights), 1: history(weights)}}
-    assert verdicts(claims, make_scores({"good": 1}), histories) == [verdict]
-    assert verdicts(claims, make_scores({"good": 1})) == ["not run"]
-    mixed = {"good": {0: history([[0.6, 0.4]]), 1: history([[0.9, 0.1]])}}
-    assert verdicts(claims, make_scores({"good": 1}), mixed) == ["n.s."]
-
-
-def test_learning_slows_when_r_rises_and_weights_flatten(make_scores):
-    claims = [{"id": 7, "text": "t", "slows": {"arms": ["good"]}}]
-    slow = history([[0.9, 0.1], [0.7, 0.3], [0.5, 0.5]], [[0.1, 0.2], [0.5, 0.5], [0.9, 0.9]])
-    fast = history(slow.weights[::-1], slow.rsa[::-1])
-    scores = make_scores({"good": 1})
-    assert verdicts(claims, scores, {"good": {0: slow}}) == ["✓"]
-    assert verdicts(claims, scores, {"good": {0: fast}}) == ["✗"]
-    assert verdicts(claims, scores, {"good": {0: slow, 1: fast}}) == ["n.s."]
-    assert verdicts(claims, scores, {"good": {0: history(slow.weights)}}) == ["n.s."]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ({"id": 1, "text": "t"}, "one of holds"),
-        ({"id": 1, "text": "t", "holds": []}, "at least one"),
-        (claim("good", "ugly"), "'ugly' is no arm"),
-        ({"id": 1, "text": "t", "holds": [{"better": "good"}]}, "is no comparison"),
-        ({"id": 1, "text": "t", "weights": {"arms": ["good"], "node": 0}}, "node's place"),
-    ],
-)
-def test_malformed_claims_are_named(content, words):
-    with pytest.raises(JobError, match=words):
-        read_claims([content], ["good", "bad"])
-
-
-def test_an_unknown_metric_or_a_claim_twice_is_refused():
-    wrong = claim("good", "bad")
-    wrong["holds"][0]["metrics"] = ["dice"]
-    with pytest.raises(JobError, match="use accuracy or auroc"):
-        read_claims([wrong], ["good", "bad"])
-    with pytest.raises(JobError, match="there twice"):
-        read_claims([claim("good", "bad")] * 2, ["good", "bad"])

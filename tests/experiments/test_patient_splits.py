@@ -4,12 +4,12 @@ from collections import Counter
 
 import numpy as np
 
-from fedmed.experiments.pretraining.cases import Case
-from fedmed.experiments.pretraining.split import halves, share
+from fedmed.experiments.hospital_images import ImageCase
+from fedmed.experiments.patient_splits import halves, share
 
 GENERATOR = np.random.default_rng(0)
 CASES = [
-    Case(f"{patient}_{i}.png", "ill" if patient % 3 else "normal", f"p{patient}")
+    ImageCase(f"{patient}_{i}.png", "ill" if patient % 3 else "normal", f"p{patient}")
     for patient in range(90)
     for i in range(GENERATOR.integers(1, 6))
 ]

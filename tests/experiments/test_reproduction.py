@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from PIL import Image
-
-from fedmed.bundles.load import Bundle
 from fedmed.experiments.pretraining import downstream, queue
 from fedmed.experiments.pretraining.arms import Arm, load_table
 from fedmed.experiments.pretraining.description import load_description
@@ -20,6 +17,9 @@ from fedmed.experiments.pretraining.hospitals import open_hospitals
 from fedmed.experiments.pretraining.plan import images_of, pretrainings
 from fedmed.experiments.pretraining.tasks import evaluations, of_test, task_sites, truths
 from fedmed.experiments.processes import Failure
+from PIL import Image
+
+from fedmed.bundles.load import Bundle
 
 SMALL = {"batch_size": 4, "image_size": 32}
 PRETRAIN = {**SMALL, "queue_size": 8, "metadata_min_images": 4, "rsa_samples": 6}

@@ -13,7 +13,17 @@ from fedmed.experiments.experiment_table import load_table, only
 from fedmed.experiments.score_table import joined, read_scores, score_frame, write_scores
 from fedmed.experiments.table_files import write_table_files
 
-from .synthetic_scores import ARMS, CLASSES, IMAGE_ARMS, case_claims, case_rows, image_claims, predictions, rounds, truth
+from .synthetic_scores import (
+    ARMS,
+    CLASSES,
+    IMAGE_ARMS,
+    case_claims,
+    case_rows,
+    image_claims,
+    predictions,
+    rounds,
+    truth,
+)
 
 BEFORE = Path(__file__).parent / "numbers_before"
 ROOM = "fedmed.experiments"
@@ -72,7 +82,11 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
             "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
             "auroc": {"path": f"{ROOM}.score_kinds.MacroAuroc", "label": "AUROC", "unit": "image"},
         },
-        "layout": {"path": f"{ROOM}.share_columns.ShareColumns", "external": ["auroc"], "figure": ["random", "FedMoCo"]},
+        "layout": {
+            "path": f"{ROOM}.share_columns.ShareColumns",
+            "external": ["auroc"],
+            "figure": ["random", "FedMoCo"],
+        },
         "arms": settings,
         "claim_kind": f"{ROOM}.patient_claims.BetterByPatients",
         "claims": image_claims(),

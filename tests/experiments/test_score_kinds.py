@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.pretraining.metrics import interval, resamples, score
+from fedmed.experiments.score_kinds import Accuracy, MacroAuroc, UnitMean, interval, resamples
+
+KINDS = {"accuracy": Accuracy(label="accuracy"), "auroc": MacroAuroc(label="AUROC")}
+
+
+def score(name, labels, p, weights=None):
+    values = {f"p_{c}": p[:, c] for c in range(p.shape[1])}
+    return KINDS[name].resampled(values, labels.astype(str), np.ones((1, len(labels))) if weights is None else weights)
 
 
 def reference(labels, p, counts):
@@ -52,9 +59,16 @@ def test_the_interval_leaves_out_what_is_no_number():
 
 
 @pytest.mark.parametrize(
-    ("labels", "p", "words"),
-    [([0, 1], [[0.5, 0.5]], "same cases"), ([0, 2], [[1, 0]] * 2, "2 classes"), ([0, 1], [[np.nan, 0]] * 2, "diverge")],
+    ("labels", "p", "words"), [([0, 2], [[1, 0]] * 2, "do not fit the classes"), ([0, 1], [[np.nan, 0]] * 2, "diverge")]
 )
 def test_what_does_not_fit_is_refused(labels, p, words):
     with pytest.raises(DataError, match=words):
         score("auroc", np.array(labels), np.array(p, float))
+
+
+def test_a_mean_over_units_is_of_its_own_metric():
+    dice = UnitMean(label="Dice", metric="dice")
+    values, weights = {"dice": np.array([0.2, 0.6]), "hd95": np.array([9.0, 9.0])}, np.array([[1.0, 1.0], [2.0, 0.0]])
+    assert dice.resampled(values, np.array(["", ""]), weights) == pytest.approx([0.4, 0.2])
+    with pytest.raises(DataError, match="no metric 'dice'; they have hd95"):
+        dice.resampled({"hd95": values["hd95"]}, np.array(["", ""]), weights)

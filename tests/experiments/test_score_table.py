@@ -9,7 +9,7 @@ ROW = "a,0,s,test,last,c,dice,0.5\n"
 
 def test_scores_read_back_as_they_were(tmp_path):
     one = score_frame([{"unit": "case_01", "value": 0.1 + 0.2}], arm="supervised only", seed=0, site="image_1")
-    two = score_frame([{"unit": "NA", "value": 1e-17}], arm="lr 5e-6, \"x\"", seed=1, site="b", draw="0", fraction=0.1)
+    two = score_frame([{"unit": "NA", "value": 1e-17}], arm='lr 5e-6, "x"', seed=1, site="b", draw="0", fraction=0.1)
     frame = joined([each.assign(list="test", model="last", metric="dice") for each in (one, two)])
     write_scores(tmp_path / "new" / "scores.csv", frame)
     read = read_scores(tmp_path / "new" / "scores.csv")

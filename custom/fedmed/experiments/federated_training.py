@@ -21,7 +21,7 @@ from fedmed.experiments.federation_data import (
     Overrides,
     TrainingRole,
 )
-from fedmed.experiments.job_of_link import link_job
+from fedmed.experiments.job_of_link import LinkJob, link_job
 from fedmed.experiments.job_run import JobRun, complete, finished, named_run
 from fedmed.experiments.job_scores import check_complete, read_job_scores
 from fedmed.experiments.site_lists import SiteCases, pooled_site, site_for
@@ -91,20 +91,24 @@ class FederatedTraining(ChainLink):
 
     def run(self, place: Place) -> JobRun:
         """The job with the lists of its sites, which are written."""
-        data: FederationData = place.data
-        roles, lists = self._site_roles(place), place.runs / "lists"
+        data, lists, roles = place.data, place.runs / "lists", self._site_roles(place)
         cases = {site: SiteCases(load_site(site), data.labelled) for site in roles if site != POOL}
         sites = {site: site_for(cases[site], role, lists) for site, role in roles.items() if site != POOL}
         if self.pool:
             sites[POOL] = pooled_site([cases[data.sites[site]] for site in self.pool], lists)
+        return named_run(self.job_of(place), sites, place.runs, data.name)
+
+    def job_of(self, place: Place) -> LinkJob:
+        """The job of one seed."""
+        data: FederationData = place.data
         overlays, given = data.networks[self.network], {"bundle": data.bundle, **data.job, **self.job}
         if lender := given.get("release_from"):
             given["release_from"] = data.shown_sites([lender])[lender]
-        job = link_job(
+        return link_job(
             place.arm,
             given,
             name=JOB_NAME,
-            sites=roles,
+            sites=self._site_roles(place),
             overlays=overlays,
             overrides=self._overrides(data, given["bundle"], overlays),
             user_weights={data.shown_sites([site])[site]: weight for site, weight in self.weights.items()},
@@ -112,7 +116,6 @@ class FederatedTraining(ChainLink):
             seed=place.seed,
             **self._schedule(data.budget),
         )
-        return named_run(job, sites, place.runs, data.name)
 
     def _roles(self) -> list[str]:
         """Roles that train, in the usual order."""

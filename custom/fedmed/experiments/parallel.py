@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -49,54 +50,46 @@ def in_processes(
     waiting = dict(enumerate(items))
     if dask:
         with _cluster(dask):
-            yield from _results(waiting, jobs, work, None)
+            yield from _results(waiting, jobs, work, [])
         return
     try:
-        while waiting:
-            begun: list[int] = []
-            try:
-                yield from _results(waiting, jobs, work, os.getpid(), begun)
-            except BrokenProcessPool:
-                for place in [place for place in begun if place in waiting]:
-                    yield from _alone(place, waiting, work)
+        # Processes that joblib starts would live on until their work is done, and longer.
+        with parallel_config("loky", initializer=_end_with_parent, initargs=(os.getpid(),)):
+            while waiting:
+                begun: list[int] = []
+                try:
+                    yield from _results(waiting, jobs, work, begun)
+                except BrokenProcessPool:
+                    for place in [place for place in begun if place in waiting]:
+                        yield from _alone(place, waiting, work)
     finally:
         get_reusable_executor(kill_workers=True).shutdown(kill_workers=True)
 
 
-def _results(
-    waiting: dict[int, Item], jobs: int, work: Callable, parent: int | None, begun: list[int] | None = None
-) -> Iterator[tuple[Item, Any]]:
+def _results(waiting: dict[int, Item], jobs: int, work: Callable, begun: list[int]) -> Iterator[tuple[Item, Any]]:
     """Results of what waits, each taken out of it; ``begun`` gets the places that have been handed out."""
 
     def calls() -> Iterator[Any]:
         for place in list(waiting):
-            if begun is not None:
-                begun.append(place)
-            yield delayed(_answer)(place, waiting[place], work, parent)
+            begun.append(place)
+            yield delayed(_answer)(place, waiting[place], work)
 
     # A second process even for one job: joblib would otherwise do it in this one, and a crash would end all.
     pool = Parallel(max(2, jobs), batch_size=1, pre_dispatch=jobs, return_as="generator_unordered")
-    results = pool(calls())
-    try:
+    with closing(pool(calls())) as results:
         for place, result in results:
             yield waiting.pop(place), result
-    finally:
-        results.close()
 
 
 def _alone(place: int, waiting: dict[int, Item], work: Callable) -> Iterator[tuple[Item, Any]]:
-    one = {place: waiting[place]}
+    one = {place: waiting.pop(place)}
     try:
-        yield from _results(one, 1, work, os.getpid())
+        yield from _results(one, 1, work, [])
     except BrokenProcessPool:
-        yield waiting[place], Failure("its process ended without a result; if memory ran out, use fewer --jobs")
-    del waiting[place]
+        yield one[place], Failure("its process ended without a result; if memory ran out, use fewer --jobs")
 
 
-def _answer(place: int, item: Any, work: Callable[[Any], Any], parent: int | None) -> tuple[int, Any]:
-    if parent is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and it decides
-        _watch(parent)
+def _answer(place: int, item: Any, work: Callable[[Any], Any]) -> tuple[int, Any]:
     try:
         return place, work(item)
     except Exception as error:  # noqa: BLE001 - a defect in one item's work must not cost the others theirs
@@ -104,20 +97,16 @@ def _answer(place: int, item: Any, work: Callable[[Any], Any], parent: int | Non
         return place, Failure(str(error) if plain else f"{type(error).__name__}: {error}")
 
 
-_WATCHED: set[int] = set()
+def _end_with_parent(parent: int) -> None:
+    """Called in each process as it begins."""
 
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(WATCH)
+        os._exit(1)
 
-def _watch(parent: int) -> None:
-    """End this process with its parent, which joblib's do only once their work is done."""
-    if parent not in _WATCHED:
-        _WATCHED.add(parent)
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    while os.getppid() == parent:
-        time.sleep(WATCH)
-    os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and it decides
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _cluster(address: str) -> Any:

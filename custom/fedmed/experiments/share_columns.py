@@ -26,7 +26,7 @@ class ShareColumns(TableLayout):
     """One set of files, and ``models.csv`` with a line a trained model.
 
     Attributes:
-        figure: arms to draw; empty = all.
+        figure: arms to draw; empty = all, without the parts of any.
         external: scores that are shown of a test at another hospital: a threshold, say, does not travel between them.
     """
 
@@ -48,7 +48,7 @@ class ShareColumns(TableLayout):
         tables = {"models.csv": found.models(), "table.csv": pd.DataFrame([vars(row) for row in rows])}
         contents = {name: own.to_csv(index=False, lineterminator="\n").encode() for name, own in tables.items()}
         contents["table.md"] = self._markdown(shown, rows).encode()
-        drawn = [arm.name for arm in shown.arms if not self.figure or arm.name in self.figure]
+        drawn = [arm.name for arm in shown.arms if (arm.name in self.figure if self.figure else not arm.part)]
         if any(row.arm in drawn and row.list == "internal" and row.model == "last" for row in rows):
             labels = {name: kind.label for name, kind in kinds.items()}
             with style():

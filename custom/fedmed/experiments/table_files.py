@@ -54,7 +54,7 @@ def rows_shown(arms: Sequence[ShownArm], frame: pd.DataFrame) -> list[ShownArm]:
     there, rows = list(frame["arm"].unique()), []
     for arm in arms:
         rows.append(arm)
-        rows += [ShownArm(name, arm.group) for name in there if name.startswith(node_row(arm.name, ""))]
+        rows += [ShownArm(name, arm.group, part=True) for name in there if name.startswith(node_row(arm.name, ""))]
     return rows
 
 

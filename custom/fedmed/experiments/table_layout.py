@@ -16,11 +16,13 @@ class ShownArm:
         name: as in the scores.
         group: heading over several rows; empty = none.
         x: place of the arm on a figure's horizontal axis.
+        part: whether it is one of the results that another row is the mean of.
     """
 
     name: str
     group: str = ""
     x: float | None = None
+    part: bool = False
 
 
 @dataclass(frozen=True)
