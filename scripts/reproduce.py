@@ -3,7 +3,8 @@
 
     scripts/reproduce.py table1                              # on the demo federation, which is made on first use
     scripts/reproduce.py table1 fig6 --data my_sites.yaml    # on your own sites, see experiments/data/
-    scripts/reproduce.py fedmoco_table2 --data cxr_demo      # pre-training without labels, and what it is good for
+    scripts/reproduce.py fedmoco_table2                      # pre-training without labels, and what it is good for
+    scripts/reproduce.py table1 --dask tcp://10.0.0.1:8786   # on a cluster
 
 Finished runs are kept: a stopped command goes on where it was, and tables share the runs that they have in common.
 """

@@ -32,7 +32,7 @@ TABLE = {
 
 def read(tmp_path, **changes):
     path = tmp_path / "t.yaml"
-    path.write_text(yaml.safe_dump({**TABLE, **changes}))
+    path.write_text(yaml.safe_dump({**TABLE, **changes}, sort_keys=False))
     return load_table(path)
 
 

@@ -59,7 +59,7 @@ def test_all_arms_have_the_same_number_of_iterations():
     arms = [job(train=pair, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(pool=["site_1", "site_2"])]
     assert {made.rounds * made.steps for made in arms} == {DEMO.budget.steps}
     assert {made.warm_start_rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
-    assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate}
+    assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate_every}
     # Nobody joins late where every site has labels, or where the arm says so.
     assert arms[-1].warm_start_rounds == 0 == job(train=pair, warm_start=False).warm_start_rounds
 
