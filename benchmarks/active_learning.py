@@ -25,7 +25,7 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 from fedmed.data.synthetic import demo_site
-from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.label_scores import predictive_uncertainty
 from fedmed.labelling.views import consistency_settings, mean_disagreement
 
 SITES, CONTROL = ("ct_east", "ct_west"), "ct_control"

@@ -6,8 +6,8 @@
 Peers, on the same numbers, without names to look up, checks or policies:
 
 - ``float64 blocks``: a straightforward blockwise float64 loop over the same tensors; the target is 80 % of it;
-- ``... flat, warm``: the same over one flat vector, into memory that is already there: no allocation at all;
-- ``float32 add_``: an in-place ``add_`` of each difference onto a flat vector, less exact and the least one can do.
+- ``... flat, warm``: the same over one flat vector, into memory that is already allocated;
+- ``float32 add_``: an in-place ``add_`` of each difference onto a flat vector: less exact, and the least possible work.
 
 GB/s counts each difference and the model read once and the result written once. Runs are interleaved and the best of
 each is reported, since other work on the machine only ever slows one down.
@@ -34,6 +34,7 @@ class Part:
     tensors: Tensors
     n_steps: int = 400
     round: int = 0
+    n_samples: int = 10
 
 
 def model(megabytes: float, seed: int) -> Tensors:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How much memory does the bundle's inference need for a whole scan?
+"""How much memory does the bundle's inference need for a full scan?
 
-Makes a chest scan of the size asked for and gives it to `python -m monai.bundle run`, with random weights, in a process
-of its own, whose largest resident set Linux reports. A second process that only loads libraries, network
-and weights is the floor. The difference is what the scan costs; it is compared with the scan's own size in float32.
+Makes a chest scan of the given size and runs `python -m monai.bundle run` on it, with random weights, in a separate
+process, whose largest resident set Linux reports. A second process that only loads libraries, network and weights gives
+the minimum. The difference is the cost of the scan; it is compared with the scan's own size in float32.
 
     benchmarks/inference_memory.py --overlay demo
     benchmarks/inference_memory.py --overlay cpu                          # the paper's network

@@ -121,9 +121,9 @@ def report(times: dict[str, list[tuple[float, float]]], args: argparse.Namespace
     print(f"{'batches':<20}{'loading (s)':>14}{'step (s)':>12}{'steps / s':>12}")
     medians = {}
     for name, pairs in times.items():
-        loading, whole = (statistics.median(values) for values in zip(*pairs, strict=True))
-        medians[name] = whole
-        print(f"{name:<20}{loading:>14.4f}{whole:>12.4f}{1 / whole:>12.2f}")
+        loading, step = (statistics.median(values) for values in zip(*pairs, strict=True))
+        medians[name] = step
+        print(f"{name:<20}{loading:>14.4f}{step:>12.4f}{1 / step:>12.2f}")
     ratio = medians["ready-made tensors"] / medians["real loader"]
     print(f"\nspeed with the real loader: {ratio:.3f} of ready-made tensors (target 0.95)")
 

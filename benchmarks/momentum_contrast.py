@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What does FedMoCo's engine cost over plain momentum contrast, and what do its sites send?
+"""What does FedMoCo's engine cost compared with plain momentum contrast, and what do its sites send?
 
 Trains ResNet-18 on synthetic PNGs in two ways, in turns in one process, so that a busy machine slows both alike: the
 bundle's engine, with loading from the cache, CLAHE, augmentation and negatives drawn from the statistics of two other

@@ -74,8 +74,8 @@ def dice(job: Path, clip: float, noises: list[float]) -> None:
         best = result["best_round"]
         chosen = "–" if best is None else "the start" if best < 0 else f"round {best + 1}"
         scores = [f"{result['test'].get(site, {}).get('dice_mean', math.nan):.3f}" for site in sites]
-        most = plain_epsilon(max(spent)) if spent else "∞"
-        print(f"| {z:g} | {z * clip:g} | {most} | {chosen} | {' | '.join(scores)} |", flush=True)
+        largest = plain_epsilon(max(spent)) if spent else "∞"
+        print(f"| {z:g} | {z * clip:g} | {largest} | {chosen} | {' | '.join(scores)} |", flush=True)
 
 
 def _site(root: Path, site: str, limits: dict) -> object:

@@ -21,7 +21,8 @@ import torch
 from aggregation import Part, flatten, model, peak_extra_bytes
 from scipy.stats import trim_mean
 
-from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 
 TRIM = 0.2
 
@@ -37,7 +38,7 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
         "fedmed median": {"rule": "median"},
         "fedmed trimmed_mean": {"rule": "trimmed_mean", "trim": TRIM},
     }
-    runs = {name: (lambda o=options: WeightedMean(**o).aggregate(base, parts)) for name, options in rules.items()}
+    runs = {name: (lambda o=options: load_rule(rule_spec(o)).aggregate(base, parts)) for name, options in rules.items()}
     runs |= {
         "numpy median": lambda: np.median(stack.numpy(), axis=0),
         "torch median": lambda: stack.median(dim=0).values,

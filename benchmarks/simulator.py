@@ -54,8 +54,8 @@ def main() -> None:
         for threads, limit in ((len(SITES), "1 s a round"), (1, "8 s a site and round")):
             rounds = run(Path(folder), arguments.rounds, threads)
             extra = statistics.median(overhead(round, threads) for round in rounds)
-            whole = statistics.median(round["seconds"] for round in rounds)
-            print(f"| {threads} | {extra:.2f} | {whole:.2f} | {limit} |", flush=True)
+            seconds = statistics.median(round["seconds"] for round in rounds)
+            print(f"| {threads} | {extra:.2f} | {seconds:.2f} | {limit} |", flush=True)
 
 
 if __name__ == "__main__":

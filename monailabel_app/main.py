@@ -8,7 +8,7 @@ from typing import Any
 import monailabel
 import torch
 from fedmed_label.datastore import LinkedDatastore
-from fedmed_label.infer import BundleTask, first_line
+from fedmed_label.infer import BundleTask
 from fedmed_label.strategies import strategies
 from monailabel.config import settings
 from monailabel.interfaces.app import MONAILabelApp
@@ -18,7 +18,7 @@ from monailabel.interfaces.tasks.strategy import Strategy
 from monailabel.tasks.activelearning.first import First
 from monailabel.tasks.activelearning.random import Random
 
-from fedmed.errors import DataError, FedMedError
+from fedmed.errors import DataError, FedMedError, first_line
 
 log = logging.getLogger("fedmed.label")
 
@@ -78,13 +78,13 @@ class FedMedApp(MONAILabelApp):
         image = request.get("image")
         if not isinstance(image, str):
             return
-        # What a client sends is put into this server's own folder; other paths are none of its business.
+        # MONAI Label puts what a client sends into this server's own folder; any other path is refused.
         sent = os.path.exists(image) and Path(image).resolve().is_relative_to(Path(self.app_dir).resolve())
         if not sent and image not in datastore.list_images():
             raise DataError(f"there is no image '{image}' among the studies")
 
     def batch_infer(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
-        """Run a model on many images; one that it cannot use is passed over, and the log says why."""
+        """Run a model on many images; one that it cannot use is skipped, and the log says why."""
         if not torch.cuda.is_available():
             request = {**request, "multi_gpu": False, "device": "cpu"}  # MONAI Label divides by the number of GPUs
         return self._batch_infer(request, datastore or self.datastore(), self._infer_or_skip)
@@ -93,7 +93,7 @@ class FedMedApp(MONAILabelApp):
         try:
             return self.infer(request, datastore)
         except FedMedError as error:
-            log.warning("passed over: %s", error)
+            log.warning("skipped: %s", error)
             return {}
 
 

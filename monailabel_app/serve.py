@@ -46,11 +46,11 @@ def is_url(studies: str) -> bool:
 def prepare_studies(
     options: argparse.Namespace, pictures: bool = False
 ) -> tuple[str, list[str], contextlib.AbstractContextManager[None]]:
-    """Return what MONAI Label is to serve, what to tell the user about it, and what to hold while it does.
+    """Return what MONAI Label serves, lines about it for the user, and a lock to hold while it is served.
 
     Args:
         options: of the command.
-        pictures: whether a bundle takes pictures: then DICOM files are images of their own, and no slices.
+        pictures: whether a bundle takes pictures: then each DICOM file is an image, not a slice of one.
 
     Raises:
         FedMedError: the studies cannot be served.
@@ -64,9 +64,9 @@ def prepare_studies(
     from fedmed.labelling.studies import prepare_work  # only now: it takes a second
 
     work = prepare_work(Path(options.studies), options.work, everything=options.all, pictures=pictures)
-    told = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]
-    told += [f"passed over, may not be read: {path}" for path in work.skipped]
-    return str(work.folder), told, held(work.folder)
+    lines = [f"{len(work.images)} image(s); corrected labels are kept in {work.folder / 'labels' / 'final'}"]
+    lines += [f"skipped, because it may not be read: {path}" for path in work.skipped]
+    return str(work.folder), lines, held(work.folder)
 
 
 def check_stock(bundles: list[ServedBundle]) -> None:
@@ -76,14 +76,14 @@ def check_stock(bundles: list[ServedBundle]) -> None:
         FedMedError: a bundle that is not 3D segmentation.
     """
     for bundle in bundles:
-        if bundle.dimension != 3 or bundle.task != "segmentation":
+        if bundle.dimension != 3 or bundle.proposal.scores:
             raise FedMedError(
                 f"bundle '{bundle.name}': MONAI Label's own app cannot serve {bundle.dimension}D {bundle.task}; leave "
                 "out --stock"
             )
 
 
-def instructions(options: argparse.Namespace, bundles: list[ServedBundle], told: list[str]) -> list[str]:
+def instructions(options: argparse.Namespace, bundles: list[ServedBundle], about_studies: list[str]) -> list[str]:
     """What a user needs to know once the server runs."""
     url = local_url(options.host, options.port)
     models = ", ".join(f"{bundle.name} ({bundle.dimension}D {bundle.task})" for bundle in bundles)
@@ -91,7 +91,7 @@ def instructions(options: argparse.Namespace, bundles: list[ServedBundle], told:
     return [
         f"MONAI Label is ready at {url}",
         f"Models: {models}",
-        *told,
+        *about_studies,
         f"3D Slicer: module MONAI Label (Modules > Active Learning), MONAI Label server: {url}, then Refresh",
         f"OHIF: {ohif}",
         "End it with Ctrl-C.",
@@ -110,21 +110,24 @@ def serve(options: argparse.Namespace) -> None:
     if options.stock:
         check_stock(bundles)
     check_address(options.host, options.port)
-    studies, told, work = prepare_studies(options, any(bundle.dimension == 2 for bundle in bundles))
+    studies, about_studies, lock = prepare_studies(options, any(bundle.dimension == 2 for bundle in bundles))
     local = is_loopback(options.host)
     if not local:
         say(
             f"WARNING: everyone who reaches {options.host}:{options.port} over the network can read these images and "
             "change labels: MONAI Label asks for no password. Use a tunnel (ssh -L), or a proxy with a login."
         )
-    with work, instance(bundles, options.stock) as folder:
+    with lock, instance(bundles, options.stock) as folder:
         hosts = ["127.0.0.1", "localhost", "::1", options.host] if local else []
         variables = environment(folder, hosts, visible)
-        say("starting MONAI Label, some seconds" + ("" if options.verbose else f"; its log: {folder / 'server.log'}"))
+        say(
+            "starting MONAI Label; this takes some seconds"
+            + ("" if options.verbose else f"; its log: {folder / 'server.log'}")
+        )
         server = Server(folder, bundles, studies, (options.host, options.port), variables, options.verbose)
         try:
             server.wait_until_ready()
-            say(*instructions(options, bundles, told))
+            say(*instructions(options, bundles, about_studies))
             server.process.wait()
             raise FedMedError(server.reason())
         finally:

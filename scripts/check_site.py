@@ -47,14 +47,14 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
-    # Here and not above: processes that read images start from this file too, and need none of this.
-    from fedmed.checks.check import Options, check_site
+    # Here and not above: processes that read images start from this file too, and do not need these modules.
     from fedmed.checks.csv_file import default_csv, write_csv
-    from fedmed.checks.page import write_page
     from fedmed.checks.screen import Screen, print_checked
+    from fedmed.checks.site_check import Options, check_site
+    from fedmed.checks.study_lead_page import write_page
     from fedmed.errors import FedMedError
 
-    logging.getLogger("fedmed").setLevel(logging.ERROR)  # what training logs is said below, once
+    logging.getLogger("fedmed").setLevel(logging.ERROR)  # what training logs is printed below, once
     asked = Options(
         job=options.job,
         role=options.role,
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def end_cleanly() -> None:
-    """A closed terminal and a scheduler's kill count as Ctrl-C: prepared cases must not stay behind."""
+    """Treat a closed terminal and a scheduler's kill as Ctrl-C: prepared cases must not be left behind."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ending) != signal.SIG_IGN:  # nohup
             signal.signal(ending, signal.default_int_handler)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Make a MONAI bundle of a finished run: weights, merged configs, TorchScript, model card.
+"""Make a MONAI bundle from a finished run: weights, merged configs, TorchScript, model card.
 
     scripts/export_bundle.py simulator_workspace models/covid_ct_segmentation
     scripts/export_bundle.py RUN OUT --onnx --verify
     scripts/export_bundle.py RUN OUT --site hospital_a --site-run /opt/fedmed/kit/JOB_ID   # at that site
 
 RUN is a simulator's workspace, a downloaded job result, or the server's run folder. OUT is the bundle's own folder; its
-name ends in _segmentation or _classification, because MONAI Label reads the task from it. Of a run that pre-trained
-without labels the bundle holds the encoder, from which training with labels goes on.
+name ends in _segmentation or _classification, because MONAI Label reads the task from it. After a run that pre-trained
+without labels the bundle holds the encoder, from which training with labels continues.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def report(made: Exported) -> None:
-    """Say what was made, and what one does with it."""
+    """Print what was made, and how to use it."""
     model = f"the model after round {made.round + 1}" if made.round >= 0 else "the starting model: no round improved it"
     print(f"{made.out}: version {made.version}, {model}")
     for path in sorted((made.out / "models").iterdir()):
@@ -51,19 +51,7 @@ def report(made: Exported) -> None:
     for check in made.checks:
         print(f"  checked: {check}")
     print(f"model card: {made.out / 'docs' / 'README.md'}")
-    run = f"(cd {made.out} && python -m monai.bundle run --config_file"
-    if made.pretrained:
-        linear = "\"['configs/train.yaml', 'configs/linear.yaml']\""
-        print(f"a classifier at one site:  {run} {linear} --dataset_dir /data/site)")
-        print(
-            f"in a federation:  FEDMED_BUNDLES={made.out.parent} scripts/package_job.py study --bundle {made.out.name} "
-            "--checkpoint pretrained.pt --checkpoint-tensor '^encoder\\.' …"
-        )
-        return
-    print(f"in MONAI Label:  scripts/label.sh /data/images {made.out}")
-    print(
-        f"on a folder of images:  {run} configs/inference.yaml --dataset_dir /data/images --output_dir /data/results)"
-    )
+    print(*made.next_steps, sep="\n")
 
 
 def main(argv: list[str] | None = None) -> int:

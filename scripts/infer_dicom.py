@@ -3,8 +3,8 @@
 
     scripts/infer_dicom.py covid_ct_segmentation /data/patient7/ct OUT.dcm
 
-Open OUT.dcm beside the series in 3D Slicer, OHIF or a PACS. It carries the patient's name and identifiers, as
-DICOM demands: it stays where the series may lie. For research; a reader must check it.
+Open OUT.dcm together with the series in 3D Slicer, OHIF or a PACS. It holds the patient's name and identifiers, as
+DICOM demands: keep it only where the series may be kept. For research; a reader must check it.
 """
 
 import argparse

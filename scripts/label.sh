@@ -39,7 +39,7 @@ find_python() {
             command -v "$candidate"
             return
         fi
-        [[ -z ${PYTHON:-} ]] || break # what was asked for is not replaced by something else
+        [[ -z ${PYTHON:-} ]] || break # PYTHON was chosen by the user and is not replaced
     done
     local asked=${PYTHON:-python3} found="not there"
     ! command -v "$asked" >/dev/null || found=$("$asked" --version 2>&1 | head -n 1)
@@ -71,7 +71,7 @@ make_venv() {
             "Install it (Debian, Ubuntu: sudo apt install python3-venv) and run this again."
     fi
     if [[ -e $place && ! -f $place/pyvenv.cfg && -n $(ls -A "$place" 2>/dev/null || echo file) ]]; then
-        die "$place is in the way: it is no virtual environment. Move it away or set FEDMED_LABEL_ENV."
+        die "$place exists and is not a virtual environment. Move it away or set FEDMED_LABEL_ENV."
     fi
     say "making $place with $("$base" --version) ($base)"
     "$base" -m venv --clear "$place" || die "$base could not make $place; the reason is above."

@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to show."""
     options = parse(arguments)
     from fedmed.privacy.ledger import read_ledger
-    from fedmed.reports.ledger import ledger_sheet
+    from fedmed.reports.ledger_page import ledger_sheet
     from fedmed.reports.sheet import show, write_html
 
     logging.getLogger("fedmed").setLevel(logging.ERROR)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make the demo federation's images before the first job needs them.
 
-Jobs make them by themselves on first use; this command makes all sites at once, two at a time, and says where they are.
+Jobs make them on first use; this command makes all sites at once, two at a time, and prints where they are.
 """
 
 import argparse
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="sites at a time")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
-    sites = options.sites or whole_sites(options.kind)
+    sites = options.sites or sites_with_folders(options.kind)
     with ProcessPoolExecutor(max(1, min(options.processes, len(sites)))) as pool:
         made = [(site, pool.submit(demo_site, options.kind, site, options.root, options.seed)) for site in sites]
         try:
@@ -38,8 +38,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def whole_sites(kind: str) -> list[str]:
-    """The sites of a kind that have a folder of their own; the largest first, so that none is left at the end."""
+def sites_with_folders(kind: str) -> list[str]:
+    """The sites of a kind that have their own folder; the largest first, so that the processes end together."""
     profiles = {name: profile for name, profile in KINDS[kind].items() if profile.name == name}
     return sorted(profiles, key=lambda name: -sum(profiles[name].counts.values()))
 

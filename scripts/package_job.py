@@ -8,12 +8,14 @@ from pathlib import Path
 import yaml
 
 from fedmed.aggregation.robust import RULES
-from fedmed.aggregation.weighting import AMOUNTS, FORMS
+from fedmed.aggregation.self_adaptive import FORMS
 from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.app_configs import METHODS
 from fedmed.jobs.plan import SELECTIONS
+from fedmed.jobs.rule_spec import WEIGHTINGS
 from fedmed.jobs.specification import JobSpec, write_job
 
+NAMED_WEIGHTINGS = [name for name in WEIGHTINGS if name != "reported"]  # which also needs the name of a value
 EXAMPLE = """\
 examples:
   scripts/package_job.py jobs/my_study --sites hospital_a:supervised hospital_b:unsupervised hospital_c:evaluate \\
@@ -44,7 +46,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--sharing", default="full", help="full, or a partial sharing group of the bundle: final, block_10, block_6")
     add("--buffers", default="average", choices=["average", "pooled", "local"], help="BatchNorm statistics")
     add("--literal", action="store_true", help="Eq. 3 as printed, without normalising user weights")
-    add("--weighting", default="iterations", choices=AMOUNTS, help="what a site counts by in the mean")
+    add("--weighting", default="iterations", choices=NAMED_WEIGHTINGS, help="what a site counts by in the mean")
     add("--form", choices=FORMS, help="of --weighting self_adaptive (default: gap)")
     add("--floor", type=float, help="of --weighting self_adaptive: the least that a site counts (default: 0)")
     add(

@@ -25,7 +25,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--masks", type=Path, help="folder of NIfTI masks named as their images")
     add("--mask-suffix", help="what a mask's name has after the case's name, for example _seg")
     add("--image-suffix", help="what an image's name has after the case's name, for example _0000")
-    add("--role", choices=("labelled", "unlabelled"), help="default: labelled if masks are asked for")
+    add("--role", choices=("labelled", "unlabelled"), help="default: labelled if masks are named")
     add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
     add(
         "--patient-pattern", metavar="REGEX", help=r"finds the patient in the relative path, for example '^(.*)_scan\d'"

@@ -67,13 +67,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def labels_of(options: argparse.Namespace) -> Labels:
-    """Where labels come from; a labels.csv in the folder is taken without being named."""
-    beside = options.folder / "labels.csv"
-    table = options.table or (beside if beside.is_file() else None)
+    """Where labels come from; a labels.csv in the folder is the default table."""
+    default = options.folder / "labels.csv"
+    table = options.table or (default if default.is_file() else None)
     given = {what: getattr(options, f"{what}_column") for what in ("file", "label", "patient")}
     given = {what: name for what, name in given.items() if name}
     if given and table is None:
-        raise DataError("columns are named, but there is no table; give --table")
+        raise DataError("columns are named, but no table is given; give --table")
     return Labels(table, Columns(**given), tuple(given), options.merge, options.classes, options.unlabelled)
 
 
@@ -81,8 +81,8 @@ def show(prepared: PreparedXrays, site: str) -> None:
     """Print what was used and what was not."""
     cases = prepared.cases
     title = f"site '{site}': {sum(bool(case.lists) for case in cases)} of {len(cases)} images"
-    told = xray_sections(cases, prepared.missing, most=20)
-    print_site(title, class_table(cases, prepared.classes), told, prepared.data_root, prepared.out, site)
+    lists = xray_sections(cases, prepared.missing, limit=20)
+    print_site(title, class_table(cases, prepared.classes), lists, prepared.data_root, prepared.out, site)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Write the report of a run: one HTML page that opens anywhere, and PNGs beside it.
+"""Write the report of a run: one HTML page that opens anywhere, and PNGs next to it.
 
 python scripts/report.py simulator_workspace
 python scripts/report.py RUN --out DIR
@@ -11,9 +11,9 @@ import sys
 from rich.console import Console
 
 from fedmed.errors import FedMedError
-from fedmed.reports.kinds import kind_of
-from fedmed.reports.page import write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import write_report
+from fedmed.reports.run_report import report_of
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -23,16 +23,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", metavar="DIR", help="where to write the report (default: RUN/report)")
     options = parser.parse_args(arguments)
     try:
-        run, report = read_run(options.run), write_report(options.run, options.out)
+        run, written = read_run(options.run), write_report(options.run, options.out)
+        report = report_of(run)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console = Console()
-    kind = kind_of(run)
-    console.print(kind.table(run))
-    for sentence in (kind.summary(run), kind.note(run)):
+    console.print(report.table(run))
+    for sentence in (report.summary(run), report.note(run)):
         console.print(sentence, markup=False, highlight=False)
-    print(f"report: {report.html}")
+    print(f"report: {written.html}")
     return 0
 
 

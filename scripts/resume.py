@@ -30,7 +30,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         action="append",
         default=[],
         metavar="SITE",
-        help="this site lost its private state and starts it afresh (repeatable); the run then differs from an "
+        help="this site lost its private state and starts with a new one (repeatable); the run then differs from an "
         "uninterrupted one",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
@@ -38,7 +38,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
 
 
 def tell(resumed: Resumed) -> None:
-    """Say what the job will do, and what it needs."""
+    """Print what the job will do, and what it needs."""
     print(f"{resumed.folder} continues job {resumed.id}")
     if resumed.done is None:
         print("from the round after the last good one; the server finds it in its own folder of that job")

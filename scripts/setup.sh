@@ -57,7 +57,7 @@ make_venv() {
             "Install it (Debian, Ubuntu: sudo apt install python3-venv, or $version-venv) and run this again."
     fi
     if [[ -e .venv && ! -f .venv/pyvenv.cfg && -n $(ls -A .venv 2>/dev/null || echo file) ]]; then
-        die "$PWD/.venv is in the way: it is no virtual environment. Move it away and run this again."
+        die "$PWD/.venv exists and is not a virtual environment. Move it away and run this again."
     fi
     say "making .venv with $("$python" --version) ($python)"
     "$python" -m venv --clear .venv || die "$python could not make $PWD/.venv; the reason is above."

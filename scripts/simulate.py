@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Run a job in NVIDIA FLARE's simulator, with a display that a person can follow.
+"""Run a job in NVIDIA FLARE's simulator and show its progress.
 
     python scripts/simulate.py jobs/covid_fssl
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
     python scripts/simulate.py jobs/covid_fssl --resume
 
-NVFlare's own output goes to a file beside the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
-With --resume an interrupted run goes on after its last good round: its workspace is kept as WORKSPACE.before-1.
+NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
+With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
@@ -33,10 +33,10 @@ from fedmed.recovery.interrupted_workspace import interrupted, next_aside, recor
 from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import write_report
 from fedmed.reports.run import JOB_FOLDER, read_run
+from fedmed.reports.run_page import write_report
+from fedmed.reports.run_report import report_of
 from fedmed.reports.tail import identity
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
@@ -68,7 +68,7 @@ def job_sites(job: Path) -> list[str]:
 
 
 def check_workspace(workspace: Path, job: Path) -> None:
-    """Refuse a workspace that NVFlare would destroy, for it deletes the folder at every start."""
+    """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
     if " " in str(workspace):
         raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
     if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
@@ -83,7 +83,7 @@ def check_workspace(workspace: Path, job: Path) -> None:
     earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
     if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
         raise JobError(
-            f"the workspace {workspace} is not empty and is no earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
+            f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
             "NVFlare would delete it; choose another with --workspace"
         )
 
@@ -104,7 +104,7 @@ def command(program: Path, job: Path, workspace: Path, threads: int, gpu: str | 
 
 
 def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
-    """Move the interrupted run of a workspace aside and return the job that goes on with it, written to ``scratch``.
+    """Rename the workspace of an interrupted run and return the job that continues it, written to ``scratch``.
 
     Raises:
         FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
@@ -112,20 +112,22 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     found = interrupted(workspace)
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
-    aside = next_aside(workspace) if found == workspace else found
-    resumed = write_resumed(Interrupted(aside.name, ServerState(records(found)), job), scratch / job.name)
+    kept = next_aside(workspace) if found == workspace else found
+    resumed = write_resumed(Interrupted(kept.name, ServerState(records(found)), job), scratch / job.name)
     if found == workspace:
-        workspace.rename(aside)
+        workspace.rename(kept)
         if (log := workspace.with_name(f"{workspace.name}.log")).is_file():
-            log.rename(workspace.with_name(f"{aside.name}.log"))
-    print(f"{job.name}: goes on after round {resumed.done} of {resumed.rounds}; the interrupted run is kept in {aside}")
+            log.rename(workspace.with_name(f"{kept.name}.log"))
+    print(
+        f"{job.name}: continues after round {resumed.done} of {resumed.rounds}; the interrupted run is kept in {kept}"
+    )
     return resumed.folder
 
 
 def stop(process: subprocess.Popen) -> None:
     """End the simulator and every process below it.
 
-    NVFlare starts each site in a session of its own, out of reach of a signal to the simulator's group.
+    NVFlare starts each site in its own session, which a signal to the simulator's group does not reach.
     """
     try:
         simulator = psutil.Process(process.pid)
@@ -134,10 +136,10 @@ def stop(process: subprocess.Popen) -> None:
         family = []
     for member in family:
         _send(member.terminate)
-    _, stubborn = psutil.wait_procs(family, timeout=PATIENCE)
-    for member in stubborn:
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
+    for member in alive:
         _send(member.kill)
-    _send(lambda: os.killpg(process.pid, signal.SIGKILL))  # whoever was born meanwhile
+    _send(lambda: os.killpg(process.pid, signal.SIGKILL))  # processes that were started meanwhile
     process.wait()
 
 
@@ -152,8 +154,8 @@ class Workers:
     """Notices a site whose process was killed: NVFlare's simulator would wait for it for ever.
 
     Args:
-        process: the simulator, with a process for each site that stays for the whole job.
-        done: whether the run's result is there, after which the sites may go.
+        process: the simulator, with a process for each site that lasts as long as the job.
+        done: whether the run's result is written, after which the sites may end.
     """
 
     def __init__(self, process: subprocess.Popen, done: Callable[[], bool]) -> None:
@@ -172,7 +174,7 @@ class Workers:
                 line = child.cmdline() if child.status() != psutil.STATUS_ZOMBIE else []
                 if WORKER in line and "-o" in line:
                     alive.add(Path(line[line.index("-o") + 1]).name)
-        except psutil.Error:  # one ended while it was looked at
+        except psutil.Error:  # a process ended while it was looked at
             return None
         self._seen |= alive
         gone = sorted(self._seen - alive)
@@ -219,7 +221,7 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
         if resume:
-            nvflare()  # it is here: nothing is moved in vain
+            nvflare()  # an error if it is missing, before the workspace is renamed
             job = continue_run(job, workspace, Path(scratch))
         return start(job, sites, workspace, threads or len(sites), gpu, quiet)
 
@@ -234,7 +236,7 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
     if not quiet:
         print(f"{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
     with log.open("wb") as noise:
-        # Where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
+        # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
             line,
             stdin=subprocess.DEVNULL,
@@ -261,11 +263,11 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
     if process.returncode != 0 or not done():
         killed = f"the process of site {lost} is gone: killed, or out of memory?"
         print(f"error: {job.name} failed: {killed if lost else last_error(log, follower.state)}", file=sys.stderr)
-        print(f"the whole output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
+        print(f"the full output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
     try:
         run = read_run(workspace)
-        console.print(kind_of(run).table(run))
+        console.print(report_of(run).table(run))
         print(f"report: {write_report(workspace).html}")
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)
@@ -274,9 +276,9 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
 
 
 def hint(workspace: Path) -> str:
-    """One line on how to go on, if that can be done."""
+    """One line on how to continue, if that is possible."""
     kept = (records(workspace) / STATE).is_file()
-    return "the same command with --resume goes on after the last good round\n" if kept else ""
+    return "the same command with --resume continues after the last good round\n" if kept else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -286,7 +288,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
-    parser.add_argument("--resume", action="store_true", help="go on with the interrupted run in the workspace")
+    parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the workspace")
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     options = parser.parse_args(arguments)
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running

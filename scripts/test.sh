@@ -4,14 +4,14 @@
 #     scripts/test.sh [--all] [arguments of pytest]
 #
 # --all adds the slow ones. Paths among the arguments are relative to the checkout: scripts/test.sh tests/losses -x
-# Those run in one process; the whole suite runs in one for each core, at most four (another number: -n 1).
+# Those run in one process; the full suite runs in one for each core, at most four (another number: -n 1).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 selection=(-m "not slow")
 what="the tests that are not slow"
 arguments=()
-whole=yes
+all_folders=yes
 for argument in "$@"; do
     case $argument in
     --all) selection=() what="all tests" ;;
@@ -21,7 +21,7 @@ for argument in "$@"; do
         ;;
     *)
         arguments+=("$argument")
-        if [[ -e ${argument%%::*} ]]; then whole=no; fi
+        if [[ -e ${argument%%::*} ]]; then all_folders=no; fi
         ;;
     esac
 done
@@ -31,7 +31,7 @@ scripts/setup.sh
 cores=$(getconf _NPROCESSORS_ONLN)
 workers=$((cores < 4 ? cores : 4))
 split=()
-if [[ $whole == yes ]]; then
+if [[ $all_folders == yes ]]; then
     # A file stays in one process, which makes its fixtures; in the files' order, since the longest are not the last.
     split=(-n "$workers" --dist loadfile --no-loadscope-reorder)
     what+=" in $workers processes"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make training data of the masks that readers saved in the label server.
+"""Turn the masks that readers saved in the label server into training data.
 
     scripts/use_labels.py /data/site_b/site_b.yaml --dry-run
     scripts/use_labels.py /data/site_b/site_b.yaml
@@ -19,14 +19,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.corrections import Result, use_labels
-from fedmed.labelling.plan import REFUSED
+from fedmed.labelling.correction_plan import REFUSED
+from fedmed.labelling.corrections import CorrectionResult, use_labels
 from fedmed.labelling.studies import read_site, work_folder
-from fedmed.labelling.work import read_work
+from fedmed.labelling.work_folder import read_work
 from fedmed.settings.site import SiteConfig
 
 
-def show(result: Result, site: SiteConfig, dry_run: bool) -> None:
+def show(result: CorrectionResult, site: SiteConfig, dry_run: bool) -> None:
     """Print what was done to each label, and what happens next."""
     table = Table("case", "foreground, ml", "", "", title=f"labels of {site.site}", title_justify="left")
     for outcome in result.outcomes:
@@ -41,7 +41,7 @@ def show(result: Result, site: SiteConfig, dry_run: bool) -> None:
     print(next_step(result, f"{site.site} {'would have' if dry_run else 'has now'}"))
 
 
-def next_step(result: Result, has: str) -> str:
+def next_step(result: CorrectionResult, has: str) -> str:
     """Say in a sentence what the site has, and what its next rounds do with it."""
     has = f"{has} {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
     if not result.labelled:
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     show(result, site, options.dry_run)
     refused = [outcome for outcome in result.outcomes if outcome.done == REFUSED]
     if len(refused) == len(result.outcomes):
-        print("error: no label could be used; the reasons stand in the table", file=sys.stderr)
+        print("error: no label could be used; the reasons are in the table", file=sys.stderr)
         return 2
     return 0
 

@@ -4,8 +4,8 @@
     scripts/view_case.py scan.nii.gz scan_covid.nii.gz --out scan.png
     scripts/view_case.py scan.nii.gz scan_covid.nii.gz --truth scan_seg.nii.gz --out scan.png --title "Case 7"
 
-Prediction orange, truth blue; in 3D blue is what of the truth the prediction missed. The patient's right is on the
-left. A picture holds the patient's anatomy: treat it as you treat the scan.
+Prediction orange, truth blue; in 3D, blue is the part of the truth that the prediction missed. The patient's right is
+on the left. A picture shows the patient's anatomy: treat it as you treat the scan.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports.planes import NIGHT, case_figure, read_case
 from fedmed.reports.plots import style
-from fedmed.reports.surface import View
+from fedmed.reports.surface import Viewpoint
 
 
 def save(figure: Figure, path: Path, dots: int) -> None:
@@ -42,17 +42,19 @@ def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when a file cannot be read or does not fit."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("image", metavar="IMAGE", type=Path, help="chest CT in HU, NIfTI")
-    parser.add_argument("mask", metavar="MASK", type=Path, help="what inference made of it, on the same grid")
+    parser.add_argument("mask", metavar="MASK", type=Path, help="the predicted mask, on the same grid")
     parser.add_argument("--truth", metavar="MASK", type=Path, help="a reader's mask, on the same grid")
     parser.add_argument("--out", metavar="PNG", type=Path, required=True)
     parser.add_argument("--title", help="default: the image's name")
-    parser.add_argument("--azimuth", type=float, default=View.azimuth, help="3D: degrees towards the patient's left")
-    parser.add_argument("--elevation", type=float, default=View.elevation, help="3D: degrees from above")
+    parser.add_argument(
+        "--azimuth", type=float, default=Viewpoint.azimuth, help="3D: degrees towards the patient's left"
+    )
+    parser.add_argument("--elevation", type=float, default=Viewpoint.elevation, help="3D: degrees from above")
     parser.add_argument("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
     options = parser.parse_args(arguments)
     try:
         case = read_case(options.image, options.mask, options.truth)
-        view = View(options.azimuth, options.elevation)
+        view = Viewpoint(options.azimuth, options.elevation)
         with style():
             picture = case_figure(case, view, options.title)
         save(picture, options.out, options.dpi)

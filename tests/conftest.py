@@ -60,6 +60,12 @@ def secrets_type():
     return _load(CHECKOUT / "tests" / "leaks.py").Secrets
 
 
+@pytest.fixture(scope="session")
+def hostile_jobs():
+    """Jobs that try to read the machine that they come to, and bait for them: see tests/hostile_jobs.py."""
+    return _load(CHECKOUT / "tests" / "hostile_jobs.py")
+
+
 def _load(path: Path):
     spec = importlib.util.spec_from_file_location(f"fedmed_script_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)

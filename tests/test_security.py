@@ -331,7 +331,7 @@ def test_a_task_cannot_name_a_file_by_its_round(tiny_job, tmp_path, field, round
 
 @pytest.fixture
 def data(tmp_path):
-    """A site's data folder with one image, and a file beside it that is none of its data."""
+    """A site's data folder with one image, and a file next to it that does not belong to its data."""
     root = tmp_path / "data"
     root.mkdir()
     (root / "a.nii.gz").write_bytes(b"image")

@@ -39,7 +39,8 @@ def load_tensors(path: Path) -> dict[str, Any]:
         StateError: no such file, or a damaged one.
     """
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+        return content
     except FileNotFoundError as error:
         raise StateError(f"{path} does not exist") from error
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:

@@ -66,3 +66,8 @@ class PrivacyError(FedMedError):
 
 class Aborted(FedMedError):
     """The job was aborted while a site was working."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of a library's error, or its type if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

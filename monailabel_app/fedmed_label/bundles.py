@@ -1,4 +1,4 @@
-"""Is this folder a bundle that can be served? Looks at files and names only, so that a mistake is told at once."""
+"""Is this folder a bundle that can be served? Looks only at files and names, so that a mistake is reported at once."""
 
 import json
 import re
@@ -7,28 +7,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from fedmed.errors import BundleError
+from fedmed.kinds.label_server import PROPOSALS, Proposal
 
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
-TASKS = ("segmentation", "classification")
-OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label would take them for these
+OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label gives folders with these names another task
 EXPORT = "scripts/export_bundle.py makes a complete one"
 
 
 @dataclass(frozen=True)
 class ServedBundle:
-    """A bundle's folder, looked at from outside.
+    """A bundle's folder, as its files and metadata describe it.
 
     Attributes:
-        root: its folder; the name of it is the model's name.
-        task: ``segmentation`` or ``classification``, from the folder's name, as MONAI Label tells it.
+        root: its folder, whose name is the model's name.
+        proposal: what it answers, from the folder's name, as in MONAI Label.
         dimension: spatial axes of the input, 2 or 3.
         channels: channels of the input.
         classes: output channel -> the name of its class.
     """
 
     root: Path
-    task: str
+    proposal: Proposal
     dimension: int
     channels: int
     classes: Mapping[int, str]
@@ -38,19 +40,24 @@ class ServedBundle:
         return self.root.name
 
     @property
+    def task(self) -> str:
+        """``segmentation`` or ``classification``."""
+        return self.proposal.task
+
+    @property
     def config(self) -> Path:
         """The inference configuration."""
         return next(path for name in CONFIGS if (path := self.root / "configs" / name).is_file())
 
     @property
     def weights(self) -> Path:
-        """``models/model.pt``; TorchScript only where there is none, for it may be a leftover of older weights."""
+        """``models/model.pt``; TorchScript only if that is missing, since it may hold older weights."""
         pytorch = self.root / "models" / "model.pt"
         return pytorch if pytorch.is_file() else self.root / "models" / "model.ts"
 
 
 def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
-    """Read every bundle, and see that their names differ.
+    """Read every bundle, and check that their names differ.
 
     Raises:
         BundleError: one cannot be served; says which and why.
@@ -64,20 +71,20 @@ def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
 
 
 def read_bundle(folder: Path) -> ServedBundle:
-    """Read what a folder says about itself.
+    """Read what a folder's name and metadata say about the bundle.
 
     Raises:
         BundleError: no such folder, not a bundle, no task in its name, no weights, or metadata that cannot be used.
     """
     root = Path(folder).expanduser().absolute()  # a link keeps its own name
     if not root.is_dir():
-        raise BundleError(f"bundle {folder}: there is no such folder; correct the path. {EXPORT}")
+        raise BundleError(f"bundle {folder}: the folder does not exist; correct the path. {EXPORT}")
     needed = {"configs/metadata.json": ["metadata.json"], "configs/inference.yaml": list(CONFIGS)}
     for what, names in needed.items():
         if not any((root / "configs" / name).is_file() for name in names):
             raise BundleError(f"{root} is not a bundle: {what} is missing; {EXPORT}")
-    task = _task(root)
-    bundle = ServedBundle(root, task, *_format(root, task))
+    proposal = _proposal(root)
+    bundle = ServedBundle(root, proposal, *_format(root, proposal))
     if not bundle.weights.is_file() and (root / "models" / "pretrained.pt").is_file():
         raise BundleError(
             f"bundle {root} holds a pre-trained encoder and no model that names classes; train one on it first "
@@ -88,20 +95,39 @@ def read_bundle(folder: Path) -> ServedBundle:
     return bundle
 
 
-def _task(root: Path) -> str:
+def _proposal(root: Path) -> Proposal:
     name = root.name.lower()
     if not re.fullmatch(r"[a-z0-9_.-]+", name):
         raise BundleError(f"bundle {root}: name the folder with letters, digits, '_', '-' and '.' only")
-    task = next((task for task in TASKS if task in name), None)
-    if task is None or any(other in name for other in OTHERS):
+    found = next((proposal for proposal in PROPOSALS if proposal.task in name), None)
+    asked = _declared(root)
+    possible = PROPOSALS if asked is None else (asked,)
+    if found not in possible or any(other in name for other in OTHERS):
         raise BundleError(
-            f"bundle {root}: the folder's name must say the task, as MONAI Label reads it there; rename it to "
-            f"..._{' or ..._'.join(TASKS)} (without {', '.join(OTHERS)})"
+            f"bundle {root}: the folder's name must name the task, because MONAI Label reads it there; rename it to "
+            f"..._{' or ..._'.join(proposal.task for proposal in possible)} (without {', '.join(OTHERS)})"
         )
-    return task
+    return found
 
 
-def _format(root: Path, task: str) -> tuple[int, int, dict[int, str]]:
+def _declared(root: Path) -> Proposal | None:
+    """What the bundle's kind of task is answered with; None for bundles that name no kind, as those of others."""
+    path = root / "configs" / "federation.yaml"
+    try:
+        spec = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("kind") if path.is_file() else None
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise BundleError(f"{path} cannot be read ({error}); {EXPORT}") from error
+    if spec is None:
+        return None
+    from fedmed.kinds.load import load_kind  # only now: it takes seconds
+
+    proposal = load_kind(spec, f"{path}: 'kind'").proposal
+    if proposal is None:
+        raise BundleError(f"{path}: a model of the kind '{spec}' draws no mask and names no class, so it is not served")
+    return proposal
+
+
+def _format(root: Path, proposal: Proposal) -> tuple[int, int, dict[int, str]]:
     """Axes and channels of the input, and the classes of the output."""
     path = root / "configs" / "metadata.json"
     try:
@@ -114,7 +140,7 @@ def _format(root: Path, task: str) -> tuple[int, int, dict[int, str]]:
         raise BundleError(f"{path}: network_data_format cannot be used ({reason}); {EXPORT}") from error
     if axes not in (2, 3) or not classes:
         raise BundleError(f"{path}: {axes} spatial axes and {len(classes)} classes; 2 or 3 and at least one are needed")
-    if task == "classification" and sorted(classes) != list(range(len(classes))):
+    if proposal.scores and sorted(classes) != list(range(len(classes))):
         raise BundleError(f"{path}: outputs.pred.channel_def must name channels 0 to {len(classes) - 1}")
     return axes, channels, classes
 

@@ -14,7 +14,7 @@ SECONDS = 10.0
 
 
 def check_address(host: str, port: int) -> None:
-    """See that a server can listen at an address.
+    """Check that a server can listen at an address.
 
     Raises:
         FedMedError: the port is in use or not permitted, or the host is not this machine.
@@ -72,10 +72,10 @@ def check_device(device: str | None) -> str | None:
 
 
 def check_dicomweb(url: str) -> None:
-    """See that something answers at a URL; whether it wants a password is between MONAI Label and it.
+    """Check that a server answers at a URL; a password, if it needs one, is a setting of MONAI Label.
 
     Raises:
-        FedMedError: nothing does.
+        FedMedError: no server answers.
     """
     try:
         urllib.request.urlopen(url, timeout=SECONDS).close()

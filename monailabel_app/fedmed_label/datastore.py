@@ -12,8 +12,8 @@ class LinkedDatastore(LocalDatastore):
     """A datastore whose images are links to the hospital's own files.
 
     MONAI Label follows a link before it writes: to upload an image under an id that exists would overwrite the
-    hospital's file, and to delete an image would delete it. It also makes paths of ids and tags as they come: a label
-    with the tag ``..`` would be written over its image. All of this is refused here; other uploads work as usual.
+    hospital's file, and to delete an image would delete it. It also uses ids and tags unchecked in paths: a label with
+    the tag ``..`` would be written over its image. All of this is refused here; other uploads work as usual.
 
     Attributes:
         models: asked when a label is saved for the names and versions of the models being served; they become part of
@@ -26,7 +26,7 @@ class LinkedDatastore(LocalDatastore):
         """Store an uploaded image.
 
         Raises:
-            MONAILabelException: the id belongs to an image of the studies, or is no plain name.
+            MONAILabelException: the id belongs to an image of the studies, or is not a plain name.
         """
         image_id = image_id or self._to_id(os.path.basename(image_filename))[0]
         _check_plain(image_id, "id")
@@ -46,7 +46,7 @@ class LinkedDatastore(LocalDatastore):
         """Store a label, with the models that were served when it was drawn.
 
         Raises:
-            MONAILabelException: the tag is no plain name.
+            MONAILabelException: the tag is not a plain name.
         """
         _check_plain(label_tag, "tag")
         return super().save_label(image_id, label_filename, label_tag, {**label_info, "served": dict(self.models())})
@@ -62,6 +62,8 @@ class LinkedDatastore(LocalDatastore):
 
 
 def _check_plain(name: str, what: str) -> None:
-    """Ids and tags become parts of paths: none may lead out of the work folder."""
+    """Ids and tags become parts of paths: they must not lead out of the work folder."""
     if not name or name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
-        raise MONAILabelException(MONAILabelError.INVALID_INPUT, f"the {what} {name!r} is no plain name; use another")
+        raise MONAILabelException(
+            MONAILabelError.INVALID_INPUT, f"the {what} {name!r} is not a plain name; use another"
+        )

@@ -1,4 +1,4 @@
-"""Where a classifier saw the class that it names: a picture for a reader, no label."""
+"""Where a classifier saw the class that it predicts: a picture for a reader, not a label."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ OPACITY = 0.5
 
 
 def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.ndarray:
-    """How much each place of an image speaks for a class (Grad-CAM, Selvaraju et al. 2017).
+    """How much each place of an image supports a class (Grad-CAM, Selvaraju et al. 2017).
 
     Args:
         network: a classifier, with its weights.
@@ -24,7 +24,7 @@ def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.nda
         layer: name of the module whose output is weighed.
 
     Returns:
-        (H, W) float32 in [0, 1]; all zeros where no place speaks for the class.
+        (H, W) float32 in [0, 1]; all zeros if no place supports the class.
     """
     batch = torch.as_tensor(image)[None].float().to(next(network.parameters()).device)
     with torch.enable_grad():
@@ -35,9 +35,9 @@ def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.nda
 
 
 def write_overlay(image: Any, heat: np.ndarray) -> str:
-    """Paint heat (H, W) over the first channel of an image (C, H, W) in [0, 1]; return the PNG's path.
+    """Draw heat (H, W) over the first channel of an image (C, H, W) in [0, 1]; return the PNG's path.
 
-    Rows stay rows: a bundle whose reader gives (W, H) gets its picture turned.
+    The picture is never transposed: a bundle whose reader gives (W, H) gets a turned picture.
     """
     grey = torch.as_tensor(image)[0].cpu().numpy()
     times = max(1, -(-LONG_SIDE // max(grey.shape)))

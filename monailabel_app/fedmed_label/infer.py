@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from monai.data import MetaTensor
 from monai.transforms import Activationsd, AsDiscreted
-from monailabel.interfaces.tasks.infer_v2 import InferType
 from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
 from monailabel.utils.others.generic import name_to_device
 from torch import Tensor, nn
 
-from fedmed.errors import BundleError, DataError
+from fedmed.errors import BundleError, DataError, first_line
 from fedmed_label.bundles import read_bundle
 from fedmed_label.heat_maps import heat_map, write_overlay
 from fedmed_label.weights import load_weights
@@ -29,7 +28,7 @@ SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 
 
 class _Constants(BundleConstants):
-    """Settings that a request may change are evaluated as code by MONAI: none may."""
+    """MONAI evaluates settings that a request may change as code, so a request may change none."""
 
     def key_displayable_configs(self) -> Sequence[str]:
         return []
@@ -38,8 +37,8 @@ class _Constants(BundleConstants):
 class BundleTask(BundleInferTask):
     """A local bundle: 3D as in MONAI Label's own app, 2D masks as PNG, classes as scores.
 
-    Unlike there, weights are loaded at start-up and must fit in every tensor; only the bundle's own weights are used,
-    whatever file a request names; and an image that cannot be read is an error that says so.
+    Unlike in that app, weights are loaded at start-up and every tensor must fit; only the bundle's own weights are
+    used, even if a request names another file; and an image that cannot be read gives an error that says so.
 
     Args:
         path: the bundle's folder.
@@ -51,12 +50,12 @@ class BundleTask(BundleInferTask):
 
     def __init__(self, path: str, conf: Mapping[str, str]) -> None:
         self.bundle = read_bundle(Path(path))
-        flat = self.bundle.dimension == 2 or self.bundle.task == "classification"
+        flat = self.bundle.dimension == 2 or self.bundle.proposal.scores
         super().__init__(path, dict(conf), const=_Constants(), load_strict=True, add_post_restore=not flat)
         if not self.valid:
             raise BundleError(f"bundle {path} is not one that MONAI Label can use; its log says why")
         self._config.pop("model_filename", None)
-        if self.bundle.task == "classification":
+        if self.bundle.proposal.scores:
             self.labels = {name: channel for channel, name in self.bundle.classes.items()}
         self._get_network(name_to_device(None), None)
 
@@ -68,12 +67,12 @@ class BundleTask(BundleInferTask):
 
         Args:
             image_path: file of the image.
-            view: changes the preprocessed batch (1, C, ...) before the inferer; default as it is.
+            view: changes the preprocessed batch (1, C, ...) before the inferer; default: no change.
 
         Returns:
             (C, ...) in [0, 1] on the CPU: the channels of the bundle's output. Logits are turned into probabilities
-            as the bundle's own postprocessing does it. Where that names no activation: by sigmoid if there is one
-            channel or it compares channels with a threshold, else by softmax.
+            as in the bundle's own postprocessing. If that names no activation: by sigmoid if there is one channel or
+            it compares channels with a threshold, else by softmax.
 
         Raises:
             DataError: the image cannot be read or does not fit the model.
@@ -107,14 +106,14 @@ class BundleTask(BundleInferTask):
         """Read and preprocess an image.
 
         Raises:
-            DataError: it cannot be read, or has axes, channels or values that the model has no use for.
+            DataError: it cannot be read, or has axes, channels or values that the model cannot use.
         """
         try:
             result = super().run_pre_transforms(data, transforms)
-        except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
+        except Exception as error:  # noqa: BLE001 - each file format's reader has its own exceptions
             log.warning("%s", data.get("image_path"), exc_info=True)
             raise DataError(
-                f"the model '{self.bundle.name}' cannot read it ({_said(error, data)}); it needs a readable image with "
+                f"the model '{self.bundle.name}' cannot read it ({_reason(error, data)}); it needs an image with "
                 f"{self.bundle.dimension} spatial axes and {self.bundle.channels} channel(s)"
             ) from error
         self._check(result[self.input_key])
@@ -135,9 +134,9 @@ class BundleTask(BundleInferTask):
         """Scores of classes as JSON; a 2D mask as PNG or in the format a request asks for; a 3D mask as MONAI Label.
 
         With classes a request may ask for ``heat_map`` (true): a PNG of the image as the network saw it, and over it
-        what spoke for the class with the highest score.
+        how much each place supported the class with the highest score.
         """
-        if self.type == InferType.CLASSIFICATION:
+        if self.bundle.proposal.scores:
             found = scores(data[self.output_label_key], self.bundle.classes)
             picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
             return picture, {"prediction": found}
@@ -170,7 +169,7 @@ class BundleTask(BundleInferTask):
         try:
             changed = os.stat(path).st_mtime_ns
         except OSError as error:
-            raise BundleError(f"{path} has gone ({error.strerror}); export the bundle again") from error
+            raise BundleError(f"{path} is gone ({error.strerror}); export the bundle again") from error
         cached = self._networks.get(device)
         if cached is None or cached[1] != changed:
             self._networks[device] = (load_weights(copy.deepcopy(self.network), path, device), changed)
@@ -178,16 +177,11 @@ class BundleTask(BundleInferTask):
 
 
 def wants(value: Any) -> bool:
-    """Whether a request says yes; clients send words."""
+    """Whether a request's value means yes; clients send texts."""
     return str(value).lower() in ("true", "1", "yes")
 
 
-def _said(error: BaseException, data: Mapping[str, Any]) -> str:
-    """What a reader said, without the path of the link to the image."""
+def _reason(error: BaseException, data: Mapping[str, Any]) -> str:
+    """A reader's error message, without the path of the link to the image."""
     path = str(data.get("image_path") or "")
     return first_line(error).removeprefix(path).removeprefix(":").strip() if path else first_line(error)
-
-
-def first_line(error: BaseException) -> str:
-    """What went wrong, without the pages that some libraries add."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

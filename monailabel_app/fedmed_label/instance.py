@@ -1,4 +1,4 @@
-"""The folder of one server and the environment of its process: nothing of it stays when the server has ended."""
+"""The folder of one server and the environment of its process; both are removed when the server has ended."""
 
 import contextlib
 import os
@@ -22,13 +22,13 @@ YOUNG = 60.0  # seconds that another launcher may need between making its folder
 
 @contextlib.contextmanager
 def instance(bundles: Sequence[ServedBundle], stock: bool) -> Iterator[Path]:
-    """Give the folder of one server: the app, links to the bundles, room for logs and temporary files.
+    """Give the folder of one server: the app, links to the bundles, places for logs and temporary files.
 
-    MONAI Label writes into its app's folder, so every server has a copy. Mode 0700: images that clients send and masks
-    on their way to them lie in it. It is removed at the end, and so are those of servers that were killed.
+    MONAI Label writes into its app's folder, so every server has a copy. Mode 0700: it holds images that clients send
+    and masks on their way to them. It is removed at the end, and so are those of servers that were killed.
 
     Raises:
-        FedMedError: it cannot be made.
+        FedMedError: the folder cannot be made.
     """
     home = fedmed_home() / "label"
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The server's process: its start, and its end with all that it started."""
+"""The server's process: its start, and its end together with the processes that it started."""
 
 import contextlib
 import http.client
@@ -22,7 +22,7 @@ TAIL = 15
 
 
 class Server:
-    """A running server. Its processes are a group of their own, which ends as a whole.
+    """A running server. Its processes are a process group, which is ended as one.
 
     Args:
         folder: of :func:`fedmed_label.instance.instance`.
@@ -46,7 +46,7 @@ class Server:
         self.log = None if verbose else folder / "server.log"
         names = ",".join(bundle.name for bundle in bundles)
         start = ["start_server", "--app", str(folder), "--studies", studies, "--host", address[0]]
-        # MONAI Label's default source of models is asked at start-up, and without a network that is the end.
+        # MONAI Label asks its default source of models at start-up, which fails without a network.
         start += ["--port", str(address[1]), "--conf", "models", names, "--conf", "zoo_source", "ngc"]
         start += ["--uvicorn_app", "fedmed_label.web:app"]
         command = [sys.executable, "-m", "fedmed_label.server", *(str(b.root) for b in bundles), "--", *start]
@@ -79,7 +79,7 @@ class Server:
         raise FedMedError(f"MONAI Label did not start within {START_SECONDS:.0f} seconds{self._shown_log()}")
 
     def _answers(self) -> bool:
-        """Whether this server, and no other that took the port meanwhile, answers."""
+        """Whether this server answers, and not another one that took the port meanwhile."""
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with direct.open(f"{local_url(*self.address)}/fedmed-server", timeout=5) as answer:
@@ -88,7 +88,7 @@ class Server:
             return False
 
     def reason(self) -> str:
-        """Why it ended by itself: what it said in plain words, or the end of its log."""
+        """Why it ended by itself: its error message, or the end of its log."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log else []
         if lines and lines[-1].startswith("error: "):
             return lines[-1].removeprefix("error: ")

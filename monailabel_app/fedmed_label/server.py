@@ -34,8 +34,8 @@ def main(arguments: list[str]) -> int:
 
 
 def end_with_launcher() -> None:
-    """End this process and all that it started when the launcher is gone: if it was killed, nobody else does."""
-    while os.read(0, 1):  # nothing comes, until it closes
+    """End this process and all that it started when the launcher is gone: a killed launcher cannot do it."""
+    while os.read(0, 1):  # nothing is ever sent; the read returns when the launcher's end closes
         pass
     os.killpg(0, signal.SIGTERM)
     time.sleep(PATIENCE)

@@ -1,10 +1,10 @@
-"""Which image to label next, for a site without labels: asked of the federated model that is being served.
+"""Which image to label next, for a site without labels, as scored by the federated model that is being served.
 
 ``uncertainty``: the image whose prediction has the highest entropy. ``disagreement``: the one whose prediction changes
 most under the augmentation that the model was trained to be consistent under. Both look only at images without a final
 label. A request scores at most ``max_samples`` (default 8) of those that have no score yet and begins none after
-``max_seconds`` (default 60), then answers with the best so far; MONAI Label answers nobody else meanwhile. Scores are
-kept with the image in the datastore, so a folder of 500 scans is scored over many requests, once for each model. An
+``max_seconds`` (default 60), then answers with the best so far; MONAI Label answers no other request meanwhile. Scores
+are kept with the image in the datastore, so a folder of 500 scans is scored over many requests, once for each model. An
 image that was handed out is not handed out again for ``reserved`` seconds (default 600) while there are others.
 
 A request may also name ``model`` (default: the first one served) and, for ``disagreement``, ``views`` (default 2).
@@ -21,8 +21,8 @@ from monailabel.interfaces.datastore import Datastore
 from monailabel.interfaces.tasks.strategy import Strategy
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.ranking import Images, Limits, Scorer, choose
-from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.labelling.ranking import Images, RequestLimits, Scorer, choose
 from fedmed.labelling.views import consistency_settings, mean_disagreement
 
 log = logging.getLogger("fedmed.labelling")
@@ -55,16 +55,16 @@ class ModelStrategy(Strategy):
         self._scorers: dict[tuple[str, str, str], Scorer] = {}
 
     def score(self, task: Any, request: Mapping[str, Any]) -> tuple[str, Callable[[Path], float]]:
-        """What the score depends on beside model and image, and the score of one image file."""
+        """What the score depends on besides model and image, and the function that scores an image file."""
         raise NotImplementedError
 
     def __call__(self, request: Mapping[str, Any], datastore: Datastore) -> dict[str, Any] | None:
         """Return ``{"id", "score", …}`` of the image to label next, or None if there is none.
 
         Raises:
-            FedMedError: a model that is not served, or a limit that is no number.
+            FedMedError: a model that is not served, or a limit that is not a number.
         """
-        scorer, limits = self._scorer(request), Limits.of(request)
+        scorer, limits = self._scorer(request), RequestLimits.of(request)
         waiting = datastore.get_unlabeled_images(request.get("label_tag"), request.get("labels"))
         images = Images(
             ids=waiting,
@@ -96,7 +96,7 @@ class ModelStrategy(Strategy):
 
 
 class Uncertainty(ModelStrategy):
-    """Highest predictive uncertainty first; see :func:`fedmed.labelling.scores.predictive_uncertainty`."""
+    """Highest predictive uncertainty first; see :func:`fedmed.labelling.label_scores.predictive_uncertainty`."""
 
     def __init__(self, tasks: Mapping[str, Any]) -> None:
         super().__init__("uncertainty", tasks, "Image the model is least sure about (entropy of its prediction)")
@@ -115,7 +115,7 @@ class Disagreement(ModelStrategy):
     def score(self, task: Any, request: Mapping[str, Any]) -> tuple[str, Callable[[Path], float]]:
         count = VIEWS if request.get("views") is None else request["views"]
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 16:
-            raise FedMedError(f"'views' is {count!r}; give a whole number from 1 to 16")
+            raise FedMedError(f"'views' is {count!r}; give an integer from 1 to 16")
         settings = consistency_settings(Path(getattr(task, "bundle_path", ".")))
         text = hashlib.sha256(repr([count, sorted(settings.items())]).encode()).hexdigest()[:12]
 

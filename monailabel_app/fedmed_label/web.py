@@ -1,9 +1,9 @@
 """MONAI Label's web application, with errors in plain words, and closed to web pages from elsewhere.
 
 MONAI Label has no password by default and lets every page that a browser has open ask it for images. Here a page must
-come from the server itself, or from a place named in MONAI Label's setting ``MONAI_LABEL_CORS_ORIGINS``. Clients that
-are no browsers, such as 3D Slicer, send no origin. No client may replace or delete a bundle's weights, and what
-protects the hospital's images, see :mod:`fedmed_label.datastore`, holds for MONAI Label's own app too.
+come from the server itself, or from an origin in MONAI Label's setting ``MONAI_LABEL_CORS_ORIGINS``. Clients other than
+browsers, such as 3D Slicer, send no origin. No client may replace or delete a bundle's weights, and the protection of
+the hospital's images, see :mod:`fedmed_label.datastore`, holds for MONAI Label's own app too.
 """
 
 import logging
@@ -18,7 +18,7 @@ from monailabel.config import settings
 from monailabel.interfaces.exception import MONAILabelException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from fedmed.errors import BundleError, DataError, FedMedError
+from fedmed.errors import BundleError, DataError, FedMedError, first_line
 from fedmed_label.datastore import LinkedDatastore
 
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
@@ -27,7 +27,7 @@ log = logging.getLogger("fedmed.label")
 
 
 class OwnPagesOnly:
-    """Refuse requests of other sites' pages, also of those that give this machine's address another name."""
+    """Refuse requests from pages of other origins, also if their host name leads to this machine's address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -54,21 +54,21 @@ class OwnPagesOnly:
 
 
 def forbidden(scope: Scope) -> str | None:
-    """Why nobody may do this here, or None."""
+    """Why a request is refused for every client, or None."""
     if scope["method"] in ("PUT", "DELETE") and scope["path"].startswith(f"{settings.MONAI_LABEL_API_STR}/model/"):
         return "models are not changed from here; end the server, export the bundle again and start it"
     return None
 
 
 def status_of(error: Exception) -> int:
-    """HTTP status for an error: whose fault it is."""
+    """HTTP status for an error: 4xx if the client can correct it, else 500."""
     kinds = {DataError: 422, BundleError: 500, FedMedError: 400, MONAILabelException: 400}
     return next((status for kind, status in kinds.items() if isinstance(error, kind)), 500)
 
 
 async def answer(request: Request, error: Exception) -> JSONResponse:
-    """Tell the client what is wrong; the log has the rest."""
-    words = getattr(error, "msg", None) or (str(error).strip() or type(error).__name__).splitlines()[0]
+    """Send the client the error's first line; the log has the rest."""
+    words = getattr(error, "msg", None) or first_line(error)
     log.warning("%s %s: %s", request.method, request.url.path, words)
     return JSONResponse({"detail": words}, status_of(error))
 

@@ -1,4 +1,4 @@
-"""A bundle's network with its weights: every tensor fits, or it is an error. Never random weights."""
+"""A bundle's network with its weights: every tensor must fit, so that no weight stays random."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -83,7 +83,7 @@ def _torchscript(path: Path, device: str) -> nn.Module:
 
 
 def _misfits(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[str]:
-    """What keeps a state dict from being loaded, in words."""
+    """Why a state dict cannot be loaded, in words."""
     found = [f"tensor '{name}' is missing" for name in needed if name not in given]
     found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():
@@ -91,7 +91,7 @@ def _misfits(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[
         if value is None:
             continue
         if not isinstance(value, Tensor):
-            found.append(f"'{name}' is no tensor but {type(value).__name__}")
+            found.append(f"'{name}' is not a tensor but {type(value).__name__}")
         elif value.shape != tensor.shape:
             found.append(f"tensor '{name}' has shape {tuple(value.shape)} instead of {tuple(tensor.shape)}")
         elif not bool(torch.isfinite(value).all()):
@@ -100,5 +100,5 @@ def _misfits(given: Mapping[str, object], needed: Mapping[str, Tensor]) -> list[
 
 
 def _short(error: Exception) -> str:
-    """Kind and first line: torch's advice to load a file without protection helps nobody."""
+    """Kind and first line: the rest is torch's advice to load the file without protection."""
     return f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}"

@@ -15,18 +15,18 @@ from torch.nn.functional import interpolate
 
 from fedmed.errors import BundleError
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif")  # a mask is PNG whichever of them is asked for
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif")  # a request for any of these gets a PNG
 
 
 def scores(prediction: Any, classes: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Each class with its score, in the form that MONAI Label's clients know.
+    """Each class with its score, in the form that MONAI Label's clients expect.
 
     Args:
         prediction: (C,), as the bundle's postprocessing left it.
         classes: channel -> name.
 
     Raises:
-        BundleError: not one finite value for each class.
+        BundleError: the values are not finite, or not one for each class.
     """
     values = _plain(prediction).flatten()
     if len(values) != len(classes) or not bool(torch.isfinite(values).all()):
@@ -41,18 +41,20 @@ def flat_label(data: Mapping[str, Any], key: str, image_key: str) -> np.ndarray:
 
     Args:
         data: the case after postprocessing, with ``width_first``.
-        key, image_key: its prediction (1, ...) or one-hot (C, ...), and its image with what the reader knows of it.
+        key, image_key: its prediction (1, ...) or one-hot (C, ...), and its image with the reader's metadata.
 
     Returns:
         (W, H), uint8, the number of a class or 0.
 
     Raises:
-        BundleError: what the bundle's postprocessing leaves is no label map.
+        BundleError: the result of the bundle's postprocessing is not a label map.
     """
     prediction = _plain(data[key])
     label = _one_channel(prediction if prediction.ndim == 3 else prediction[None])
     if not bool(((label == label.round()) & (label >= 0) & (label <= 255)).all()):
-        raise BundleError("the bundle's postprocessing leaves no whole numbers; end it with AsDiscreted")
+        raise BundleError(
+            "the bundle's postprocessing leaves values that are not class numbers; end it with AsDiscreted"
+        )
     image = data[image_key]
     meta = image.meta if isinstance(image, MetaTensor) else data.get(f"{image_key}_meta_dict", {})
     size = [int(n) for n in meta.get("spatial_shape", label.shape)][:2]

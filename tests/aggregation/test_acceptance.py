@@ -85,7 +85,7 @@ def test_a_bad_update_is_refused_by_site_and_tensor(update, tensor, message):
 
 
 def test_one_refused_update_leaves_model_and_update_unchanged():
-    """00 §9 item 9."""
+    """Nothing is changed in place before everything is checked."""
     before = {name: value.clone() for name, value in EXPECTED.items()}
     with pytest.raises(UpdateRefused):
         check_update(with_tensors(conv__weight=weight(0, float("nan"))), EXPECTED, round=4, seen=())

@@ -8,9 +8,15 @@ import torch
 from torch import tensor
 
 from fedmed.aggregation.acceptance import update_norm
-from fedmed.aggregation.clipping import clip_factors, clipping_record
-from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.aggregation.clipping import clip_factors, clipping_record, update_norms
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def update(site, n_steps=1, **tensors):
@@ -26,20 +32,20 @@ def test_all_floating_tensors_of_an_update_share_one_factor():
     """Norm (3, 4) is 5, clipped to 2.5; the counter is a count of steps and stays."""
     state = {"w": tensor([0.0]), "bn.running_mean": tensor([0.0]), "bn.num_batches_tracked": tensor(0)}
     sent = update("a", w=tensor([3.0]), bn__running_mean=tensor([4.0]), bn__num_batches_tracked=tensor(8))
-    result = WeightedMean(clip_norm=2.5).aggregate(state, [sent])
+    result = mean_of(clip_norm=2.5).aggregate(state, [sent]).tensors
     assert [value.item() for value in result.values()] == [1.5, 2.0, 8]
 
 
 def test_clipping_comes_before_the_mean_and_does_not_change_weights():
     updates = [update("a", 1, w=tensor([1.0])), update("b", 3, w=tensor([-100.0]))]
-    rule = WeightedMean(clip_norm=2.0)
-    assert rule.aggregate({"w": tensor([0.0])}, updates)["w"].item() == 0.25 * 1 + 0.75 * -2
+    rule = mean_of(clip_norm=2.0)
+    assert rule.aggregate({"w": tensor([0.0])}, updates).tensors["w"].item() == 0.25 * 1 + 0.75 * -2
     assert rule.coefficients(updates) == {"a": 0.25, "b": 0.75}
 
 
 def test_clipping_comes_before_the_median():
     updates = [update(site, w=tensor([v, 0.0])) for site, v in zip("abc", (1.0, 30.0, 50.0), strict=True)]
-    assert WeightedMean(rule="median", clip_norm=10.0).aggregate({"w": torch.zeros(2)}, updates)["w"][0] == 10
+    assert mean_of(rule="median", clip_norm=10.0).aggregate({"w": torch.zeros(2)}, updates).tensors["w"][0] == 10
 
 
 def test_pooled_variance_is_that_of_the_clipped_updates():
@@ -49,8 +55,8 @@ def test_pooled_variance_is_that_of_the_clipped_updates():
         update("b", 3, bn__running_mean=tensor([3.0]), bn__running_var=tensor([-4.0])),
     ]
     halved = Update("b", 0, {name: value / 2 for name, value in sent[1].tensors.items()}, 3, 10)
-    result = WeightedMean(buffers="pooled", clip_norm=2.5).aggregate(state, sent)
-    expected = WeightedMean(buffers="pooled").aggregate(state, [sent[0], halved])
+    result = mean_of(buffers="pooled", clip_norm=2.5).aggregate(state, sent).tensors
+    expected = mean_of(buffers="pooled").aggregate(state, [sent[0], halved]).tensors
     for name in state:
         torch.testing.assert_close(result[name], expected[name])
 
@@ -62,7 +68,7 @@ def test_a_bound_that_nobody_reaches_changes_no_bit(options):
     updates = [
         Update(s, 0, {n: torch.rand(1000, generator=generator) for n in state}, k + 1, 1) for k, s in enumerate("ab")
     ]
-    plain, bounded = (WeightedMean(**options, **more).aggregate(state, updates) for more in ({}, {"clip_norm": 1e9}))
+    plain, bounded = (mean_of(**options, **more).aggregate(state, updates).tensors for more in ({}, {"clip_norm": 1e9}))
     assert all(torch.equal(plain[name], bounded[name]) for name in state)
 
 
@@ -89,6 +95,6 @@ def test_record_names_whose_update_was_clipped_and_is_plain_json():
         update("c", w=tensor([1e308]).double() * 1.7),
     ]
     updates[2].tensors["w"] = updates[2].tensors["w"].repeat(4)
-    record = json.loads(json.dumps(clipping_record(updates, 2.0), allow_nan=False))
+    record = json.loads(json.dumps(clipping_record(update_norms(updates), 2.0), allow_nan=False))
     assert record == {"norms": {"a": 8.0, "b": 1.0, "c": None}, "clipped": {"a": 0.25, "c": 0.0}}
-    assert clipping_record(updates, None) == {}
+    assert clipping_record({}, None) == {}

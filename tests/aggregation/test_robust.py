@@ -11,12 +11,18 @@ from scipy.stats import trim_mean
 from torch import tensor
 
 from fedmed.aggregation.robust import BLOCK, MiddleMean
-from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import JobError, RoundFailed
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
 from fedmed.seeds import derive_seed
 
 RULES = [{"rule": "median"}, {"rule": "trimmed_mean"}, {"rule": "trimmed_mean", "trim": 0.4}]
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def random_tensors(count, shape, dtype=torch.float32):
@@ -31,7 +37,7 @@ def update(site, n_steps=1, **tensors):
 def moved(rule, *values, base=0.0):
     """Where a scalar tensor goes when sites a, b, c, … send these differences."""
     updates = [update(site, w=tensor([value])) for site, value in zip("abcdefgh", values, strict=False)]
-    return rule.aggregate({"w": tensor([base])}, updates)["w"].item()
+    return rule.aggregate({"w": tensor([base])}, updates).tensors["w"].item()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -77,8 +83,8 @@ def test_order_of_replies_changes_no_bit(order, options, clip_norm):
     }
     for k, each in enumerate(updates.values()):
         each.tensors["w"] = each.tensors["w"] * (k + 1)
-    rule = WeightedMean(clip_norm=clip_norm, **options)
-    first, second = (rule.aggregate(state, [updates[site] for site in sites]) for sites in (order, "abcde"))
+    rule = mean_of(clip_norm=clip_norm, **options)
+    first, second = (rule.aggregate(state, [updates[site] for site in sites]).tensors for sites in (order, "abcde"))
     assert all(torch.equal(first[name], second[name]) for name in state)
 
 
@@ -90,7 +96,7 @@ def test_number_of_threads_changes_no_bit_with_clipping(options):
     try:
         for count in (1, 2, 3):
             torch.set_num_threads(count)
-            results.append(WeightedMean(clip_norm=100.0, **options).aggregate({"w": base}, updates)["w"])
+            results.append(mean_of(clip_norm=100.0, **options).aggregate({"w": base}, updates).tensors["w"])
     finally:
         torch.set_num_threads(threads)
     assert all(torch.equal(result, results[0]) for result in results)
@@ -106,30 +112,30 @@ def test_number_of_threads_changes_no_bit_with_clipping(options):
 def test_one_wrong_site_cannot_leave_the_range_of_the_others(honest, wrong, where, rule):
     honest = [0.0 + value for value in honest]
     sent = honest[:where] + [wrong] + honest[where:]
-    result = moved(WeightedMean(rule=rule), *sent)
+    result = moved(mean_of(rule=rule), *sent)
     assert min(honest) - 1e-6 <= result <= max(honest) + 1e-6
 
 
 @pytest.mark.parametrize("options", RULES)
 def test_identical_sites_give_any_one_of_them(options):
-    assert moved(WeightedMean(**options), *[0.25] * 5, base=1.0) == 1.25
+    assert moved(mean_of(**options), *[0.25] * 5, base=1.0) == 1.25
 
 
 def test_steps_do_not_count_and_zero_leaves_a_site_out():
     values = {"a": 1.0, "b": 2.0, "c": 6.0, "d": 100.0}
     updates = [update(site, 10 ** (k + 1), w=tensor([v])) for k, (site, v) in enumerate(values.items())]
-    rule = WeightedMean(rule="median", user_weights={"d": 0, "a": 1})
-    assert rule.aggregate({"w": tensor([0.0])}, updates)["w"].item() == 2.0
+    rule = mean_of(rule="median", user_weights={"d": 0, "a": 1})
+    assert rule.aggregate({"w": tensor([0.0])}, updates).tensors["w"].item() == 2.0
     assert rule.coefficients(updates) == {"a": 1 / 3, "b": 1 / 3, "c": 1 / 3, "d": 0.0}
     idle = [*updates[:3], update("d", 0, w=tensor([0.0]))]
-    assert WeightedMean(rule="median").aggregate({"w": tensor([0.0])}, idle)["w"].item() == 2.0
+    assert mean_of(rule="median").aggregate({"w": tensor([0.0])}, idle).tensors["w"].item() == 2.0
 
 
 def test_each_tensor_is_judged_among_its_senders():
     state = {"shared": tensor([0.0]), "head": tensor([0.0]), "unsent": tensor([5.0])}
     updates = [update(s, shared=tensor([v]), head=tensor([v])) for s, v in zip("abc", (1.0, 2.0, 9.0), strict=True)]
     updates += [update(s, shared=tensor([0.5])) for s in "de"]
-    result = WeightedMean(rule="median").aggregate(state, updates)
+    result = mean_of(rule="median").aggregate(state, updates).tensors
     assert (result["shared"].item(), result["head"].item()) == (1.0, 2.0)
     assert result["unsent"] is state["unsent"]
 
@@ -139,7 +145,7 @@ def test_a_counter_is_the_median_and_a_constant_stays():
     counts = dict(zip("abcd", (4, 4, 5, 10**15), strict=True))
     updates = [update(s, norm__num_batches_tracked=tensor(n), index=tensor([0])) for s, n in counts.items()]
     for options in RULES[:2]:
-        result = WeightedMean(**options).aggregate(state, updates)
+        result = mean_of(**options).aggregate(state, updates).tensors
         assert (
             result["norm.num_batches_tracked"].item() == 7 and result["norm.num_batches_tracked"].dtype == torch.int64
         )
@@ -148,7 +154,7 @@ def test_a_counter_is_the_median_and_a_constant_stays():
 
 def test_a_variance_does_not_become_negative():
     updates = [update(site, bn__running_var=tensor([-5.0])) for site in "abc"]
-    result = WeightedMean(rule="median").aggregate({"bn.running_var": tensor([1.0])}, updates)
+    result = mean_of(rule="median").aggregate({"bn.running_var": tensor([1.0])}, updates).tensors
     assert result["bn.running_var"].item() == 0
 
 
@@ -173,7 +179,7 @@ def test_a_variance_does_not_become_negative():
 )
 def test_arguments_that_cannot_be_meant(options, message):
     with pytest.raises(JobError, match=message):
-        WeightedMean(**options)
+        mean_of(**options)
 
 
 @pytest.mark.parametrize(
@@ -187,20 +193,20 @@ def test_arguments_that_cannot_be_meant(options, message):
 )
 def test_too_few_senders_are_named(options, senders, message):
     with pytest.raises(JobError, match=message):
-        moved(WeightedMean(**options), *[1.0] * senders)
+        moved(mean_of(**options), *[1.0] * senders)
 
 
 def test_a_result_that_is_not_finite_fails_the_round():
     updates = [update(site, half=tensor([6e4]).half()) for site in "abc"]
     with pytest.raises(RoundFailed, match="'half' is not finite"):
-        WeightedMean(rule="median").aggregate({"half": tensor([6e4]).half()}, updates)
+        mean_of(rule="median").aggregate({"half": tensor([6e4]).half()}, updates)
 
 
 def test_nothing_that_was_given_is_modified():
     base, *differences = random_tensors(6, (40,))
     copies = [each.clone() for each in (base, *differences)]
     updates = [update(site, w=each) for site, each in zip("abcde", differences, strict=True)]
-    result = WeightedMean(rule="median", clip_norm=0.1).aggregate({"w": base}, updates)["w"]
+    result = mean_of(rule="median", clip_norm=0.1).aggregate({"w": base}, updates).tensors["w"]
     assert all(torch.equal(a, b) for a, b in zip((base, *differences), copies, strict=True))
     assert result.data_ptr() not in {each.data_ptr() for each in (base, *differences)}
 
@@ -210,7 +216,7 @@ def test_memory_beyond_the_updates_is_the_result_and_a_few_blocks(options):
     """Counts every allocation made during the call, freed or not: stricter than a peak."""
     state = {f"layer{k}": torch.zeros(200_000) for k in range(10)}
     updates = [Update(site, 0, {name: torch.ones(200_000) for name in state}, 1, 1) for site in "abcd"]
-    rule = WeightedMean(**options)
+    rule = mean_of(**options)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         rule.aggregate(state, updates)
     events = profiler.profiler.kineto_results.events()

@@ -6,34 +6,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedmed.aggregation.self_adaptive import self_adaptive_weights
-from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import FedMedError, JobError
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def weights(*r, **options):
     return list(self_adaptive_weights(dict(zip("abcdef", r, strict=False)), **options).values())
 
 
-def test_chk_m8():
+def test_weights_worked_out_by_hand():
+    """Dong and Voiculescu 2021, Eq. 7."""
     assert weights(0.9, 0.5, 0.1) == pytest.approx([0.1 / 1.5, 0.5 / 1.5, 0.6], abs=1e-12)
     assert weights(1, 1, 1) == [1 / 3] * 3
-    assert weights(1, 1, 0.99) == [0, 0, 1]  # invariant 5: two idle sites, one that trained
+    assert weights(1, 1, 0.99) == [0, 0, 1]  # two idle sites, one that trained
     assert weights(-1, 1, 1) == [1, 0, 0]
 
 
-def test_invariant_5_the_only_site_that_trained_is_the_aggregate():
+def test_the_only_site_that_trained_is_the_aggregate():
     state = {"weight": torch.tensor([0.1, -0.7])}
 
     def update(site, change, r, n_samples):
         return Update(site, 0, {"weight": torch.full((2,), change)}, 4, n_samples, {}, {"rsa": r})
 
     updates = [update("idle", 0.0, 1.0, 900), update("idle too", 0.0, 1.0, 100), update("trained", 0.3, 0.99, 5)]
-    found = WeightedMean(weighting="self_adaptive").aggregate(state, updates)
+    found = mean_of(weighting="self_adaptive").aggregate(state, updates).tensors
     assert torch.equal(found["weight"], state["weight"] + 0.3)
 
 
-def test_softmax_form_of_chk_m8():
+def test_softmax_form_worked_out_by_hand():
     assert weights(0.9, 0.5, 0.1, form="softmax") == pytest.approx([0.212, 0.316, 0.472], abs=5e-4)
 
 

@@ -8,9 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import tensor
 
-from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def update(site, n_steps=1, **tensors):
@@ -43,11 +49,11 @@ def assert_same(left, right):
         assert value.dtype == right[name].dtype and torch.equal(value, right[name]), name
 
 
-def test_chk_s1_fedavg():
+def test_fedavg_worked_out_by_hand():
     """θ_1=[1,2] (n=100), θ_2=[3,6] (n=300) → [2.5, 5]; the user weight carries n."""
     base = tensor([10.0, -4.0])
     updates = [update("a", 1, w=tensor([1.0, 2.0]) - base), update("b", 1, w=tensor([3.0, 6.0]) - base)]
-    result = WeightedMean(user_weights={"a": 100, "b": 300}).aggregate({"w": base}, updates)
+    result = mean_of(user_weights={"a": 100, "b": 300}).aggregate({"w": base}, updates).tensors
     torch.testing.assert_close(result["w"], tensor([2.5, 5.0]))
 
 
@@ -60,46 +66,50 @@ def test_chk_s1_fedavg():
         ((400, 100), True, [0.3666667, -0.1111111]),
     ],
 )
-def test_chk_s2_yang_equation_3(steps, normalise, expected):
+def test_iterations_and_weights_worked_out_by_hand(steps, normalise, expected):
+    """Yang et al. 2021, Eq. 2-3."""
     base = {"w": torch.zeros(2, dtype=torch.float64)}
     updates = [
         update("a", steps[0], w=tensor([0.4, -0.2], dtype=torch.float64)),
         update("b", steps[1], w=tensor([0.1, 0.6], dtype=torch.float64)),
     ]
-    rule = WeightedMean(normalise, {"a": 1, "b": 0.5})
-    result = rule.aggregate(base, updates)["w"]
+    rule = mean_of(normalise=normalise, user_weights={"a": 1, "b": 0.5})
+    result = rule.aggregate(base, updates).tensors["w"]
     torch.testing.assert_close(result, tensor(expected, dtype=torch.float64), atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(("buffers", "variance"), [("average", 1.0), ("pooled", 1.75)])
-def test_chk_s4_batch_norm_statistics(buffers, variance):
+def test_batch_norm_statistics_worked_out_by_hand(buffers, variance):
     """Coefficients (¼, ¾), means (0, 2), variances (1, 1)."""
     base = {"bn.running_mean": tensor([0.5]), "bn.running_var": tensor([3.0])}
     updates = [
         update("a", 1, bn__running_mean=tensor([-0.5]), bn__running_var=tensor([-2.0])),
         update("b", 3, bn__running_mean=tensor([1.5]), bn__running_var=tensor([-2.0])),
     ]
-    result = WeightedMean(buffers=buffers).aggregate(base, updates)
+    result = mean_of(buffers=buffers).aggregate(base, updates).tensors
     assert (result["bn.running_mean"].item(), result["bn.running_var"].item()) == pytest.approx((1.5, variance))
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.permutations("abcde"), st.sampled_from(["average", "pooled"]))
 def test_order_of_replies_changes_no_bit(order, buffers):
-    """00 §9 item 8."""
+    """Sums run in the order of the sites' names, whatever the order of arrival."""
     state = network_state()
     updates = {site: random_update(state, site, 3 + k, k) for k, site in enumerate("abcde")}
-    rule = WeightedMean(user_weights={"c": 0.3}, buffers=buffers)
-    assert_same(rule.aggregate(state, [updates[site] for site in order]), rule.aggregate(state, list(updates.values())))
+    rule = mean_of(user_weights={"c": 0.3}, buffers=buffers)
+    assert_same(
+        rule.aggregate(state, [updates[site] for site in order]).tensors,
+        rule.aggregate(state, list(updates.values())).tensors,
+    )
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 500), st.sampled_from(["average", "pooled"]))
 def test_identical_sites_give_any_one_of_them(count, steps, buffers):
-    """00 §9 item 1."""
+    """Coefficients sum to 1, so the mean of equal updates is that update (McMahan et al. 2017, Algorithm 1)."""
     state = network_state()
     updates = [random_update(state, f"site{k}", steps, seed=7) for k in range(count)]
-    result = WeightedMean(buffers=buffers).aggregate(state, updates)
+    result = mean_of(buffers=buffers).aggregate(state, updates).tensors
     for name, value in state.items():
         difference = updates[0].tensors[name]
         expected = value if value.dtype == torch.bool else value + difference
@@ -107,23 +117,23 @@ def test_identical_sites_give_any_one_of_them(count, steps, buffers):
 
 
 def test_swapping_two_sites_swaps_nothing():
-    """01 §12 item 4: the same differences under exchanged names, equal weights. Two terms add commutatively."""
+    """The same differences under exchanged names, with equal weights: two terms add commutatively."""
     state = network_state()
     first, second = (random_update(state, site, 5, k) for k, site in enumerate("ab"))
     swapped = [Update("b", 0, first.tensors, 5, 10), Update("a", 0, second.tensors, 5, 10)]
-    rule = WeightedMean()
-    plain, exchanged = rule.aggregate(state, [first, second]), rule.aggregate(state, swapped)
+    rule = mean_of()
+    plain, exchanged = rule.aggregate(state, [first, second]).tensors, rule.aggregate(state, swapped).tensors
     for name in state:
         torch.testing.assert_close(exchanged[name], plain[name], rtol=1e-6, atol=1e-7)
 
 
 def test_a_site_of_weight_zero_is_as_if_absent():
-    """01 §12 item 5, with its counters too."""
+    """Weight 0 of an unlabelled site gives supervised training alone (Yang et al. 2021, Eq. 3), counters included."""
     state = network_state()
     labelled, unlabelled = random_update(state, "labelled", 5, 1), random_update(state, "unlabelled", 50, 2)
-    without = WeightedMean().aggregate(state, [labelled])
-    assert_same(WeightedMean(user_weights={"unlabelled": 0}).aggregate(state, [labelled, unlabelled]), without)
-    tiny = WeightedMean(user_weights={"unlabelled": 1e-9}).aggregate(state, [labelled, unlabelled])
+    without = mean_of().aggregate(state, [labelled]).tensors
+    assert_same(mean_of(user_weights={"unlabelled": 0}).aggregate(state, [labelled, unlabelled]).tensors, without)
+    tiny = mean_of(user_weights={"unlabelled": 1e-9}).aggregate(state, [labelled, unlabelled]).tensors
     for name, value in without.items():
         if value.is_floating_point():
             torch.testing.assert_close(tiny[name], value)
@@ -131,31 +141,31 @@ def test_a_site_of_weight_zero_is_as_if_absent():
 
 def test_weight_zero_still_shrinks_the_literal_step():
     updates = [update("a", 1, w=tensor([1.0])), update("b", 3, w=tensor([9.0]))]
-    rule = WeightedMean(normalise=False, user_weights={"b": 0})
-    assert rule.aggregate({"w": tensor([0.0])}, updates)["w"].item() == 0.25
+    rule = mean_of(normalise=False, user_weights={"b": 0})
+    assert rule.aggregate({"w": tensor([0.0])}, updates).tensors["w"].item() == 0.25
 
 
 def test_each_tensor_is_averaged_over_its_senders():
     state = {"shared": tensor([0.0]), "head": tensor([0.0]), "unsent": tensor([5.0])}
     updates = [update("a", 1, shared=tensor([1.0]), head=tensor([1.0])), update("b", 3, shared=tensor([5.0]))]
-    result = WeightedMean().aggregate(state, updates)
+    result = mean_of().aggregate(state, updates).tensors
     assert (result["shared"].item(), result["head"].item()) == (4.0, 1.0)
     assert result["unsent"] is state["unsent"]
-    literal = WeightedMean(normalise=False, user_weights={"a": 0.5}).aggregate(state, updates)
+    literal = mean_of(normalise=False, user_weights={"a": 0.5}).aggregate(state, updates).tensors
     assert literal["head"].item() == 0.5  # Eq. 3 with the one sender's m: (1 / 1) · 0.5
 
 
 def test_a_tensor_whose_senders_did_no_step_stays():
     state = {"shared": tensor([0.0]), "head": tensor([2.0])}
     updates = [update("a", 0, shared=tensor([0.0]), head=tensor([0.0])), update("b", 3, shared=tensor([6.0]))]
-    result = WeightedMean().aggregate(state, updates)
+    result = mean_of().aggregate(state, updates).tensors
     assert result["head"] is state["head"] and result["shared"].item() == 6.0
 
 
 def test_counter_and_constants_keep_their_exact_values():
     state = network_state()
     updates = [random_update(state, "a", 4, 1), random_update(state, "b", 9, 2)]
-    result = WeightedMean().aggregate(state, updates)
+    result = mean_of().aggregate(state, updates).tensors
     assert result["1.num_batches_tracked"].item() == 9 and result["1.num_batches_tracked"].dtype == torch.int64
     assert result["index"] is state["index"] and result["mask"] is state["mask"]
 
@@ -164,7 +174,7 @@ def test_nothing_that_was_given_is_modified():
     state = network_state()
     updates = [random_update(state, "a", 4, 1), random_update(state, "b", 9, 2)]
     copies = [{name: value.clone() for name, value in part.items()} for part in (state, *(u.tensors for u in updates))]
-    result = WeightedMean(buffers="pooled").aggregate(state, updates)
+    result = mean_of(buffers="pooled").aggregate(state, updates).tensors
     for part, copy in zip((state, *(u.tensors for u in updates)), copies, strict=True):
         assert_same(part, copy)
     shared = {value.data_ptr() for name, value in result.items() if value.is_floating_point()}
@@ -176,14 +186,14 @@ def test_no_site_can_make_a_variance_negative(options):
     """By noise or on purpose; every output of the network would be NaN."""
     state = {"bn.running_mean": tensor([0.0]), "bn.running_var": tensor([1.0])}
     sent = [update(s, bn__running_mean=tensor([0.0]), bn__running_var=tensor([-100.0])) for s in "abc"]
-    assert WeightedMean(**options).aggregate(state, sent)["bn.running_var"].item() == 0
+    assert mean_of(**options).aggregate(state, sent).tensors["bn.running_var"].item() == 0
 
 
 def test_an_extrapolated_variance_does_not_become_negative():
     """The printed Eq. 3 with a user weight above 1 overshoots: 1 + 2·(−0.9)."""
     updates = [update("a", 1, bn__running_var=tensor([-0.9]))]
-    rule = WeightedMean(normalise=False, user_weights={"a": 2})
-    assert rule.aggregate({"bn.running_var": tensor([1.0])}, updates)["bn.running_var"].item() == 0
+    rule = mean_of(normalise=False, user_weights={"a": 2})
+    assert rule.aggregate({"bn.running_var": tensor([1.0])}, updates).tensors["bn.running_var"].item() == 0
 
 
 @pytest.mark.parametrize(
@@ -197,7 +207,7 @@ def test_an_extrapolated_variance_does_not_become_negative():
 )
 def test_arguments_that_cannot_be_meant(arguments, message):
     with pytest.raises(JobError, match=message):
-        WeightedMean(**arguments)
+        mean_of(**arguments)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +225,7 @@ def test_arguments_that_cannot_be_meant(arguments, message):
 def test_updates_that_do_not_fit(updates, error, message):
     state = {"w": tensor([1.0]), "index": tensor([3]), "half": tensor([6e4]).half()}
     with pytest.raises(error, match=message):
-        WeightedMean().aggregate(state, updates)
+        mean_of().aggregate(state, updates)
     assert [value.item() for value in state.values()] == [1.0, 3, 6e4]
 
 
@@ -223,14 +233,14 @@ def test_pooling_needs_the_mean_of_the_same_sites():
     state = {"bn.running_mean": tensor([0.0]), "bn.running_var": tensor([1.0])}
     updates = [update("a", bn__running_var=tensor([0.0]))]
     with pytest.raises(SharingError, match="'bn.running_var' cannot be pooled without 'bn.running_mean'"):
-        WeightedMean(buffers="pooled").aggregate(state, updates)
+        mean_of(buffers="pooled").aggregate(state, updates)
 
 
 def test_memory_beyond_the_updates_stays_below_two_models():
     """Counts every allocation made during the call, freed or not: stricter than a peak."""
     state = {f"layer{k}": torch.zeros(200_000) for k in range(10)}
     updates = [Update(site, 0, {name: torch.ones(200_000) for name in state}, 1, 1) for site in "abcd"]
-    rule = WeightedMean()
+    rule = mean_of()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         rule.aggregate(state, updates)
     events = profiler.profiler.kineto_results.events()

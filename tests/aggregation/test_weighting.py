@@ -8,9 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import Weighting, check_user_weights, site_weights
+from fedmed.aggregation.self_adaptive import SelfAdaptiveWeighting
+from fedmed.aggregation.weighting import SampleWeighting, check_user_weights, site_weights
 from fedmed.errors import FedMedError, JobError, UpdateRefused
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Update
 
 SITES = st.dictionaries(
@@ -19,6 +21,11 @@ SITES = st.dictionaries(
     min_size=1,
     max_size=8,
 ).filter(lambda sites: any(steps for steps, _ in sites.values()))
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def split(sites):
@@ -59,7 +66,7 @@ def test_order_of_sites_changes_no_bit(sites, normalise, random):
 
 @given(SITES, st.booleans())
 def test_renaming_sites_permutes_their_coefficients(sites, normalise):
-    """00 §9 item 2: equivariance; reversed names sort the other way round."""
+    """A site's coefficient depends on its numbers, not on its name: reversed names sort in the opposite order."""
     names = sorted(sites)
     renamed = dict(zip(names, reversed(names), strict=True))
     before = site_weights(*split(sites), normalise)
@@ -105,25 +112,25 @@ def sent(site, r=None, n_steps=4, n_samples=10):
 )
 def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
     updates = [sent("a", 0.9, 1, 30), sent("b", 0.5, 4, 10), sent("idle", 1.0, 0, 999)]
-    rule = WeightedMean(weighting=kind)
+    rule = mean_of(weighting=kind)
     assert rule.coefficients(updates) == pytest.approx(expected)
     assert rule.coefficients(updates[::-1]) == rule.coefficients(updates)
 
 
 def test_user_weights_multiply_and_a_weight_of_zero_has_no_part_in_the_gaps():
     updates = [sent("a", 0.5), sent("b", 0.5), sent("c", 0.0)]
-    weighed = WeightedMean(weighting="self_adaptive", user_weights={"a": 3.0}).coefficients(updates)
+    weighed = mean_of(weighting="self_adaptive", user_weights={"a": 3.0}).coefficients(updates)
     assert weighed == pytest.approx({"a": 0.75 / 1.5, "b": 0.25 / 1.5, "c": 0.5 / 1.5})
-    alone = WeightedMean(weighting="self_adaptive", user_weights={"b": 0.0, "c": 0.0})
+    alone = mean_of(weighting="self_adaptive", user_weights={"b": 0.0, "c": 0.0})
     assert alone.coefficients([sent("a", 1.0), *updates[1:]]) == {"a": 1.0, "b": 0.0, "c": 0.0}
-    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == ("self_adaptive", [])
+    assert alone.weighting.of_round([sent("a", 1.0), sent("b")], alone.user_weights) == (alone.weighting, [])
 
 
 def test_form_and_floor_reach_the_weights():
     updates = [sent("a", 0.9), sent("b", 0.5), sent("c", 0.1)]
-    soft = WeightedMean(weighting="self_adaptive", form="softmax").coefficients(updates)
+    soft = mean_of(weighting="self_adaptive", form="softmax").coefficients(updates)
     assert list(soft.values()) == pytest.approx([0.212, 0.316, 0.472], abs=1e-3)
-    assert WeightedMean(weighting="self_adaptive", floor=0.25).coefficients(updates)["a"] == 0.25
+    assert mean_of(weighting="self_adaptive", floor=0.25).coefficients(updates)["a"] == 0.25
 
 
 @pytest.mark.parametrize(
@@ -137,8 +144,8 @@ def test_form_and_floor_reach_the_weights():
 )
 def test_a_round_in_which_something_is_missing_is_weighed_otherwise_for_all(updates, chosen, lacking):
     for order in itertools.permutations(updates):
-        kind, reasons = Weighting("self_adaptive").of_round(order, {})
-        assert (kind, [sites for sites, _ in reasons]) == (chosen, lacking)
+        weighting, reasons = SelfAdaptiveWeighting("rsa").of_round(order, {})
+        assert (weighting.kind, [sites for sites, _ in reasons]) == (chosen, lacking)
 
 
 def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
@@ -146,7 +153,7 @@ def test_the_choice_of_a_round_holds_for_tensors_that_only_some_send():
     updates = [sent("a", 0.5, n_samples=30), sent("b", n_samples=10), sent("c", 0.0, n_samples=30)]
     for k, update in enumerate(updates):
         update.tensors = {"all": torch.tensor([float(k)])} | ({} if update.site == "b" else {"some": torch.ones(1) * k})
-    result = WeightedMean(weighting="self_adaptive").aggregate(state, updates)
+    result = mean_of(weighting="self_adaptive").aggregate(state, updates).tensors
     assert result["some"].item() == 1.0, "by samples, although both senders told their change"
     assert result["all"].item() == pytest.approx(1.0)
 
@@ -156,15 +163,15 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
     update = sent("a", 0.5)
     update.extras["rsa"] = r
     with pytest.raises(UpdateRefused, match=r"'a' refused: its 'rsa' is .*; it must be a number in \[-1, 1\]"):
-        Weighting("self_adaptive").check(update)
-    Weighting("samples").check(update)
-    Weighting("self_adaptive").check(sent("a", -1.0))
+        SelfAdaptiveWeighting("rsa").check_update(update)
+    SampleWeighting().check_update(update)
+    SelfAdaptiveWeighting("rsa").check_update(sent("a", -1.0))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, self_adaptive"),
+        ({"weighting": "size"}, "'weighting' is 'size'; use iterations, samples, uniform, self_adaptive, reported"),
         ({"floor": 0.1}, "'floor' is for weighting 'self_adaptive' only"),
         ({"weighting": "samples", "form": "gap"}, "'form' is for weighting"),
         ({"weighting": "self_adaptive", "form": "square"}, "'form' is 'square'; use gap or softmax"),
@@ -175,10 +182,10 @@ def test_a_similarity_that_is_none_refuses_the_update(r):
 )
 def test_weightings_that_cannot_be_meant_are_refused(arguments, message):
     with pytest.raises(JobError, match=message):
-        WeightedMean(**arguments)
+        mean_of(**arguments)
 
 
 def test_a_floor_that_not_all_sites_can_have_is_refused():
-    Weighting("self_adaptive", floor=0.25).check_sites(4)
+    SelfAdaptiveWeighting("rsa", floor=0.25).check_sites(4)
     with pytest.raises(JobError, match="'floor' is 0.3; 4 sites cannot all count so much: at most 0.25"):
-        Weighting("self_adaptive", floor=0.3).check_sites(4)
+        SelfAdaptiveWeighting("rsa", floor=0.3).check_sites(4)

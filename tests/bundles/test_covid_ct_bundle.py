@@ -156,7 +156,7 @@ def test_every_overridable_setting_exists_and_is_plain(parser):
 # --- preparation
 
 
-def test_chk_c1_intensity_mapping(parser, site_facts):
+def test_intensity_mapping(parser, site_facts):
     steps = parser("train", **site_facts()).get_parsed_content("prepare")
     scale = next(step for step in steps if type(step).__name__ == "ScaleIntensityRanged")
     values = scale({"image": torch.tensor([-1200.0, -1000, -600, -50, 0, 300])})["image"]

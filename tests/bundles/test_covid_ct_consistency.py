@@ -24,8 +24,8 @@ def trainer(site_facts):
     def make(**overrides):
         job = Bundle(BUNDLE, ["demo", "consistency"], overrides)
         facts = {key: value for key, value in site_facts("ct_east").items() if key not in overrides}
-        parser = job.parser(**facts)
-        parser.update({"train#handlers": []})
+        parser = job.parser()
+        parser.update({**facts, "train#handlers": []})
         return parser.get_parsed_content("train#trainer")
 
     return make

@@ -43,14 +43,14 @@ class Recorder(nn.Module):
         ((224, 400, 32), 1, [*range(0, 176, 16), 176]),
     ],
 )
-def test_chk_c2_window_starts(paper_inferer, shape, axis, expected):
+def test_window_starts(paper_inferer, shape, axis, expected):
     network = Recorder()
     index = torch.arange(shape[axis], dtype=torch.float32).reshape([-1 if a == axis else 1 for a in range(3)])
     result = paper_inferer(index.expand(1, 1, *shape), network)
     assert network.starts == expected and result.shape == (1, 2, *shape)
 
 
-def test_chk_c2_number_of_windows(paper_inferer, parser):
+def test_number_of_windows(paper_inferer, parser):
     def count(inferer):
         interval = _get_scan_interval((400, 400, 60), tuple(inferer.roi_size), 3, inferer.overlap)
         return len(dense_patch_slices((400, 400, 60), inferer.roi_size, interval))
@@ -145,7 +145,7 @@ def test_foreground_mask():
 
 
 def test_a_block_of_the_encoder_keeps_what_is_constant_along_z():
-    """Section 3 of the method: 3 x 3 x 1 kernels act on each slice."""
+    """AHNet (Liu et al. 2018): its 3 x 3 x 1 kernels act on each slice as the 3 x 3 kernels of the 2D ResNet-50."""
     torch.manual_seed(0)
     block = Bottleneck3x3x1(3, 16, 4)
     slice_ = torch.randn(2, 16, 9, 9, 1)
@@ -281,7 +281,7 @@ def test_no_checkpoint_leaves_the_network_as_it_is():
         (lambda s: s.update(epoch=3), "not named tensors"),
     ],
 )
-def test_a_file_that_is_no_resnet50_is_refused(resnet, tmp_path, change, message):
+def test_a_file_of_another_network_is_refused(resnet, tmp_path, change, message):
     from covid_ct.errors import BundleInputError
     from covid_ct.weights import load_encoder
 

@@ -275,10 +275,10 @@ def test_train_evaluate_calibrate_infer(facts, site, tmp_path, capsys):
     assert (tmp_path / "out" / "cases" / "best.npz").is_file()
 
     workflow("train", "demo", "calibrate", **facts).run()
-    told = dict(re.findall(r"^(\w+): ([\d.]+)$", capsys.readouterr().out, re.MULTILINE))
-    assert float(told["nll_after"]) <= float(told["nll_before"]) and {"ece_before", "ece_after"} < set(told)
+    printed = dict(re.findall(r"^(\w+): ([\d.]+)$", capsys.readouterr().out, re.MULTILINE))
+    assert float(printed["nll_after"]) <= float(printed["nll_before"]) and {"ece_before", "ece_after"} < set(printed)
     weights = torch.load(tmp_path / "models" / "model.pt", weights_only=True)
-    assert float(weights["temperature"]) == pytest.approx(float(told["temperature"]), abs=1e-4) != 1
+    assert float(weights["temperature"]) == pytest.approx(float(printed["temperature"]), abs=1e-4) != 1
 
     folder = tmp_path / "in"
     (folder / "ward").mkdir(parents=True)

@@ -37,7 +37,7 @@ def contrastive():
 # --- networks
 
 
-def test_chk_m1_relu_then_unit_rows():
+def test_relu_then_unit_rows():
     rows = torch.tensor([[-0.3, 0.6, 0.8], [0.6, -2, 0.8], [1, 1, 1], [-1, -2, -3]], requires_grad=True)
     made = unit_rows(rows)
     expected = torch.tensor([[0, 0.6, 0.8], [0.6, 0, 0.8], [0.5773503] * 3, [0, 0, 0]])
@@ -48,13 +48,13 @@ def test_chk_m1_relu_then_unit_rows():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_chk_m1_rows_of_zeros_are_finite_in_any_precision(dtype):
+def test_rows_of_zeros_are_finite_in_any_precision(dtype):
     made = unit_rows(torch.tensor([[0, 0, 0], [-1, -2, -3], [-0.3, 0.6, 0.8]], dtype=dtype))
     assert made[:2].tolist() == [[0, 0, 0]] * 2 and made.dtype == (dtype if dtype == torch.float64 else torch.float32)
     torch.testing.assert_close(made[2].double(), torch.tensor([0, 0.6, 0.8]).double(), atol=2e-3, rtol=0)
 
 
-def test_chk_m1_a_network_without_a_positive_feature(contrastive):
+def test_a_network_without_a_positive_feature(contrastive):
     with torch.no_grad():
         contrastive.projection.weight.zero_()
         contrastive.projection.bias.fill_(-1)
@@ -105,8 +105,8 @@ def test_names_of_tensors(classifier, contrastive):
 
 
 @pytest.mark.parametrize("wrong", [{"layers": [1, 1]}, {"widths": [4, 4, 8]}, {"widths": [4, 0, 8, 8]}])
-def test_an_encoder_that_is_none_is_refused(wrong):
-    with pytest.raises(ValueError, match="four whole numbers"):
+def test_impossible_encoders_are_refused(wrong):
+    with pytest.raises(ValueError, match="four integers"):
         build_encoder(**{**SMALL, **wrong})
     with pytest.raises(ValueError, match="at least two classes"):
         ClassifierNet(nn.Identity(), 8, 1)

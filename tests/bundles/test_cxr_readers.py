@@ -109,7 +109,7 @@ def test_exif_orientation(tmp_path):
     np.testing.assert_allclose(read_xray(path), np.rot90(RAMP, -1) / 255, atol=0.02)
 
 
-def test_few_coloured_marks_are_no_colour_photograph(tmp_path):
+def test_an_image_with_small_coloured_marks_is_read(tmp_path):
     colours = np.stack([np.tile(RAMP, (3, 3)).astype(np.uint8)] * 3, axis=-1)
     colours[:4, :10] = (255, 0, 0)
     assert read_xray(picture(tmp_path / "mark.png", colours)).shape == (60, 36)
@@ -157,7 +157,7 @@ def test_of_several_windows_the_first_counts(tmp_path):
 
 
 @pytest.mark.parametrize(("centre", "width"), [("", ""), (None, None), (100, 0), (100, 1), (100, "")])
-def test_a_window_that_is_none_is_passed_over(tmp_path, centre, width):
+def test_an_invalid_window_is_ignored(tmp_path, centre, width):
     image = read_xray(dicom(tmp_path / "x.dcm", WindowCenter=centre, WindowWidth=width))
     np.testing.assert_allclose(image, stretch(RAMP), atol=1e-6)
 
@@ -202,14 +202,14 @@ def half(path):
     return path
 
 
-def test_what_is_no_image_is_named_with_what_to_do(tmp_path):
+def test_an_unreadable_file_is_named_with_what_to_do(tmp_path):
     big = np.random.default_rng(0).integers(0, 255, (200, 200), dtype=np.uint8)
     cases = {
         refused(tmp_path, "gone.png", None): "gone.png cannot be read .*restore it",
         refused(tmp_path, "empty.png"): "empty.png is an empty file",
-        refused(tmp_path, "note.png", b"a text"): "note.png is no DICOM, PNG or JPEG",
-        refused(tmp_path, "scan.tif", b"II*\x00" + bytes(200)): "scan.tif is no DICOM, PNG or JPEG",
-        refused(tmp_path, "text.dcm", b"a text" * 50): "text.dcm is no DICOM file|text.dcm is damaged DICOM",
+        refused(tmp_path, "note.png", b"a text"): "note.png is not a DICOM, PNG or JPEG",
+        refused(tmp_path, "scan.tif", b"II*\x00" + bytes(200)): "scan.tif is not a DICOM, PNG or JPEG",
+        refused(tmp_path, "text.dcm", b"a text" * 50): "text.dcm is not a DICOM file|text.dcm is damaged DICOM",
         half(picture(tmp_path / "half.png", big)): "half.png is damaged",
         half(picture(tmp_path / "half.jpg", big)): "half.jpg is damaged",
         picture(tmp_path / "tiny.png", big[:4, :4]): "tiny.png has 4 x 4 pixels",
@@ -231,9 +231,9 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
     cases = {
         "ct": (RAMP, {"Modality": "CT"}, "the modality is CT; chest radiographs"),
         "mg": (RAMP, {"Modality": "MG"}, "the modality is MG"),
-        "none": (RAMP, {"drop": ["Modality"]}, "the modality is none given"),
+        "none": (RAMP, {"drop": ["Modality"]}, "the modality is not given"),
         "report": (RAMP, {"drop": ["PixelData"]}, "is a DICOM file without an image"),
-        "frames": (RAMP, frames, "has 2 frames; save the one"),
+        "frames": (RAMP, frames, "has 2 frames; save the radiograph"),
         "colour": (RAMP, colour, r"is a colour image \(RGB\)"),
         "flat": (flat, {}, "all pixels are equal"),
         "cut": (RAMP, {"pixels": bytes(100)}, "the image is damaged"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.bundles.find import bundle_digest, find_bundle
+from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, find_bundle
 from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, OverrideError
 
@@ -12,6 +12,7 @@ def make_bundle(folder, name="demo_segmentation", text="a: 1\n"):
     configs.mkdir(parents=True)
     (configs / "metadata.json").write_text("{}")
     (configs / "train.yaml").write_text(text)
+    (configs / "federation.yaml").write_text("overridable: []\n")
     return folder / name
 
 
@@ -48,6 +49,42 @@ def test_digest_sees_configs_and_code_but_not_weights(tmp_path):
     assert second != first
     (bundle / "configs" / "train.yaml").write_text("a: 2\n")
     assert bundle_digest(bundle) not in (first, second)
+
+
+def test_digest_sees_the_overlays_that_every_bundle_can_use(tmp_path):
+    bundle, shared = make_bundle(tmp_path), tmp_path / "overlays"
+    shared.mkdir()
+    first = bundle_digest(bundle, shared)
+    assert first == bundle_digest(bundle)
+    (shared / "more.yaml").write_text("a: 1\n")
+    second = bundle_digest(bundle, shared)
+    (shared / "more.yaml").write_text("a: 2\n")
+    assert len({first, second, bundle_digest(bundle, shared)}) == 3
+
+
+def test_every_bundle_can_use_shared_overlays_and_its_own_come_first(tmp_path, monkeypatch):
+    bundle = make_bundle(tmp_path / "bundles")
+    monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+    shared = Bundle(bundle.name, ["one_cycle"])
+    assert shared.files[1] == SHARED_OVERLAYS / "one_cycle.yaml"
+    assert shared.digest == bundle_digest(bundle, SHARED_OVERLAYS) != bundle_digest(bundle)
+    (bundle / "configs" / "one_cycle.yaml").write_text("a: 2\n")
+    assert Bundle(bundle.name, ["one_cycle"]).files[1] == bundle.resolve() / "configs" / "one_cycle.yaml"
+    with pytest.raises(
+        BundleError,
+        match="no overlay 'nothing'. It has: federation, metadata, one_cycle, train; every bundle has: .*one",
+    ):
+        Bundle(bundle.name, ["nothing"])
+
+
+def test_facts_of_time_are_in_every_configuration(tmp_path, monkeypatch):
+    text = "epoch_length: 4\nmax_epochs: 5\nlate: $@steps_before / @steps_total\nsteps_before: 10\n"
+    monkeypatch.setenv("FEDMED_BUNDLES", str(make_bundle(tmp_path / "bundles", text=text).parent))
+    bundle = Bundle("demo_segmentation")
+    alone = bundle.parser()
+    assert [alone.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [0, 1, 20, 0.5]
+    told = bundle.parser(round=3, rounds=9, steps_total=40, nothing_of_the_kind=1)
+    assert [told.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [3, 9, 40, 0.25]
 
 
 def test_text_where_the_bundle_has_a_number_is_refused():

@@ -45,7 +45,7 @@ def test_a_classifier_draws_no_segments(named):
     root = named({"0": "normal", "1": "covid"})
     path = root / "configs" / "metadata.json"
     path.write_text(path.read_text().replace('"channel_def"', '"format": "classes", "channel_def"'))
-    with pytest.raises(BundleError, match="names a class of a whole image and draws no mask"):
+    with pytest.raises(BundleError, match="is a classifier and makes no masks"):
         segment_names(root)
 
 
@@ -57,7 +57,7 @@ def test_metadata_without_a_version_are_refused(named):
             segment_names(root)
 
 
-def test_a_failure_is_told_in_one_line_with_its_cause(named, tmp_path):
+def test_a_failure_is_reported_in_one_line_with_its_cause(named, tmp_path):
     (tmp_path / "scan.nii.gz").touch()
     with pytest.raises(BundleError, match="fails at inference: ZeroDivisionError: division by zero"):
         infer_image(named({"0": "background", "1": "x"}), tmp_path / "scan.nii.gz")

@@ -4,6 +4,7 @@ What passes is put into MONAI's own parser, next to a function that must not be 
 """
 
 import copy
+import functools
 import json
 import sys
 import types
@@ -131,7 +132,7 @@ def test_the_canary_sings_when_nothing_is_checked(canary, attack):
         check_overrides({"mode": attack}, ALLOWED)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(VALUES)
 @example("a#b")  # `#` is an older spelling of `::`, which MONAI replaces in every text
 @example("a@::b")  # a relative reference is replaced wherever it stands
@@ -167,9 +168,18 @@ def depth(value):
     return 1 + max(map(depth, value), default=0) if isinstance(value, list) else 0
 
 
+@pytest.fixture(scope="module")
+def files_read_once():
+    """MONAI reads a bundle's YAML, which is most of a parser's cost, once instead of for every example."""
+    read = functools.cache(ConfigParser.load_config_file)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ConfigParser, "load_config_file", lambda path: copy.deepcopy(read(path)))
+        yield
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.sampled_from(["augmentation", "consistency_loss", "patch_size", "window_size", "threshold"]), VALUES)
-def test_what_passes_is_plain_in_the_real_bundle_too(key, value):
+def test_what_passes_is_plain_in_the_real_bundle_too(files_read_once, key, value):
     try:
         parser = Bundle("covid_ct_segmentation", ["demo", "consistency"], {key: value}).parser(device="cpu")
     except OverrideError:
@@ -201,7 +211,7 @@ def test_a_list_of_ids_that_is_a_text_is_a_mistake_in_the_bundle():
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), [1.0, -float("inf")], 10**400, -(2**53) - 1])
 def test_numbers_that_no_setting_can_mean_are_refused(value):
-    with pytest.raises(OverrideError, match="override 'learning_rate'.*is no number that a setting"):
+    with pytest.raises(OverrideError, match="override 'learning_rate'.*is not a number that a setting"):
         check_overrides({"learning_rate": value}, ALLOWED)
 
 

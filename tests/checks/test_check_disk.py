@@ -4,10 +4,12 @@ import shutil
 
 import pytest
 
-from fedmed.checks.cases import inspect_entries
-from fedmed.checks.disk import cache_bytes, check_disk, state_bytes
+from fedmed.checks.ct_images import inspect_entries
+from fedmed.checks.ct_inspection import CTInspection
+from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import read_entries
 from fedmed.checks.training import Measured
+from fedmed.data.entry_forms import ImageWithMask
 
 
 def kinds(found):
@@ -55,9 +57,9 @@ def test_a_cache_that_others_can_read_is_noted(small_site):
 
 
 def test_the_cache_grows_with_the_volume_in_mm(small_site):
-    _, entries, _ = read_entries(small_site.config())
+    entries, _ = read_entries(small_site.config(), ImageWithMask())
     cases = inspect_entries(entries)
-    voxels = 20 * 18 * 8
+    voxels, cache_bytes = 20 * 18 * 8, CTInspection().cache_bytes
     assert cache_bytes(entries, cases, [], None) == voxels * (4 * 5 + 4)
     sample = entries[:1]
     assert cache_bytes(entries, cases, sample, Measured(cache_bytes=1000.0)) == 5000

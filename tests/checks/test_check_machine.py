@@ -43,9 +43,9 @@ def test_more_threads_than_cores_is_noted(small_site):
 
 
 def test_a_gpu_shows_its_memory(small_site, two_gpus):
-    from fedmed.checks.check import Checked
+    from fedmed.checks.site_check import CheckedSite
 
     config = small_site.config()
     machine, _ = look_at_machine(config)
-    rows = dict(dict(sections(Checked(config, machine=machine)))["Machine"])
+    rows = dict(dict(sections(CheckedSite(config, machine=machine)))["Machine"])
     assert rows["GPUs"] == "; ".join(["ACME 40, 40.0 GB, 30.0 GB free"] * 2)

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 import fedmed.checks.measure as module
-from fedmed.checks.check import find_site
 from fedmed.checks.entries import read_entries
 from fedmed.checks.measure import measure
+from fedmed.checks.part_in_job import find_work
+from fedmed.checks.site_check import find_site
 from fedmed.checks.training import _write_datalist, choose_sample
-from fedmed.checks.work import find_work
 from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.entry_forms import ImageWithMask
 from fedmed.messages.task import Task
 
 
@@ -20,7 +21,7 @@ from fedmed.messages.task import Task
 def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     site = find_site(name, None)
     work = find_work(str(tiny_job()), name)
-    sample = choose_sample(read_entries(site)[1], {}, work.role)
+    sample = choose_sample(read_entries(site, ImageWithMask())[0], {}, work.role)
     request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), "args": dict(work.args)}
     request |= {"datalist": str(_write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
     request |= {"scored": 1, "metadata": False}

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.kit import check_kit, read_kit
+from fedmed.checks.startup_kit import check_kit, read_kit
 
 
 def free_port() -> int:
@@ -75,5 +75,5 @@ def test_a_site_reaches_the_server_and_registers(kits):
     assert shake_hands(kit, found) is None and preflight(kit, found) is None
     assert found.tls and found.preflight and found.registered
     assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
-    # NVFlare's default kit streams logs and has no limits; that is what a site is told.
-    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == ["logs", "limits"]
+    # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.
+    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == ["logs", "jobs", "limits"]

@@ -7,15 +7,16 @@ import sys
 import pytest
 
 from fedmed.checks import training
-from fedmed.checks.cases import inspect_entries
+from fedmed.checks.ct_images import inspect_entries
 from fedmed.checks.entries import read_entries
 from fedmed.checks.facts import round_seconds
 from fedmed.checks.measure import lack_of_memory
+from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.training import Attempt, Measured, choose_sample, measure
-from fedmed.checks.work import Work
+from fedmed.data.entry_forms import ImageWithMask
 from fedmed.errors import BundleError
 
-WORK = Work("study", {"bundle": "covid_ct_segmentation", "role": "supervised"}, steps=30, rounds=2)
+WORK = PartInJob("study", {"bundle": "covid_ct_segmentation", "role": "supervised"}, steps=30, rounds=2)
 DONE = {"batch": 1, "job_batch": 4, "step_seconds": 0.5, "prepare_seconds": [1.0, 3.0], "cache_bytes": [10]}
 
 
@@ -78,7 +79,7 @@ def test_a_batch_cut_by_the_site_is_noted(small_site, attempts):
 
 def test_the_sample_is_of_the_roles_own_lists_and_sound(small_site):
     small_site.mask("MUELLER_19540312", value=2)
-    _, entries, _ = read_entries(small_site.config())
+    entries, _ = read_entries(small_site.config(), ImageWithMask())
     cases = inspect_entries(entries)
     sample = choose_sample(entries, cases, "supervised")
     assert [(entry.list, entry.number) for entry in sample] == [("training", 1), ("validation", 0)]
@@ -96,10 +97,10 @@ def test_a_lack_of_memory_is_seen_through_its_wrappings():
 
 
 def test_a_round_is_its_steps_and_its_scoring(small_site):
-    from fedmed.checks.check import Checked
+    from fedmed.checks.site_check import CheckedSite
 
     measured = Measured(step_seconds=0.5, score_seconds=2.0)
-    checked = Checked(small_site.config(), {"validation": 3}, work=WORK, measured=measured)
+    checked = CheckedSite(small_site.config(), {"validation": 3}, work=WORK, measured=measured)
     assert round_seconds(checked) == 30 * 0.5 + 3 * 2.0
 
 

@@ -51,7 +51,7 @@ def hidden(augment, batch):
 
 
 def test_one_box_hides_exactly_its_voxels():
-    """01 §12.8."""
+    """Cutout_1 (Yang et al. 2021, Table 2): 20 x 20 x 3 = 1200 voxels."""
     gone = hidden(Cutout(1, seed=3), patches(16, (40, 36, 8)))
     assert gone.flatten(1).sum(1).tolist() == [1200] * 16
     for patch in gone:
@@ -60,7 +60,7 @@ def test_one_box_hides_exactly_its_voxels():
 
 
 def test_five_boxes_may_overlap():
-    """01 §12.8."""
+    """Cutout_2 (Yang et al. 2021, Table 2): at most 5 x 1200 = 6000 voxels."""
     counts = hidden(Cutout(5, seed=3), patches(16, (40, 36, 8))).flatten(1).sum(1)
     assert counts.max() <= 6000 and counts.min() >= 1200 and counts.float().mean() > 2400
 
@@ -73,7 +73,7 @@ def test_boxes_are_uniform_and_fully_inside():
     assert all(400 < count < 600 for count in counts.values())
 
 
-def test_all_channels_are_hidden_alike_by_any_value():
+def test_all_channels_are_hidden_at_the_same_places_by_any_value():
     changed = Cutout(2, (3, 3, 3), value=-7.0, seed=5)(torch.rand(3, 2, 8, 8, 8))
     assert torch.equal(changed[:, 0] == -7, changed[:, 1] == -7) and (changed == -7).any()
 
@@ -101,10 +101,10 @@ def test_fixmatch_has_a_weak_and_a_strong_view():
 
 
 def test_fixmatch_at_one_half_is_symmetric():
-    """01 §12.9."""
+    """Fix_0.5 (Yang et al. 2021, Table 2): both views have level 0.5."""
     augment = FixMatch(0.5)
     assert augment.for_label.level == augment.for_student.level == 0.5
-    assert not torch.equal(augment(patches()), augment.weak(patches()))  # alike, but drawn independently
+    assert not torch.equal(augment(patches()), augment.weak(patches()))  # equal levels, but independent draws
 
 
 def test_views_do_not_disturb_each_other():
@@ -193,7 +193,7 @@ def test_an_unknown_name_lists_the_known(name):
         (lambda: build_augment("gauss_nan"), "variance is nan"),
         (lambda: build_augment("fix_0.75"), "level is 0.75"),
         (lambda: build_augment("cutout_1", cutout_size=[20, 0, 3]), r"size is \[20, 0, 3\]"),
-        (lambda: build_augment("cutout_1", cutout_size=20), "size is 20; give whole numbers"),
+        (lambda: build_augment("cutout_1", cutout_size=20), "size is 20; give integers"),
         (lambda: build_augment(0.1), "augmentation 0.1 is unknown"),
         (lambda: Cutout(0), "boxes is 0"),
     ],

@@ -95,7 +95,7 @@ def test_a_changed_mask_of_equal_size_is_noticed(make, tmp_path):
     assert Counted.count == 2
 
 
-def test_a_file_name_that_is_no_utf8_has_its_place(tmp_path):
+def test_a_file_name_that_is_not_utf8(tmp_path):
     places = set()
     for name in (b"M\xfcller.nii.gz", b"M\xe4ller.nii.gz"):  # Latin-1, from an old archive
         path = tmp_path / os.fsdecode(name)
@@ -161,7 +161,7 @@ def test_torch_s_own_error_for_a_full_disk(make, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(storing.torch, "save", full)
     with caplog.at_level(logging.WARNING, "fedmed.data"):
         make().prefill()
-    assert "going on without it" in caplog.text and files(tmp_path) == []
+    assert "continuing without it" in caplog.text and files(tmp_path) == []
 
 
 def test_a_folder_that_cannot_be_made(make, tmp_path):

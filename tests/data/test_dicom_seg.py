@@ -141,7 +141,7 @@ def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom):
         segmentation(files[:1], mask, affine, ["a"], MODEL)
     with pytest.raises(DataError, match=r"shape \(7, 5, 5\), the series \(7, 5, 6\)"):
         segmentation(files, mask[:, :, 1:], affine, ["a"], MODEL)
-    with pytest.raises(DataError, match="slice 1 of the mask lies 5 mm beside 1.2.3.1.1"):
+    with pytest.raises(DataError, match="slice 1 of the mask lies 5 mm away from 1.2.3.1.1"):
         segmentation(files, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], ["a"], MODEL)
     with pytest.raises(DataError, match="the value 2, but names only a"):
         segmentation(files, np.full(STORED.shape, 2), affine, ["a"], MODEL)

@@ -116,5 +116,5 @@ def test_probe_images_are_the_same_each_time_and_chosen_by_the_seed():
     assert len(set(first)) == 6 and places(loader) == first == places(probe_loader(images, 6, 1, 5))
     assert places(probe_loader(images, 6, 2, 4)) != first
     assert sorted(places(probe_loader(images, 100, 1, 4))) == list(range(10))
-    with pytest.raises(DataError, match="0 images are asked for"):
+    with pytest.raises(DataError, match="sample is to have 0 images"):
         probe_loader(images, 0, 1, 4)

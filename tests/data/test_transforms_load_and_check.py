@@ -67,7 +67,7 @@ def test_several_volumes_in_one_file(check):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_voxels_that_are_no_numbers(check, value):
+def test_voxels_that_are_not_finite(check, value):
     image = np.zeros((24, 20, 10), np.float32)
     image[3, 4, 5] = value
     with pytest.raises(DataError, match="image.nii.gz: 1 voxels are NaN or infinite"):

@@ -83,10 +83,10 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     make_faulty(folder, {"ct_east": {"1": "kill"}}, mark=str(tmp_path / "killed"))
     run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
     assert (tmp_path / "killed").exists() and run.returncode == 1, run.stdout[-3000:] + run.stderr[-3000:]
-    assert "--resume goes on after the last good round" in run.stderr
+    assert "--resume continues after the last good round" in run.stderr
     run = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    assert "goes on after round 1 of 3" in run.stdout and "This run was interrupted" in run.stdout
+    assert "continues after round 1 of 3" in run.stdout and "This run was interrupted" in run.stdout
     assert_equal(
         models(tmp_path / "ws/server/simulate_job/app_server"),
         models(tmp_path / "whole/server/simulate_job/app_server"),

@@ -17,7 +17,7 @@ from fedmed.data.synthetic.xray.files import save
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import copy_parts
 from fedmed.export.metadata import _fit_format
-from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.label_scores import predictive_uncertainty
 
 NAME = "cxr_classification"
 CLASSES = ["normal", "consolidation", "interstitial"]

@@ -20,7 +20,7 @@ from monai.networks.blocks import Convolution
 from monai.networks.nets import resnet10
 from PIL import Image
 
-from fedmed.labelling.scores import predictive_uncertainty
+from fedmed.labelling.label_scores import predictive_uncertainty
 
 TOOLS, INBODY, CT = "endoscopic_tool_segmentation", "endoscopic_inbody_classification", "covid_ct_segmentation"
 LOADING = [{"_target_": "LoadImaged", "keys": "image"}, {"_target_": "EnsureChannelFirstd", "keys": "image"}]
@@ -58,7 +58,7 @@ def affine(angle: float = 0.3) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def studies(tmp_path_factory):
-    """One oblique scan, pictures with a red tool in one corner, and files that are no images."""
+    """One oblique scan, pictures with a red tool in one corner, and files other than images."""
     folder = tmp_path_factory.mktemp("studies")
     rng = np.random.default_rng(7)
     nib.save(nib.Nifti1Image(rng.normal(-600, 250, (52, 45, 13)).astype(np.int16), affine()), folder / "oblique.nii.gz")
@@ -278,7 +278,7 @@ def test_what_to_label_next_is_asked_of_2d_models_too(server, studies, request, 
     pictures = {"frame": studies / "frame.png", "photo": studies / "photo.jpg"}
     wanted = {i: predictive_uncertainty(first_probabilities(bundle, path)) for i, path in pictures.items()}
     chosen = json.loads(text)
-    assert status == 200 and chosen["id"] in wanted, "images that the model cannot read are passed over"
+    assert status == 200 and chosen["id"] in wanted, "images that the model cannot read are skipped"
     assert chosen["score"] == pytest.approx(wanted[chosen["id"]], abs=1e-4)
 
 

@@ -105,7 +105,7 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
     job_id = whole.submit(write_tiny_job(tmp_path, "custom", sites=sites, steps=1))
     meta = whole.finish(job_id)
     assert meta["status"] == "FINISHED:COMPLETED" and meta["byoc"] is True
-    refused = f"{LATE}: NVFLARE_ERROR: BYOC not permitted"
+    refused = f"{LATE}: BYOC_NOT_PERMITTED"
     assert meta["job_deploy_detail"] == ["server: OK", "ct_north: OK", "ct_east: OK", refused]
     assert set(read_run(whole.download(job_id)).result["test"]) == {"ct_north", "ct_east"}
 
@@ -123,6 +123,8 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
         ("researcher", lambda s, job: s.download_job_result(job.id), "download_job"),
         ("researcher", lambda s, job: s.get_job_logs(job.id), "get_job_log"),
         ("lead", lambda s, job: s.disable_client("ct_west"), "disable_client"),
+        ("lead", lambda s, job: s.configure_job_log(job.id, "DEBUG"), "configure_job_log"),
+        ("admin", lambda s, job: s.configure_job_log(job.id, "DEBUG"), "configure_job_log"),
         ("lead", lambda s, job: s.cat_target("server", file="log.txt"), "cat"),
         ("lead", lambda s, job: s.cat_target("ct_north", file="log.txt"), "cat"),
         ("admin", lambda s, job: s.cat_target("ct_north", file="log.txt"), "cat"),

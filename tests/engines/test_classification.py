@@ -160,7 +160,7 @@ def test_a_second_run_replaces_the_first(tmp_path, classifier, pictures):
     assert recorder.finish() == first and len(rows(tmp_path)) == 16
 
 
-def test_probabilities_that_are_no_numbers(tmp_path):
+def test_probabilities_that_are_not_finite(tmp_path):
     with pytest.raises(DataError, match="NaN or infinite for 1 of 2 cases, first for case number 1; use another"):
         run(tmp_path, Given(), shown([[1, 0, 0], [0, math.nan, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
     assert not list(tmp_path.iterdir())

@@ -92,7 +92,10 @@ def test_pseudo_label_pass_leaves_batchnorm_statistics_alone(network, unlabeled)
 
 @pytest.mark.parametrize("kind", ["l1", "l2", "ce", "dice_hard", "dice_soft"])
 def test_threshold_one_moves_no_parameter(network, unlabeled, kind):
-    """01 §12.3; the running statistics of BatchNorm follow the student's pass all the same."""
+    """With τ = 1 the loss and its gradient are 0 (Yang et al. 2021, Eq. 6), and a fresh Adam does not move.
+
+    The running statistics of BatchNorm still change in the student's pass.
+    """
     before = copy.deepcopy(network.state_dict())
     build(network, unlabeled, loss=ConsistencyLoss(kind, "foreground", 1.0)).run()
     for name, parameter in network.named_parameters():

@@ -213,7 +213,7 @@ def test_a_negative_ramp_up(network, unlabeled):
 
 @pytest.mark.parametrize("name", ["identity", "scale_shift", "gauss_0.1", "cutout_2", "fix_0.1"])
 def test_threshold_one_moves_no_parameter_under_any_augmentation(network, unlabeled, name):
-    """01 §12.3."""
+    """With τ = 1 the loss and its gradient are 0 (Yang et al. 2021, Eq. 6), and a fresh Adam does not move."""
     before = copy.deepcopy(network.state_dict())
     engine = build(network, unlabeled[:2], threshold=1.0)
     engine.augment = build_augment(name, seed=1, cutout_size=(3, 3, 2))
@@ -222,7 +222,7 @@ def test_threshold_one_moves_no_parameter_under_any_augmentation(network, unlabe
 
 
 def test_identity_and_a_certain_model_leave_no_loss(unlabeled):
-    """01 §12.2: probabilities of 0 and 1, the patch as it is, whole image."""
+    """Yang et al. 2021, Eq. 6, with g the identity, p of 0 and 1, and every voxel: the squared Dice loss is 0."""
 
     class Certain(torch.nn.Module):
         def __init__(self):

@@ -45,7 +45,8 @@ def test_statistics_that_are_none_are_an_error_in_words(others):
         draws(others)
 
 
-def test_chk_m3():
+def test_box_cox_worked_out_by_hand():
+    """Dong and Voiculescu 2021, Eq. 3; below -1/λ the inverse is clamped to 0."""
     z = torch.tensor([0, 0.04, 0.25, 0.64, 1.0], dtype=torch.float64)
     assert box_cox(z, 0.5).tolist() == pytest.approx([-2, -1.6, -1, -0.4, 0], abs=1e-12)
     assert inverse_box_cox(box_cox(z, 0.5), 0.5).tolist() == pytest.approx(z.tolist(), abs=1e-12)
@@ -66,7 +67,8 @@ def test_lambda_zero_is_the_logarithm():
     assert torch.allclose(inverse_box_cox(box_cox(z, 0), 0), z)
 
 
-def test_chk_m4():
+def test_mean_and_covariance_worked_out_by_hand():
+    """Dong and Voiculescu 2021, Eq. 4; with denominator n the inverse gives back the mean of the features."""
     found = summary(Z)
     assert found["mu"].tolist() == pytest.approx([-0.66548807] * 2, abs=1e-7)
     assert found["sigma"].tolist() == pytest.approx([0.82543721, -0.52704193, 0.82543721], abs=1e-7)

@@ -88,7 +88,7 @@ def test_progress_of_the_engines(network, labeled, unlabeled):
 
 @pytest.mark.parametrize("interval", [None, 1, 4, 100])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_loss_that_is_no_number_names_its_step(interval, bad):
+def test_a_loss_that_is_not_finite_names_its_step(interval, bad):
     outputs = [{"loss": torch.tensor(bad if i == 5 else 1.0)} for i in range(10)]
     engine, run = stub(outputs)
     NonFiniteLossHandler(interval).attach(engine)
@@ -96,7 +96,7 @@ def test_loss_that_is_no_number_names_its_step(interval, bad):
         run()
 
 
-def test_loss_that_is_no_number_because_of_the_images(network, labeled):
+def test_a_loss_that_is_not_finite_because_of_the_images(network, labeled):
     labeled[1]["image"][0, 0, 0, 0, 0] = torch.nan
     engine = trainer(network, labeled)
     NonFiniteLossHandler().attach(engine)

@@ -16,7 +16,7 @@ def test_hard_dice_equals_monai(shares):
     assert hard_iou(a, b) == pytest.approx(dice / (2 - dice))
 
 
-def test_chk_s11_overlap():
+def test_overlap_worked_out_by_hand():
     a, b = torch.zeros(12, 12, dtype=torch.bool), torch.zeros(12, 12, dtype=torch.bool)
     a[2:6, 2:6] = True
     b[2:9, 2:6] = True
@@ -24,7 +24,7 @@ def test_chk_s11_overlap():
     assert hard_iou(a, b) == pytest.approx(0.5714286, abs=1e-6)
 
 
-def test_chk_f1():
+def test_f1_worked_out_by_hand():
     assert f1_scores([8], [2], [4]).item() == pytest.approx(0.7272727, abs=1e-6)
     scores = f1_of_confusion([[8, 2, 0], [1, 15, 4], [0, 3, 7]])
     assert scores.tolist() == pytest.approx([0.8421053, 0.75, 0.6666667], abs=1e-6)

@@ -12,12 +12,13 @@ F0 = torch.tensor([[1, 0, 0], [0, 1, 0], [0.6, 0.8, 0], [0, 0.6, 0.8]], dtype=to
 F1 = torch.tensor([[0.8, 0.6, 0], [0, 1, 0], [0.6, 0.8, 0], [0, 0, 1]], dtype=torch.float64)
 
 
-def test_chk_m6_is_the_papers_formula_without_ties():
+def test_without_ties_it_is_the_papers_formula():
+    """Dong and Voiculescu 2021, Eq. 6: 1 - 6 · 16 / (6 · 35)."""
     a, b = torch.tensor([0.1, 0.4, 0.2, 0.9, 0.7, 0.5]), torch.tensor([0.2, 0.3, 0.6, 0.8, 0.9, 0.1])
     assert similarity_of(a, b) == pytest.approx(0.5428571429, abs=1e-9)
 
 
-def test_chk_m7_whole_path_with_ties():
+def test_from_features_to_similarity_with_ties():
     first, second = dissimilarity(F0), dissimilarity(F1)
     expected = [1.5, 0.7226499, 0.30662475, 1.97072534, 0.7226499, 1.5]
     assert first.tolist() == pytest.approx(expected, abs=1e-7)
@@ -26,7 +27,7 @@ def test_chk_m7_whole_path_with_ties():
     assert similarity_of(first, second) == pytest.approx(0.7314247567, abs=1e-9)
 
 
-def test_chk_m7_also_from_features_in_float32():
+def test_from_features_to_similarity_in_float32():
     assert similarity_of(dissimilarity(F0), dissimilarity(F1.float())) == pytest.approx(0.7314247567, abs=1e-9)
 
 

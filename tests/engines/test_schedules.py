@@ -16,13 +16,26 @@ def rates(optimizer, steps=100):
     return found
 
 
-def test_chk_s13():
+def test_rates_of_one_cycle():
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
     found = rates(optimizer)
     expected = {0: 4e-5, 29: 1e-3, 50: 7.9389345e-4, 64: 5.00002e-4, 99: 4e-9}
     for step, rate in expected.items():
         assert found[step] == pytest.approx(rate, rel=1e-6)
     assert max(found) == found[29]
+
+
+@pytest.mark.parametrize("before", [1, 29, 30, 64, 98])
+def test_one_cycle_goes_on_with_a_new_optimizer(before):
+    whole = rates(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = one_cycle(optimizer, 1e-3, 100, before)
+    found = []
+    for _ in range(before, 100):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert found == pytest.approx(whole[before:], rel=1e-12)
 
 
 def test_momentum_is_left_alone():
@@ -51,7 +64,7 @@ def test_learning_rates_are_scaled_for_a_while_also_when_it_fails():
     assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.3]
 
 
-def test_chk_m9():
+def test_rates_at_fedmocos_milestones():
     found = [milestone_rate(0.03, epoch, [120, 160]) for epoch in (0, 119, 120, 159, 160, 399)]
     assert found == pytest.approx([0.03, 0.03, 0.003, 0.003, 0.0003, 0.0003])
     assert milestone_rate(0.03, 500, []) == 0.03

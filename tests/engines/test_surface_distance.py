@@ -9,7 +9,7 @@ from fedmed.engines.surface_distance import average_distance, hausdorff95, surfa
 from fedmed.errors import FedMedError
 
 
-def masks_s10():
+def square_and_spike():
     a = np.zeros((40, 40), bool)
     a[5:15, 5:15] = True
     b = a.copy()
@@ -17,15 +17,15 @@ def masks_s10():
     return a, b
 
 
-def masks_s11():
+def square_and_rectangle():
     a, b = np.zeros((12, 12), bool), np.zeros((12, 12), bool)
     a[2:6, 2:6] = True
     b[2:9, 2:6] = True
     return a, b
 
 
-def test_chk_s10():
-    a, b = masks_s10()
+def test_square_and_square_with_a_spike():
+    a, b = square_and_spike()
     there, back = surface_distances(a, b)
     assert (len(there), len(back)) == (36, 40)
     assert max(there.max(), back.max()) == 5
@@ -35,8 +35,8 @@ def test_chk_s10():
     assert average_distance(a, b, variant="directed_mean") == pytest.approx(0.2013889, abs=1e-6)
 
 
-def test_chk_s11():
-    a, b = masks_s11()
+def test_square_and_longer_rectangle():
+    a, b = square_and_rectangle()
     assert hausdorff95(a, b) == pytest.approx(3)
     assert hausdorff95(a, b, variant="max_directed") == pytest.approx(3)
     assert average_distance(a, b) == pytest.approx(0.6666667, abs=1e-6)

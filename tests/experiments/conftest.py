@@ -3,13 +3,13 @@ import pytest
 
 from fedmed.experiments.case_claims import BetterByCases
 from fedmed.experiments.patient_claims import BetterByPatients
-from fedmed.experiments.score_kinds import Accuracy, MacroAuroc, UnitMean
+from fedmed.experiments.score_kinds import Accuracy, AurocOfClasses, UnitMean
 from fedmed.experiments.score_table import joined, score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.experiments.yaml_models import build
 
 DICE = UnitMean(label="Dice", metric="dice")
-IMAGES = {"accuracy": Accuracy(label="accuracy", unit="image"), "auroc": MacroAuroc(label="AUROC", unit="image")}
+IMAGES = {"accuracy": Accuracy(label="accuracy", unit="image"), "auroc": AurocOfClasses(label="AUROC", unit="image")}
 LABELS = np.array([0, 1] * 30)
 
 

@@ -68,7 +68,7 @@ TABLE = {
     },
     "scores": {
         "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
-        "auroc": {"path": f"{ROOM}.score_kinds.MacroAuroc", "label": "AUROC", "unit": "image"},
+        "auroc": {"path": f"{ROOM}.score_kinds.AurocOfClasses", "label": "AUROC", "unit": "image"},
     },
     "layout": {"path": f"{ROOM}.share_columns.ShareColumns", "external": ["auroc"]},
     "arms": {

@@ -80,7 +80,7 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
         "chain": {"encoder": {"path": f"{ROOM}.untrained_encoders.RandomEncoder"}},
         "scores": {
             "accuracy": {"path": f"{ROOM}.score_kinds.Accuracy", "label": "accuracy", "unit": "image"},
-            "auroc": {"path": f"{ROOM}.score_kinds.MacroAuroc", "label": "AUROC", "unit": "image"},
+            "auroc": {"path": f"{ROOM}.score_kinds.AurocOfClasses", "label": "AUROC", "unit": "image"},
         },
         "layout": {
             "path": f"{ROOM}.share_columns.ShareColumns",

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.score_kinds import Accuracy, MacroAuroc, UnitMean, interval, resamples
+from fedmed.experiments.score_kinds import Accuracy, AurocOfClasses, UnitMean, interval, resamples
 
-KINDS = {"accuracy": Accuracy(label="accuracy"), "auroc": MacroAuroc(label="AUROC")}
+KINDS = {"accuracy": Accuracy(label="accuracy"), "auroc": AurocOfClasses(label="AUROC")}
 
 
 def score(name, labels, p, weights=None):

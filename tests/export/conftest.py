@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 from fedmed.export.source import open_store
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job

@@ -7,8 +7,9 @@ import pytest
 
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 from fedmed.export.story import limits, story
+from fedmed.kinds.segmentation_3d import Segmentation3D
 
 
 @pytest.fixture
@@ -44,19 +45,19 @@ def test_the_story_of_a_partial_model(partial_run, tmp_path):
 
 
 def test_limits_follow_the_numbers(federation):
-    told = " ".join(limits(federation))
+    told = " ".join(limits(federation, Segmentation3D()))
     assert "site 3 took no part in the training" in told and "strengthen its mistakes" in told
     assert "Warnings" not in told and "refused" not in told
     federation |= {"guard_warnings": 3, "refused_updates": 1}
-    told = " ".join(limits(federation))
+    told = " ".join(limits(federation, Segmentation3D()))
     assert "Warnings of the server during training: 3" in told and "Updates that the server refused: 1" in told
     for row in federation["sites"]:
         row["test_dice"] = None
-    assert "No site has tested this model." in limits(federation)
+    assert "No site has tested this model." in limits(federation, Segmentation3D())
 
 
 def test_a_starting_model_is_called_one(federation):
-    assert "the starting model, which no round improved" in story({**federation, "model_round": 0})
+    assert "the starting model, which no round improved" in story({**federation, "model_round": 0}, Segmentation3D())
 
 
 def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):

@@ -6,8 +6,9 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.load import Bundle
-from fedmed.export.configs import footprint, merged, to_yaml, write_configs
+from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.folder import copy_parts
+from fedmed.export.merged_configs import footprint, merged
 
 CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"
 LEFT = {"cpu", "evaluate", "consistency"}

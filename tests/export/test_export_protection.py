@@ -5,8 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedmed.export.provenance import _protection
 from fedmed.export.story import limits, protection
+from fedmed.export.weights_origin import _protection
+from fedmed.kinds.segmentation_3d import Segmentation3D
+
+KIND = Segmentation3D()
 
 
 @pytest.fixture
@@ -21,9 +24,9 @@ def told(*lines):
 def test_without_noise_nothing_is_promised(federation_of_a_run):
     assert told({"a": {"train_loss": 1.0}}).startswith("No site reported any noise: nothing is promised")
     assert told({"a": {"clip_norm": 1.0}}).startswith("1 site clipped the updates, none added noise: nothing is")
-    assert any(limit.startswith("No site reported any noise") for limit in limits(federation_of_a_run))
+    assert any(limit.startswith("No site reported any noise") for limit in limits(federation_of_a_run, KIND))
     old = {key: value for key, value in federation_of_a_run.items() if key != "protection"}  # exported before
-    assert limits(old) == limits(federation_of_a_run)
+    assert limits(old, KIND) == limits(federation_of_a_run, KIND)
 
 
 def test_the_largest_epsilon_is_told_and_what_it_means():

@@ -12,7 +12,7 @@ import torch
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 from fedmed.export.source import open_store
 from fedmed.export.verify import _case, verify
 

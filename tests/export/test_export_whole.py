@@ -24,8 +24,8 @@ from fedmed.export import bundle as bundle_module
 from fedmed.export.anonymous import withheld
 from fedmed.export.bundle import export_bundle
 from fedmed.export.formats import TOLERANCE, open_network
-from fedmed.export.provenance import without_names
 from fedmed.export.verify import ALONE, SCHEMA
+from fedmed.export.weights_origin import without_names
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore
@@ -180,6 +180,10 @@ def test_a_hospital_is_known_however_it_is_spelled(job, sites, said):
 def test_a_site_called_like_a_role_takes_no_setting_away():
     settings = {"sharing": {"supervised": "full"}, "user_weights": {"supervised": 2.0}, "by": {"supervised": 1}}
     assert without_names(settings, {"supervised": "supervised"}) == {"sharing": {"supervised": "full"}}
+    args = {"beta": 0.9, "user_weights": {"a": 2.0}, "shares": {"a": 0.5}}
+    assert without_names({"rule": {"path": "x.Y", "args": args}}, {"a": "supervised"}) == {
+        "rule": {"path": "x.Y", "args": {"beta": 0.9}}
+    }
 
 
 def test_a_job_called_after_a_hospital_loses_its_name(written, tmp_path):

@@ -12,8 +12,8 @@ from fedmed.federation.guard_contrast import ACCURACY, SIMILARITY, ZERO
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.loop import run_job
 from fedmed.messages.answers import Update
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 
 def told(fractions, site="u"):
@@ -99,7 +99,7 @@ SLOW_COLLAPSE = [
     [
         (COLLAPSE, 10),
         (SLOW_COLLAPSE, 6),
-        ([*COLLAPSE, (1.0, 0.0), (0.985, 0.04), (0.99, 0.05), (1.0, 0.0)], 10),  # up and down is no recovery
+        ([*COLLAPSE, (1.0, 0.0), (0.985, 0.04), (0.99, 0.05), (1.0, 0.0)], 10),  # up and down is not a recovery
         ([(0.9, 0.3), (0.999, 0.01)], 1),
         ([(0.999, 0.001)] * 6, 3),  # has never learned anything
     ],

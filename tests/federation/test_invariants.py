@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.durable_files import load_tensors
 from fedmed.federation import client as client_module
 from fedmed.federation import site_parser
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.jobs.class_paths import load_rule
 from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.seeds import derive_seed
@@ -21,6 +22,11 @@ from fedmed.settings.site import load_site
 TWO = {"ct_north": "supervised", "ct_south": "supervised"}
 PAIR = {"ct_north": "supervised", "ct_east": "unsupervised"}
 pytestmark = pytest.mark.usefixtures("unscored", "tiny_site_configs")
+
+
+def mean_of(**flat):
+    """The rule that these flat arguments of a job ask for."""
+    return load_rule(rule_spec(flat))
 
 
 def last_model(workspace):
@@ -73,10 +79,10 @@ def test_the_model_tends_to_the_supervised_one_as_the_unlabelled_weight_tends_to
         )
         for site in PAIR
     ]
-    alone = WeightedMean().aggregate(initial, updates[:1])
+    alone = mean_of().aggregate(initial, updates[:1]).tensors
     distances = []
     for weight in (1.0, 0.1, 0.01, 0.001):
-        model = WeightedMean(user_weights={"ct_east": weight}).aggregate(initial, updates)
+        model = mean_of(user_weights={"ct_east": weight}).aggregate(initial, updates).tensors
         distances.append(max(float((model[name] - alone[name]).abs().max()) for name in alone))
     assert distances[0] > 1e-4, "the unlabelled site did not move"
     for weight, distance in zip((0.1, 0.01, 0.001), distances[1:], strict=True):

@@ -16,9 +16,9 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.specification import JobSpec
 from fedmed.recovery.model_store import ModelStore
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
-from fedmed.reports.tables import site_rows
+from fedmed.reports.run_page import page
+from fedmed.reports.site_rows import site_rows
 from fedmed.settings.site import load_site
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}

@@ -46,6 +46,13 @@ def test_min_clients_never_asks_for_more_than_take_part():
         ({"exchange": {"from_round": 0, "names": "mu"}}, "'exchange.names' is"),
         ({"warm_start_rounds": 4}, "'warm_start_rounds' is 4"),
         ({"min_clients": 4}, "'min_clients' is 4"),
+        ({"patience": 0}, "'patience' is 0"),
+        ({"patience": 1.5}, "'patience' is 1.5"),
+        ({"patience": True}, "'patience' is True"),
+        ({"patience": 2, "select": "last"}, "'patience' waits for better scores"),
+        ({"patience": 2, "min_rounds": 4}, "'min_rounds' is 4; it must be a whole number in 0…3"),
+        ({"patience": 2, "min_rounds": "2"}, "'min_rounds' is '2'"),
+        ({"min_rounds": 2}, "'min_rounds' is for a run that may end early"),
     ],
 )
 def test_contradictions_are_refused(change, message):

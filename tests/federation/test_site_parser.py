@@ -1,16 +1,21 @@
 """A bundle's configuration for one task: steps from epochs, the site's own limit of a batch, and what a round is."""
 
 import json
+import shutil
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from fedmed.bundles.find import find_bundle
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
+from fedmed.engines.schedules import one_cycle
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client
-from fedmed.federation.site_parser import site_parser
+from fedmed.federation.site_parser import listed, site_parser
 from fedmed.messages.task import Task
 from fedmed.settings.site import load_site
 
@@ -73,3 +78,67 @@ def test_without_such_an_item_an_answer_for_other_sites_is_an_error_that_names_i
     tensors = parsed(client.bundle.parser(device="cpu"), "network").state_dict()
     with pytest.raises(BundleError, match="'metadata#provider' cannot be built"):
         client.metadata(Task("metadata", 0, 1, tensors))
+
+
+RATES = []  # of every step of every training in this process
+
+
+class NoteRate:
+    """A handler that an overlay lists: notes the learning rate of every step."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def attach(self, engine):
+        engine.add_event_handler("ITERATION_STARTED", lambda: RATES.append(self.optimizer.param_groups[0]["lr"]))
+
+
+OVERLAY = """
++train::federated_handlers:
+- _target_: noting_rates.NoteRate
+  optimizer: '@optimizer'
+decay: $1 - @steps_before / @steps_total
+"""
+
+
+@pytest.fixture
+def noting(tmp_path, monkeypatch):
+    """A copy of the CT bundle with the overlay ``noting``, whose handler is attached in a federation alone."""
+    bundle = shutil.copytree(find_bundle("covid_ct_segmentation"), tmp_path / "bundles" / "covid_ct_segmentation")
+    (bundle / "configs" / "noting.yaml").write_text(OVERLAY)
+    monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+    monkeypatch.setitem(sys.modules, "noting_rates", SimpleNamespace(NoteRate=NoteRate))
+    RATES.clear()
+    return "noting"
+
+
+@pytest.mark.parametrize("length", [{"steps": 2}, {"epochs": 0.4}], ids=["steps", "epochs"])
+def test_a_learning_rate_goes_on_over_rounds_with_a_shared_overlay(noting, tmp_path, site, length):
+    overlays = ["demo", "one_cycle", noting]
+    client = Client(site, tmp_path, bundle="covid_ct_segmentation", role="supervised", overlays=overlays,
+                    overrides={**SMALL, "learning_rate": 1e-3, "batch_size": 1})  # fmt: skip
+    tensors, last = parsed(client.bundle.parser(device="cpu"), "network").state_dict(), None
+    for round in range(3):
+        task = Task("train", round, 3, tensors, private_round=last, **length)
+        parser = site_parser(client.bundle, site, tmp_path, task, 0, {} if "epochs" in length else {"epoch_length": 2})
+        steps = parser["epoch_length"]
+        assert parsed(parser, "decay") == 1 - round / 3 and parser["rounds"] == 3 and parser["round"] == round
+        assert client.train(task).n_steps == steps
+        last = round
+    optimizer = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))], lr=1e-3)
+    schedule, expected = one_cycle(optimizer, 1e-3, 3 * steps), []
+    for _ in range(3 * steps):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert pytest.approx(expected) == RATES and len(set(RATES)) == 3 * steps
+
+
+def test_handlers_of_a_stand_alone_training_stay_out(noting, tmp_path, site):
+    bundle = Bundle("covid_ct_segmentation", ["demo", noting], SMALL)
+    parser = site_parser(bundle, site, tmp_path, Task("train", 0, 1, {}, steps=1), 0, {})
+    assert parser.config["train"]["handlers"] == [] and len(listed(parser, "train", "federated_handlers")) == 1
+    assert listed(parser, "train", "corrections") == [] == listed(parser, "predict", "corrections")
+    parser["train#corrections"] = {"a": 1}
+    with pytest.raises(BundleError, match="'train#corrections' is a dict; it must be a list"):
+        listed(parser, "train", "corrections")

@@ -17,9 +17,13 @@ class Server:
         closing = {"evaluate_last": False, "evaluate": True}
         self.plan = SimpleNamespace(rounds=rounds, max_failed_rounds=2, exchanges=lambda round: False, **closing)
         self.bad, self.failed_in_a_row, self.calls, self.first_round = bad, 0, [], 0
+        self.end = rounds
 
     def __getattr__(self, name):
         return lambda *args: self.calls.append((name, *args)) or {}
+
+    def ends_before(self, round):
+        return round == self.end
 
     def train_tasks(self, round):
         self.round = round
@@ -50,3 +54,10 @@ def test_two_in_a_row_or_the_last_end_the_job(bad, last):
     with pytest.raises(RoundFailed, match=f"round {last}"):
         run_federation(server, lambda tasks: {})
     assert not any(call[0] == "finish" for call in server.calls)
+
+
+def test_a_run_that_ends_early_is_closed_as_any_other():
+    server = Server(4, bad={2, 3})
+    server.end = 2
+    run_federation(server, lambda tasks: {})
+    assert server.round == 1 and server.calls[-1][0] == "finish"

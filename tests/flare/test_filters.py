@@ -1,5 +1,6 @@
 """The filter at a site: what it passes, what it replaces by a code, and that a job cannot get around it."""
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -15,15 +16,19 @@ from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
 from nvflare.apis.utils.task_utils import apply_filters
+from nvflare.app_common.decomposers import common_decomposers
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
+from nvflare.fuel.utils import fobs
 from nvflare.private.privacy_manager import Scope
 
-from fedmed.flare import executors, filters
+from fedmed.flare import convert, executors, filters
 from fedmed.flare.convert import answer_to_model, model_to_answer
 from fedmed.flare.executors import SupervisedExecutor
 from fedmed.flare.filters import TASK, SiteLimitsFilter
 from fedmed.messages.answers import Release, Update
 from fedmed.messages.task import Task
+from fedmed.privacy import ledger as ledger_module
+from fedmed.privacy.ledger import payload_digest
 
 UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
 
@@ -200,6 +205,76 @@ def test_executors_hold_their_answers_against_the_limits_whatever_the_workflow(c
     assert len(ledger(tmp_path)) == 1
     strict = context("swarm_learn", allowed_tensors=["^x"])
     assert refused(SupervisedExecutor(role="supervised").execute("train", Shareable(), strict, Signal()))
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """Tensors that are converted, one way and the other, and elements' bytes that are hashed, on the way out."""
+    counts = {"to_numpy": 0, "to_tensors": 0, "hashed": 0}
+
+    def counted(name, function):
+        def count(values):
+            counts[name] += sum(
+                value.size if isinstance(value, np.ndarray) else value.numel() for value in values.values()
+            )
+            return function(values)
+
+        return count
+
+    class Digest:
+        def __init__(self):
+            self.digest = hashlib.sha256()
+
+        def update(self, data):
+            counts["hashed"] += len(data) if isinstance(data, memoryview) else 0
+            self.digest.update(data)
+
+        def hexdigest(self):
+            return self.digest.hexdigest()
+
+    for name in ("to_numpy", "to_tensors"):
+        monkeypatch.setattr(convert, name, counted(name, getattr(convert, name)))
+    monkeypatch.setattr(ledger_module, "hashlib", SimpleNamespace(sha256=Digest))
+    return counts
+
+
+NOISE = {"clip_norm": 1.0, "noise_multiplier": 1.0, "allowed_metrics": [], "noise_seed": 1}
+BIG = {"w": torch.randn(40, 50), "v": torch.randn(10)}
+
+
+@pytest.mark.parametrize("privacy", [{}, {"clip_norm": 0.5, "max_bytes": 10**6}, NOISE])
+def test_an_update_is_converted_once_and_hashed_once_on_its_way_out(context, monkeypatch, work, tmp_path, privacy):
+    update = Update("a", 2, dict(BIG), 5, 9)
+    monkeypatch.setattr(SupervisedExecutor, "_answer", lambda *args: update)
+    fl_ctx = context(**privacy)
+    reply = SupervisedExecutor(role="supervised").execute("train", Shareable(), fl_ctx, Signal())
+    reply = SiteLimitsFilter().process(reply, fl_ctx)  # of a provisioned site, or of the job
+    assert work == {"to_numpy": 2010, "to_tensors": 0, "hashed": 4 * 2010}
+    (line,) = ledger(tmp_path)
+    sent = opened(reply)
+    content = {
+        "tensors": sent.tensors,
+        "n_steps": 5,
+        "n_samples": sent.n_samples,
+        "metrics": sent.metrics,
+        "extras": {},
+    }
+    assert line["sha256"] == payload_digest(content)
+    if not privacy:  # not even copied
+        assert all(np.shares_memory(reply["DXO"]["data"][name], tensor.numpy()) for name, tensor in BIG.items())
+
+
+def test_an_answer_of_another_make_leaves_with_the_same_bytes_and_is_no_more_the_executors(context, work, tmp_path):
+    fl_ctx, sent = context(**NOISE), wrapped(Update("a", 2, dict(BIG), 5, 9))
+    work.update(dict.fromkeys(work, 0))
+    common_decomposers.register()
+    reply = SiteLimitsFilter().process(sent, fl_ctx)
+    assert work == {"to_numpy": 2010, "to_tensors": 2010, "hashed": 4 * 2010}
+    own = SiteLimitsFilter().limit("train", Update("a", 2, dict(BIG), 5, 9), context(**NOISE))
+    assert fobs.dumps(reply) == fobs.dumps(own)
+    assert len({line["sha256"] for line in ledger(tmp_path)}) == 1
+    unlimited = SiteLimitsFilter().process(sent, context())
+    assert not np.shares_memory(unlimited["DXO"]["data"]["w"], sent["DXO"]["data"]["w"])
 
 
 def test_nothing_at_a_site_is_logged_through_flare():

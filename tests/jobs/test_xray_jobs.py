@@ -43,7 +43,7 @@ def test_pre_training_needs_no_labels(name):
 
 
 def test_fedmoco_is_fedavg_with_its_two_additions():
-    """03, section 9: one seed, one schedule, one augmentation; other weights, and metadata."""
+    """Equal seed, schedule and augmentation; different weights, and metadata (Dong and Voiculescu 2021, Eq. 4-7)."""
     ours, plain = read_job(JOBS / "cxr_fedmoco"), read_job(JOBS / "cxr_fedavg_moco")
     assert ours.clients == plain.clients and ours.persistor == plain.persistor
     assert {**ours.aggregator, "weighting": "samples"} == {**plain.aggregator}
@@ -58,7 +58,7 @@ def test_six_nodes_are_halves_of_the_three():
 
 
 def test_the_papers_schedule():
-    """03, section 7: a local epoch a round, 200 rounds, metadata after 50."""
+    """Dong and Voiculescu 2021: one local epoch in each of 200 rounds, metadata after 50."""
     plan = read_job(JOBS / "cxr_fedmoco_paper").controller
     assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
     assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.ranking import STORED, Images, Limits, Scorer, choose
+from fedmed.labelling.ranking import STORED, Images, RequestLimits, Scorer, choose
 
-EVERYTHING = Limits(max_samples=99)
+EVERYTHING = RequestLimits(max_samples=99)
 
 
 class Store:
@@ -90,11 +90,11 @@ def test_two_strategies_keep_their_scores_apart(store, make):
 def test_a_request_scores_a_few_and_the_next_one_goes_on(store, make, caplog):
     caplog.set_level("INFO")
     scorer, seen = make()
-    first = choose(scorer, store.images(), Limits(max_samples=2))
+    first = choose(scorer, store.images(), RequestLimits(max_samples=2))
     assert (first.scored, first.waiting, len(seen)) == (2, 3, 2) and first.image == max(seen)
     assert "3 images have no score yet" in caplog.text
-    assert choose(scorer, store.images(), Limits(max_samples=2)).waiting == 1
-    assert choose(scorer, store.images(), Limits(max_samples=2)).image == "e" and sorted(seen) == list("abcde")
+    assert choose(scorer, store.images(), RequestLimits(max_samples=2)).waiting == 1
+    assert choose(scorer, store.images(), RequestLimits(max_samples=2)).image == "e" and sorted(seen) == list("abcde")
 
 
 def test_the_first_ones_scored_are_not_the_first_by_name(tmp_path, make):
@@ -102,17 +102,17 @@ def test_the_first_ones_scored_are_not_the_first_by_name(tmp_path, make):
     store = Store(tmp_path, names)
     seen = []
     scorer = Scorer("s", "m", tmp_path / "model.pt", "", lambda path: float(seen.append(path.name) is None))
-    choose(scorer, store.images(), Limits(max_samples=10))
+    choose(scorer, store.images(), RequestLimits(max_samples=10))
     assert max(seen) > "050" and min(seen) < "050"
 
 
 def test_no_image_is_begun_after_the_time_is_over(store, make):
     times = iter(range(0, 10_000, 40))
-    choice = choose(make()[0], store.images(), Limits(max_samples=5, max_seconds=60), now=lambda: next(times))
+    choice = choose(make()[0], store.images(), RequestLimits(max_samples=5, max_seconds=60), now=lambda: next(times))
     assert (choice.scored, choice.waiting) == (2, 3)
     scorer, seen = make()
     store.infos = {name: {} for name in "abcde"}
-    choose(scorer, store.images(), Limits(max_samples=5, max_seconds=0), now=lambda: next(times))
+    choose(scorer, store.images(), RequestLimits(max_samples=5, max_seconds=0), now=lambda: next(times))
     assert len(seen) == 1  # one is always begun, or nothing would ever be scored
 
 
@@ -149,8 +149,8 @@ def test_nothing_to_hand_out(store, make, caplog):
 
 
 def test_limits_of_a_request():
-    assert Limits.of({"max_samples": "3", "client_id": "x"}) == Limits(max_samples=3)
-    assert Limits.of({"max_samples": None, "reserved": 0.5}) == Limits(reserved=0.5)
+    assert RequestLimits.of({"max_samples": "3", "client_id": "x"}) == RequestLimits(max_samples=3)
+    assert RequestLimits.of({"max_samples": None, "reserved": 0.5}) == RequestLimits(reserved=0.5)
     for bad in ({"max_samples": 0}, {"max_seconds": -1}, {"reserved": float("nan")}, {"max_samples": "many"}):
         with pytest.raises(FedMedError, match=next(iter(bad))):
-            Limits.of(bad)
+            RequestLimits.of(bad)

@@ -9,13 +9,13 @@ import yaml
 
 from fedmed.errors import DataError, SiteConfigError
 from fedmed.labelling.studies import prepare_work, read_site, work_folder
-from fedmed.labelling.work import MAP, read_work
+from fedmed.labelling.work_folder import MAP, read_work
 from fedmed.settings.site import parse_site
 
 
 @pytest.fixture
 def folder(tmp_path):
-    """Studies with equal names in two folders, endings in capitals, and things that are no studies."""
+    """Studies with equal names in two folders, endings in capitals, and things that are not studies."""
     root = tmp_path / "scans"
     for name in (
         *("scan.nii.gz", "y 2024/scan.nii.gz", "y 2024/deep/er/b.v2.nii", "x/film.PNG", "x/photo.JPEG"),
@@ -54,7 +54,7 @@ def test_dicom_files_are_images_where_pictures_are_asked_for(folder):
     work = prepare_work(folder, pictures=True)
     assert set(work.images) == {"scan", "scan-2", "b_v2", "film", "photo", "slice", "second"}
     assert {"slice.dcm", "second.dcm"} < set(links(work))
-    assert "slice" not in prepare_work(folder).images, "slices of CT are no images of their own"
+    assert "slice" not in prepare_work(folder).images, "slices of CT are not separate images"
 
 
 def test_a_folder_without_pictures_says_which_are_meant(tmp_path):

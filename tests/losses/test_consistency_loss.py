@@ -56,11 +56,13 @@ def reference(kind, scope, threshold, p, q):
         ("ce", "two_sided", 0.379811),
     ],
 )
-def test_chk_c3(kind, scope, value):
+def test_every_loss_worked_out_by_hand(kind, scope, value):
+    """Yang et al. 2021, Table 2."""
     assert ConsistencyLoss(kind, scope, 0.9)(P, Q).item() == pytest.approx(value, abs=1e-6)
 
 
-def test_chk_c4_gradient_of_the_default():
+def test_gradient_of_the_default():
+    """It is 0 wherever p <= τ (Yang et al. 2021, Eq. 6)."""
     q = Q.clone().requires_grad_()
     ConsistencyLoss()(P, q).backward()
     expected = row(-0.19396319, -0.38074257, 0, 0, 0)

@@ -9,13 +9,14 @@ from fedmed.losses.consistency import ConsistencyLoss
 from fedmed.losses.cross_entropy import pos_weight_from_counts
 
 
-def test_chk_binary_cross_entropy():
+def test_binary_cross_entropy_worked_out_by_hand():
     y = torch.tensor([1.0, 0, 1, 0], dtype=torch.float64).view(1, 1, 4)
     q = torch.tensor([0.8, 0.2, 0.6, 0.4], dtype=torch.float64).view(1, 1, 4)
     assert ConsistencyLoss("ce", "whole")(y, q).item() == pytest.approx(0.3669845876, abs=1e-9)
 
 
-def test_chk_s6():
+def test_weighted_cross_entropy_worked_out_by_hand():
+    """Markert 2022, Eq. 4.21-4.22."""
     logits = torch.tensor([[2.1972246, -1.3862944], [-0.4054651, 0.0]])
     y = torch.tensor([[1.0, 0], [0, 1]])
     weights = pos_weight_from_counts([25, 50], 100)
@@ -23,7 +24,7 @@ def test_chk_s6():
     assert BCEWithLogitsLoss(pos_weight=weights)(logits, y).item() == pytest.approx(0.4357994757, abs=1e-6)
 
 
-def test_chk_s6_counts():
+def test_weights_from_counts():
     assert pos_weight_from_counts([10, 95, 100], 100).tolist() == pytest.approx([9, 0.0526316, 0], abs=1e-6)
 
 

@@ -22,7 +22,7 @@ def reference(q, y, squared, smooth_nr, smooth_dr):
 
 
 @pytest.mark.parametrize(("squared", "value"), [(True, 0.125), (False, 0.3)])
-def test_chk_s5(squared, value):
+def test_worked_out_by_hand(squared, value):
     assert SoftDiceLoss(squared=squared)(Q, Y).item() == pytest.approx(value, abs=1e-6)
 
 

@@ -7,12 +7,12 @@ from fedmed.errors import FedMedError
 from fedmed.losses.info_nce import info_nce
 
 
-def test_chk_s7():
+def test_worked_out_by_hand():
     positive, negatives = torch.tensor([0.9]).double(), torch.tensor([[0.2, 0.5]]).double()
     assert info_nce(positive, negatives, 0.2).item() == pytest.approx(0.1531782071, abs=1e-6)
 
 
-def test_chk_s7_equal_similarities():
+def test_equal_similarities():
     loss = info_nce(torch.full((3,), 0.4).double(), torch.full((3, 1024), 0.4).double(), 0.07)
     assert loss.item() == pytest.approx(6.9324478916, abs=1e-6)
 

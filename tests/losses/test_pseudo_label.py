@@ -10,17 +10,17 @@ WEAK, STRONG = torch.tensor([[2.0, 1, 0]]).double(), torch.tensor([[1.0, 1, 0]])
 
 
 @pytest.mark.parametrize(("threshold", "value"), [(0.25, 0.8619948041), (0.95, 0.0)])
-def test_chk_s8_fixmatch(threshold, value):
+def test_fixmatch_worked_out_by_hand(threshold, value):
     assert fixmatch_loss(WEAK, STRONG, threshold).item() == pytest.approx(value, abs=1e-6)
 
 
-def test_chk_s8_uda():
+def test_uda_worked_out_by_hand():
     assert uda_loss(WEAK, STRONG, 0.5, 0.4).item() == pytest.approx(0.5636725467, abs=1e-6)
     assert uda_loss(WEAK, STRONG, 0.7, 0.4).item() == 0  # the unsharpened 0.665 decides
 
 
 @pytest.mark.parametrize(("schedule", "value"), [("linear", 0.5833333), ("exp", 0.2350708), ("log", 0.9315958)])
-def test_chk_s9(schedule, value):
+def test_annealing_threshold_worked_out_by_hand(schedule, value):
     assert annealing_threshold(0.5, 6, schedule) == pytest.approx(value, abs=1e-6)
 
 

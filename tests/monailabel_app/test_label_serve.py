@@ -77,11 +77,11 @@ def test_an_open_address_is_warned_of(launch, make_bundle, studies):
 
 
 def test_an_unknown_bundle(launch, studies, tmp_path):
-    assert "there is no such folder" in refused(launch(studies, tmp_path / "nowhere_segmentation"))
+    assert "the folder does not exist" in refused(launch(studies, tmp_path / "nowhere_segmentation"))
 
 
 @pytest.mark.parametrize("name", ["metadata.json", "inference.yaml"])
-def test_a_folder_that_is_no_bundle(launch, make_bundle, studies, name):
+def test_a_folder_that_is_not_a_bundle(launch, make_bundle, studies, name):
     bundle = make_bundle()
     (bundle / "configs" / name).unlink()
     assert f"is not a bundle: configs/{name} is missing" in refused(launch(studies, bundle))

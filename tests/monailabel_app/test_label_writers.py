@@ -40,12 +40,12 @@ def test_one_hot_channels_become_one_label():
 @pytest.mark.parametrize(
     ("prediction", "words"),
     [
-        (np.full((1, 4, 3), 0.5), "no whole numbers"),
-        (np.full((1, 4, 3), 256.0), "no whole numbers"),
+        (np.full((1, 4, 3), 0.5), "not class numbers"),
+        (np.full((1, 4, 3), 256.0), "not class numbers"),
         (np.full((2, 4, 3), 1.0), "not one-hot"),
     ],
 )
-def test_what_is_no_label_map_is_an_error(prediction, words):
+def test_values_other_than_class_numbers_are_an_error(prediction, words):
     with pytest.raises(BundleError, match=words):
         flat_label(case(prediction), "pred", "image")
 

@@ -5,7 +5,7 @@ from torch import nn
 from fedmed.networks.momentum import key_encoder, momentum_update
 
 
-def test_chk_m2_one_step_of_the_average():
+def test_one_step_of_the_average():
     query, key = nn.Linear(1, 1, bias=False).double(), nn.Linear(1, 1, bias=False).double()
     nn.init.constant_(query.weight, 2.0)
     nn.init.constant_(key.weight, 1.0)

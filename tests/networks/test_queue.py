@@ -13,7 +13,7 @@ def content(queue):
     return "".join(chr(int(key)) for key in queue.keys[:, 0])
 
 
-def test_chk_ring():
+def test_oldest_keys_are_overwritten():
     queue = KeyQueue(4, 1)
     queue.enqueue(letters("abc"))
     assert not queue.full

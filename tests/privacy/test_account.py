@@ -28,7 +28,8 @@ def exact(spent, delta):
 
 @pytest.fixture
 def privacy(tmp_path):
-    return lambda **values: Privacy(tmp_path / "a/b.json", **{"clip_norm": 1.0, "noise_multiplier": 2.0, **values})
+    noise = {"clip_norm": 1.0, "noise_multiplier": 2.0, "allowed_metrics": ()}
+    return lambda **values: Privacy(account=tmp_path / "a/b.json", **{**noise, **values})
 
 
 @pytest.mark.parametrize("noise", [0.5, 2.0, 8.0, 40.0, 200.0])

@@ -9,7 +9,7 @@ from fedmed.jobs.specification import JobSpec, write_job
 from fedmed.privacy.forecast import forecast
 from fedmed.privacy.forecast_sheet import forecast_sheet
 from fedmed.privacy.ledger import read_ledger
-from fedmed.reports.ledger import ledger_sheet
+from fedmed.reports.ledger_page import ledger_sheet
 from fedmed.reports.sheet import html
 from fedmed.settings.site import load_file, load_site, parse_site
 
@@ -55,10 +55,10 @@ def test_a_run_sends_what_was_foretold(tiny_job, tmp_path):
 
 def overhead(sent):
     """Bytes of an update's numbers, which the forecast leaves out."""
-    from fedmed.privacy.ledger import measure
+    from fedmed.privacy.ledger import payload_bytes
 
     numbers = [{k: line[k] for k in ("n_steps", "n_samples", "metrics")} for line in sent if line["answer"] == "update"]
-    return sum(measure(content)[0] for content in numbers)
+    return sum(map(payload_bytes, numbers))
 
 
 def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):

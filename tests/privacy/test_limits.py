@@ -10,7 +10,7 @@ import yaml
 
 from fedmed.errors import PrivacyError
 from fedmed.messages.answers import Extras, Release, Update
-from fedmed.privacy.ledger import measure
+from fedmed.privacy.ledger import payload_bytes, payload_digest
 from fedmed.privacy.limits import SiteLimits
 from fedmed.privacy.noise import l2_norm
 from fedmed.settings.site import parse_site
@@ -40,6 +40,10 @@ def ledger(limits):
     return [json.loads(line) for line in limits.ledger.path.read_text().splitlines()]
 
 
+def measured(content):
+    return payload_bytes(content), payload_digest(content)
+
+
 def test_without_limits_an_update_leaves_as_it_is_and_is_written_down(limits):
     gate, sent = limits(), update(metrics={"train_loss": 0.5, "val_dice": math.nan})
     passed = gate.apply(sent)
@@ -48,7 +52,7 @@ def test_without_limits_an_update_leaves_as_it_is_and_is_written_down(limits):
     (line,) = ledger(gate)
     assert line["tensors"] == {"enc.w": "float32 40×50", "dec.w": "float32 10"}
     content = {"tensors": sent.tensors, "n_steps": 5, "n_samples": 7, "metrics": {"train_loss": 0.5}, "extras": {}}
-    assert (line["bytes"], line["sha256"]) == measure(content) and 8040 <= line["bytes"] < 8060
+    assert (line["bytes"], line["sha256"]) == measured(content) and 8040 <= line["bytes"] < 8060
     assert (line["site"], line["answer"], line["task"], line["round"]) == ("site_a", "update", "train", 3)
     assert not {"norm", "epsilon", "noise_std"} & set(line) and not gate.privacy.account.exists()
 
@@ -127,7 +131,7 @@ def test_noise_is_added_to_the_clipped_update_booked_and_written_down(limits):
     (line,) = ledger(gate)
     assert line["noise_std"] == 1.0 and line["epsilon"] == gate.account.epsilon() > 0 and line["delta"] == 0.0001
     content = {"tensors": passed.tensors, "n_steps": 5, "n_samples": 0, "metrics": {}, "extras": {}}
-    assert (line["bytes"], line["sha256"]) == measure(content)  # of what left, not of what was clean
+    assert (line["bytes"], line["sha256"]) == measured(content)  # of what left, not of what was clean
     again = gate.apply(sent)
     assert not torch.equal(again.tensors["w"], passed.tensors["w"]) and gate.account.spent() == [(0.5, 2)]
     assert passed.metrics == {} and passed.n_samples == 0
@@ -212,7 +216,7 @@ def test_values_for_other_sites_leave_only_if_listed_and_are_written_down(limits
     line = ledger(gate)[-1]
     assert (line["answer"], line["task"], line["round"]) == ("metadata", "metadata", 3)
     assert line["extras"] == {"mu": "float32 4000", "n": 9, "sigma": "float64 3"} and "extras_noise" not in line
-    assert (line["bytes"], line["sha256"]) == measure({"extras": passed.values}) and line["bytes"] == 16000 + 24 + 1
+    assert (line["bytes"], line["sha256"]) == measured({"extras": passed.values}) and line["bytes"] == 16000 + 24 + 1
     with pytest.raises(PrivacyError, match="has 16001 bytes, 9000 are allowed"):
         limits(allowed_extras=["mu", "n"], max_bytes=9000).metadata(Extras("site_a", 3, dict(VALUES)))
     with pytest.raises(PrivacyError, match="'/extras/mu' is a float; only plain values"):

@@ -14,6 +14,7 @@ from cryptography import x509
 from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.lighter.entity import Project
 from nvflare.private.admin_defs import Message
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.security.security import FLAuthorizer
@@ -21,8 +22,9 @@ from nvflare.security.security import FLAuthorizer
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
 from fedmed.provisioning.command_line import EXAMPLE, main
-from fedmed.provisioning.kit_builder import JOB_CLASSES
-from fedmed.provisioning.kits import Federation, read_project
+from fedmed.provisioning.kit_builder import JOB_CLASSES, SiteBuilder
+from fedmed.provisioning.kits import Federation
+from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.site import load_site
 
 SITES = ("hospital_a", "hospital_b", "hospital_c")
@@ -115,7 +117,7 @@ def test_a_site_does_not_run_until_its_data_folder_is_filled_in(made, site, list
     assert (
         f"'{list_}'" in template.read_text().split("data_root")[0] and "{" not in template.read_text().split("site:")[0]
     )
-    with pytest.raises(SiteConfigError, match="key 'data_root': the folder /FILL/IN/the/folder/of/your/images"):
+    with pytest.raises(SiteConfigError, match="key 'data_root' is .*; the folder /FILL/IN/the/folder/of/your/images"):
         load_site(site, template.parents[1])
     filled = tmp_path / "local" / "fedmed_site.yaml"
     filled.parent.mkdir()
@@ -146,7 +148,7 @@ def test_who_may_do_what_at_the_server(made):
     assert (
         may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
     )
-    assert not any(may(role, "byoc") for role in PEOPLE)
+    assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log"))
 
 
 def test_who_may_do_what_at_a_site(made):
@@ -182,7 +184,9 @@ def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path)
     )
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
-    kept = {"timeouts", "no_remote_reading", "job_manager"} & {part["id"] for part in before["components"]}
+    kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs"} & {
+        part["id"] for part in before["components"]
+    }
     assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
     assert read(tmp_path / "prepared", "authorization.json.default") == read(
         made.kits / name, "authorization.json.default"
@@ -225,9 +229,14 @@ def test_no_command_reads_a_sites_files(monkeypatch):
     NoRemoteReading()
     after = {topic: processor for processor in processors for topic in processor.get_topics()}
     assert before.keys() == after.keys()
-    assert {topic for topic in before if before[topic] is not after[topic]} == {"sys.report_env", "sys.shell"}
+    assert {topic for topic in before if before[topic] is not after[topic]} == {
+        "sys.report_env",
+        "sys.shell",
+        "train.configure_job_log",
+    }
     forged = Message("sys.shell", "cat /etc/passwd")
-    assert after["sys.shell"].process(forged, None).body == "this site lets nobody read its files through NVFlare"
+    assert after["sys.shell"].process(forged, None).body.startswith("this site takes no commands that read")
+    assert after["train.configure_job_log"] is after["sys.shell"]
 
 
 # --- provisioning again, later, wrongly
@@ -298,12 +307,23 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda p: p["participants"][1].update(fedmed_role="doctor"), "'fedmed_role' is 'doctor'; use supervised"),
-        (lambda p: p["participants"][1].update(connection_security="clear"), "'connection_security' is 'clear'"),
-        (lambda p: p["participants"][1].update(custom_code="yes"), "'custom_code' must be true or false"),
+        (
+            lambda p: p["participants"][1].update(fedmed_role="doctor"),
+            "key 'fedmed_role' of entry 2 of 'participants' is 'doctor'; it must be 'supervised', 'uns",
+        ),
+        (
+            lambda p: p["participants"][1].update(connection_security="clear"),
+            "is 'clear'; FedMed's kits use",
+        ),
+        (
+            lambda p: p["participants"][1].update(custom_code="yes"),
+            "key 'custom_code' of entry 2 of 'participants' is 'yes'; it must be true or false",
+        ),
         (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
-        (lambda p: p["participants"][1].update(name="hospital_b"), "'name' of its own"),
-        (lambda p: p.update(participants=[]), "key 'participants' is missing"),
+        (lambda p: p["participants"][1].update(name="hospital_b"), "a 'name' of its own; twice: hospital_b"),
+        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be a list of 1 or more"),
+        (lambda p: p["participants"][1].pop("org"), "key 'org' of entry 2 of 'participants' is missing"),
+        (lambda p: p["participants"][1].update(fedmed_rol="x"), "'fedmed_rol'; did you mean 'fedmed_role'?"),
         (lambda p: p["builders"].pop(2), "does not name fedmed.provisioning.kit_builder.SiteBuilder"),
     ],
 )
@@ -316,6 +336,30 @@ def test_a_wrong_project_is_one_line_and_leaves_no_kit(tmp_path, capsys, change,
     assert said.startswith("error: ") and message in said and len(said.splitlines()) == 1
     assert not list((tmp_path / "study").rglob("*.key"))
     assert main(["provision", str(EXAMPLE), "--out", str(tmp_path / "study")]) == 0
+
+
+def test_a_project_with_several_mistakes_names_all_with_their_lines(tmp_path):
+    text = EXAMPLE.read_text().replace("type: server", "type: sever").replace("fedmed_role: evaluate", "fedmed_role: x")
+    (tmp_path / "wrong.yml").write_text(text)
+    with pytest.raises(SiteConfigError) as caught:
+        read_project(tmp_path / "wrong.yml")
+    first, *found = str(caught.value).splitlines()
+    where = [number for number, line in enumerate(text.splitlines(), 1) if "sever" in line or "fedmed_role: x" in line]
+    assert first.endswith("wrong.yml: 2 mistakes:")
+    assert [line.split(":")[0] for line in found] == [f"  line {number}" for number in where]
+
+
+@pytest.mark.parametrize("props", [{"connection_security": "tls"}, {"fedmed_role": "doctor"}, {"custom_code": "yes"}])
+def test_a_project_that_nvflare_itself_is_given_is_checked_too(props):
+    project = Project("p", "", {})
+    project.add_client("hospital_a", "clinic", props)
+    with pytest.raises(SiteConfigError, match=f"participant 'hospital_a': key '{next(iter(props))}' is "):
+        SiteBuilder().initialize(project, None)
+
+
+def test_the_record_of_an_older_federation_is_read(tmp_path):
+    (tmp_path / "old.yml").write_text(EXAMPLE.read_text().replace(BUILDER, OLD_BUILDER))
+    assert read_project(tmp_path / "old.yml") == read_project(EXAMPLE)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def moved(tensors):
 
 def test_a_part_of_a_checkpoint_is_taken_and_the_rest_starts_afresh(store):
     fresh = store().initial
-    other = {"projection.weight": torch.ones(2)}  # what this model does not have is no matter
+    other = {"projection.weight": torch.ones(2)}  # tensors that this model does not have do not matter
     first = {name: tensor for name, tensor in moved(fresh).items() if re.search(FIRST, name)}
     assert first
     for content in ({**first, **other}, {"model": {**first, **other}, "meta": {"round": 3}}):

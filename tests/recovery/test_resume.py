@@ -9,7 +9,7 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed, StateError
-from fedmed.export.runs import read_finished
+from fedmed.export.finished_run import read_finished
 from fedmed.export.weights import complete_weights
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
@@ -17,8 +17,8 @@ from fedmed.federation.server import Server
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery import interrupted_workspace as aside
 from fedmed.recovery.model_store import ModelStore
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 TIMES = {"seconds", "seconds_total", "started"}

@@ -21,6 +21,7 @@ from fedmed.errors import FedMedError, JobError, StateError, UpdateRefused
 from fedmed.federation import run_record as record
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
+from fedmed.jobs.class_paths import ALLOWED
 from fedmed.messages.answers import Update
 from fedmed.recovery.model_store import BEST, LAST
 from fedmed.recovery.same_run import CARRIED
@@ -32,6 +33,8 @@ SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised"}
 ROUNDS, COUNTER = 5, "norm.num_batches_tracked"
 MODEL = {"encoder.w": torch.tensor([0.5, -1.5]), "decoder.w": torch.tensor([[0.25]]), COUNTER: torch.tensor(0)}
 PARTIAL = {"sharing": "head", "warm_start_sharing": "full"}
+# A rule with a state, values for the sites, and another model for those without labels.
+STATEFUL = {"rule": {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}}
 
 
 class Killed(BaseException):
@@ -66,6 +69,7 @@ class Site:
         own = self.state.load(task.private_round)
         tensors = {**MODEL, **own.get("private", {}), **task.tensors}
         step = derive_seed(0, self.name, task.round) % 1000 / 1000 + float(own.get("momentum", 0.0))
+        step += sum(float(torch.as_tensor(value).sum()) for value in task.extras.values())
         after = {n: t + 1 if n == COUNTER else torch.sin(3 * t + step) for n, t in tensors.items()}
         policy = self.server.policies.of(self.server.plan.sites[self.name], task.round)
         for round in (kept := {task.private_round, *task.keep_rounds} - {None}):
@@ -139,9 +143,8 @@ class Run:
     def outcome(self, job):
         server = self.folder(job)
         models = [load_tensors(server.parent / "app_server" / name) for name in (LAST, BEST)]
-        rounds = json.loads((server / "run.json").read_text())["rounds"]
-        states = [load_tensors(self.state(site, rounds - 1, job)) for site in SITES]
         lines = [json.loads(line) for line in (server / "rounds.jsonl").read_text().splitlines()]
+        states = [load_tensors(self.state(site, lines[-1]["round"], job)) for site in SITES]
         return [*models, *states, timeless(lines), timeless(json.loads((server / "result.json").read_text()))]
 
 
@@ -203,6 +206,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(record, "package_versions", dict)
     monkeypatch.setattr(record, "hardware", dict)
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "federation" / "made_up")
+    monkeypatch.setenv(ALLOWED, STATEFUL["rule"]["path"])
 
 
 @pytest.fixture
@@ -217,9 +222,11 @@ def whole(tmp_path):
     return whole
 
 
-@pytest.mark.parametrize("sharing", [{}, PARTIAL], ids=["full", "partial with a warm start"])
+@pytest.mark.parametrize(
+    "sharing", [{}, PARTIAL, STATEFUL], ids=["full", "partial with a warm start", "a rule with a state"]
+)
 def test_killed_at_any_write_a_run_still_ends_the_same(tmp_path, monkeypatch, whole, sharing):
-    plan = {"warm_start_rounds": 2 if sharing else 0}
+    plan = {"warm_start_rounds": 2 if sharing == PARTIAL else 0}
     expected, death = whole(sharing, **plan), Death(monkeypatch)
     for at in range(1, 1000):
         run = Run(tmp_path / f"at{at}", sharing, **plan)
@@ -232,6 +239,7 @@ def test_killed_at_any_write_a_run_still_ends_the_same(tmp_path, monkeypatch, wh
             if state.path.is_file():
                 known = state.read()
                 assert all(state.read_model(round) for round in known.models)
+                assert (state.read_rule(known) is not None) == known.rule == (sharing == STATEFUL)
                 assert len(state.read_rounds(known.round)) == known.round + 1
             done = run.folder("job-1") / "result.json"
             job = "job-1" if done.is_file() else run.go_on(first=2)
@@ -306,6 +314,35 @@ def broken(tmp_path, monkeypatch):
     return broken
 
 
+def test_a_run_that_ends_early_does_so_after_any_kill(tmp_path, monkeypatch, whole):
+    """Scores here are as good as random, so that two models without a better score come soon."""
+    plan = {"rounds": 12, "patience": 2, "min_rounds": 3}
+    expected, death = whole(**plan), Death(monkeypatch)
+    result, lines = expected[-1], expected[-2]
+    assert 3 <= len(lines) < 12 and result["stopped_early"]["rounds"] == len(lines)
+    assert "the last 2 models in a row were not better" in result["stopped_early"]["reason"]
+    scores = [line["score"] for line in lines]
+    assert max(scores) not in scores[-2:] and set(result["test"]) == set(SITES) and result["validation_last"]
+    for at in range(1, 1000, 4):
+        run = Run(tmp_path / f"at{at}", **plan)
+        death.set(at)
+        try:
+            run.play("job-1")
+        except Killed:
+            death.set(0)
+            done = run.folder("job-1") / "result.json"
+            job = "job-1" if done.is_file() else run.go_on(first=2)
+            assert same(run.outcome(job), expected), at
+        else:
+            break
+    assert at > 30, "the run was hardly ever interrupted"
+
+
+def test_a_run_that_would_have_ended_may_get_more_patience(broken):
+    run = broken(rounds=12, patience=1, round=2)
+    assert run.play("job-2", resume="job-1", patience=11).rounds == 12
+
+
 def test_rounds_that_failed_at_the_end_are_repeated(tmp_path, whole):
     sick = {2, 3}
 
@@ -322,6 +359,49 @@ def test_rounds_that_failed_at_the_end_are_repeated(tmp_path, whole):
     sick.clear()
     run.play("job-2", resume="job-1")
     assert same(run.outcome("job-2"), whole())
+
+
+def test_the_state_of_a_rule_outlives_rounds_that_failed(tmp_path, whole):
+    """Round 2 fails and is repeated by the job that resumes: the rule must be as it was after round 1."""
+    sick = {2, 3}
+
+    def spoil(update):
+        if update.round in sick and update.site == "u":
+            raise UpdateRefused("u", "broken")
+        return update
+
+    run = Run(tmp_path / "ws", STATEFUL, spoil)
+    with pytest.raises(FedMedError, match="round 3: 2 of 3 updates accepted"):
+        run.play("job-1")
+    kept = ServerState(run.folder("job-1"))
+    assert [path.name for path in kept.rules.iterdir()] == ["round_1.pt"]
+    assert kept.read_rule(kept.read()).state["rounds"] == 2
+    sick.clear()
+    run.play("job-2", resume="job-1")
+    assert same(run.outcome("job-2"), whole(STATEFUL))
+
+
+def test_the_state_of_another_rule_or_network_is_refused(broken):
+    run = broken(STATEFUL)
+    run.aggregator = {"rule": {**STATEFUL["rule"], "args": {"beta": 0.25}}}
+    with pytest.raises(JobError, match="aggregator argument 'rule' is .*0.25.*, it was .*0.5"):
+        run.play("job-2", resume="job-1")
+    run.aggregator = STATEFUL
+    state = ServerState(run.folder("job-1"))
+    path = state.rule_path(2)
+    content = load_tensors(path)
+    for change, message in (
+        ({"rule": "somewhere.Else"}, "is of the rule somewhere.Else, this job's rule is momentum_rule.ServerMomentum"),
+        ({"network": {**content["network"], "encoder.w": "float32 (3,)"}}, "another network: tensor 'encoder.w'"),
+        ({"meta": {"round": 1}}, "round_2.pt holds the rule's state of another round"),
+        ({"for_roles": {"supervised": {}}}, "does not fit this job"),
+    ):
+        save_tensors(path, {**content, **change})
+        with pytest.raises(StateError, match=message):
+            run.play("job-2", resume="job-1")
+    path.unlink()
+    with pytest.raises(StateError, match="round_2.pt does not exist"):
+        run.play("job-2", resume="job-1")
 
 
 def test_a_resumed_run_says_so_and_a_finished_one_keeps_no_state(broken):
@@ -431,6 +511,8 @@ def test_a_damaged_state_is_named(broken, damage):
         {"earlier": {"../job": 1}},
         {"earlier": {"job": "1"}},
         {"last_round": 3},
+        {"rule": "../../secret"},
+        {"stopping": {"waited": "../../secret"}},
     ],
 )
 def test_no_path_arrives_in_a_state_that_a_job_brings(broken, change):

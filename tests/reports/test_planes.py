@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.planes import Case, case_figure, cut, focus, pixel_size, read_case
+from fedmed.reports.planes import ViewedCase, case_figure, cut, focus, pixel_size, read_case
 
 SHAPE, SPACING = (12, 10, 8), (2.0, 3.0, 5.0)
 
 
 def make_case(prediction, truth=None):
-    return Case("case", np.zeros(SHAPE, np.float32), prediction, truth, SPACING)
+    return ViewedCase("case", np.zeros(SHAPE, np.float32), prediction, truth, SPACING)
 
 
 def marked(*voxels):

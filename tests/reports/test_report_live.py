@@ -6,7 +6,7 @@ from rich.console import Console
 
 from fedmed.reports.failure import last_error
 from fedmed.reports.live import Follower, render, round_line, site_line
-from fedmed.reports.progress import LiveState, SiteState
+from fedmed.reports.live_state import LiveSite, LiveState
 from fedmed.reports.tail import Tail
 
 
@@ -99,9 +99,9 @@ def test_the_display_shows_round_site_task_step_loss_dice_and_time(folder):
 
 
 def test_time_left_in_the_first_round_comes_from_the_steps():
-    state = LiveState("job", {"a": SiteState(step=5, steps=10), "b": SiteState()}, started=0.0, total_rounds=4)
+    state = LiveState("job", {"a": LiveSite(step=5, steps=10), "b": LiveSite()}, started=0.0, total_rounds=4)
     assert state.seconds_left(10.0) == pytest.approx(70.0)  # half of one of four rounds took 10 s
-    assert LiveState("job", {"a": SiteState()}, started=0.0).seconds_left(10.0) is None
+    assert LiveState("job", {"a": LiveSite()}, started=0.0).seconds_left(10.0) is None
 
 
 def test_no_time_is_left_after_the_last_round():
@@ -138,9 +138,9 @@ def test_lines_survive_missing_values():
 )
 def test_the_last_error_of_a_log(folder, log, words):
     (folder / "x.log").write_text(log)
-    assert last_error(folder / "x.log", LiveState("job", {"a": SiteState()})) == words
+    assert last_error(folder / "x.log", LiveState("job", {"a": LiveSite()})) == words
 
 
 def test_a_sites_own_message_comes_first(folder):
-    state = LiveState("job", {"a": SiteState(error="mask has values 0..255")})
+    state = LiveState("job", {"a": LiveSite(error="mask has values 0..255")})
     assert last_error(folder / "missing.log", state) == "a: mask has values 0..255"

@@ -7,9 +7,9 @@ import pytest
 
 from fedmed.errors import FedMedError
 from fedmed.reports import curves, overlays, palette, plots
-from fedmed.reports.files import Picture
-from fedmed.reports.page import page, write_report
 from fedmed.reports.run import read_run
+from fedmed.reports.run_files import SlicePicture
+from fedmed.reports.run_page import page, write_report
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -164,7 +164,7 @@ def test_a_contour_lies_on_the_masks_edge_in_millimetres():
 
 def test_a_picture_keeps_its_millimetres():
     image = np.zeros((10, 20))
-    picture = Picture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
+    picture = SlicePicture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
     assert overlays.extent(picture) == (10.0, 30.0)
     assert 'viewBox="0 0 10.0 30.0"' in overlays.svg(picture)
     assert 'class="truth"' not in overlays.svg(picture)

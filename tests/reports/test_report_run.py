@@ -3,8 +3,8 @@ import json
 import pytest
 
 from fedmed.errors import DataError, FedMedError, JobError
-from fedmed.reports.files import read_picture
 from fedmed.reports.run import read_run
+from fedmed.reports.run_files import read_picture
 
 SERVER = "server/simulate_job/fedmed"
 

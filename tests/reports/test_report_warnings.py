@@ -5,11 +5,11 @@ import json
 
 from rich.console import Console
 
-from fedmed.reports.kinds import kind_of
 from fedmed.reports.live import Follower, render
-from fedmed.reports.page import page
 from fedmed.reports.run import read_run
-from fedmed.reports.scored import summary
+from fedmed.reports.run_page import page
+from fedmed.reports.run_report import report_of
+from fedmed.reports.scored_report import summary
 
 LINE = {"round": 1, "warnings": [{"site": "ct_east", "message": "80 % of voxels, lower unsupervised_learning_rate"}]}
 
@@ -41,7 +41,7 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
         path.write_text(json.dumps({**result, "releases": releases}))
         console = Console(file=io.StringIO(), width=80)
         run = read_run(folder)
-        console.print(kind_of(run).table(run))
+        console.print(report_of(run).table(run))
         text = console.file.getvalue()
         assert "with ct_north's decoder" in text and words in " ".join(text.split())
         assert f"{result['test']['ct_west']['dice_mean']:.3f}" in text

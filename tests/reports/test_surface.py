@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedmed.reports.surface import View, find_lungs, render
+from fedmed.reports.surface import Viewpoint, find_lungs, render
 
 SPACING = (4.0, 4.0, 5.0)
 X, Y, Z = np.meshgrid(*(np.arange(n) * s for n, s in zip((64, 56, 40), SPACING, strict=True)), indexing="ij")
@@ -59,14 +59,16 @@ def test_a_volume_smaller_than_the_edges_that_are_looked_at(shape):
 def test_the_viewer_stands_in_front():
     """High and on the patient's right is up and on the left; what is nearer hides what is farther."""
     lesion, far = ball(60, 10, 20, 12), ball(60, -20, 20, 6)
-    picture = render(LUNGS, [(lesion, "#ff0000"), (far, "#0000ff")], SPACING, View(0, 0, 160))
+    picture = render(LUNGS, [(lesion, "#ff0000"), (far, "#0000ff")], SPACING, Viewpoint(0, 0, 160))
     assert picture.shape[2] == 4 and picture.min() >= 0 and picture.max() <= 1
     row, column = seen(picture, 0)
     assert row < 0.4 and column < 0.4
     assert not (picture[..., 2] > 2 * picture[..., 0] + 0.3)[picture[..., 3] > 0.95].any()
 
 
-@pytest.mark.parametrize(("view", "channel"), [(View(0, 0, 120), 0), (View(180, 0, 120), 2), (View(0, 89, 120), 0)])
+@pytest.mark.parametrize(
+    ("view", "channel"), [(Viewpoint(0, 0, 120), 0), (Viewpoint(180, 0, 120), 2), (Viewpoint(0, 89, 120), 0)]
+)
 def test_walking_round_the_patient(view, channel):
     """Red is in front and slightly above, blue behind and below, on the same line."""
     lesions = [(ball(0, 30, 2, 14), "#ff0000"), (ball(0, -30, -2, 14), "#0000ff")]
@@ -78,5 +80,5 @@ def test_walking_round_the_patient(view, channel):
 
 
 def test_nothing_to_see():
-    picture = render(LUNGS & False, [(LUNGS & False, "#ff0000")], SPACING, View(pixels=40))
+    picture = render(LUNGS & False, [(LUNGS & False, "#ff0000")], SPACING, Viewpoint(pixels=40))
     assert not picture[..., 3].any()

@@ -63,7 +63,7 @@ def test_only_the_owner_reads_it_and_only_replace_overwrites_it(run, exported_bu
     [
         (shutil.rmtree, "does not exist; give the folder that scripts/export_bundle.py wrote"),
         (lambda root: (root / "models" / "model.pt").unlink(), "has no weights (models/model.pt)"),
-        (lambda root: (root / "configs" / "inference.yaml").unlink(), "is no bundle for inference"),
+        (lambda root: (root / "configs" / "inference.yaml").unlink(), "is not a bundle for inference"),
         (lambda root: (root / "configs" / "metadata.json").write_text("{"), "metadata.json cannot be read"),
         (lambda root: (root / "models" / "model.pt").write_bytes(b"x" * 99), "is not a file of weights"),
     ],

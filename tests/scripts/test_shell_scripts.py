@@ -1,4 +1,4 @@
-"""setup.sh, test.sh, demo.sh and .ci/run, in a checkout whose Python and pip only write down what they are asked."""
+"""The shell scripts of a checkout whose Python and pip only write down what they are asked."""
 
 import os
 import shutil
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ("scripts/setup.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
+SCRIPTS = ("scripts/setup.sh", "scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
 PYTHON = f"""#!/usr/bin/env bash
 case "$*" in
 "-m venv"*) mkdir -p .venv/bin && touch .venv/pyvenv.cfg && cp "$0" .venv/bin/python && cp "$0" .venv/bin/pip ;;
 "-m pip"*) echo "$*" >>calls && sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
-"-m pytest"* | scripts/*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls ;;
+"-m pytest"* | scripts/*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls && exit "${{TESTS_EXIT:-0}}" ;;
+"-m ruff"* | "-m mypy"*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
 *ensurepip*) exit "${{NO_ENSUREPIP:-0}}" ;;
 *version_info*) exit "${{OLD_PYTHON:-0}}" ;;
 --version) echo "Python 3.9.2" ;;
@@ -131,15 +132,31 @@ def test_a_folder_in_the_way_is_left_alone(checkout):
     (checkout / ".venv").mkdir()
     (checkout / ".venv" / "thesis.txt").write_text("mine")
     result = run(checkout, "scripts/setup.sh")
-    assert result.returncode == 1 and "in the way" in result.stderr
+    assert result.returncode == 1 and "is not a virtual environment" in result.stderr
     assert (checkout / ".venv" / "thesis.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("script", ["scripts/test.sh", ".ci/run"])
-def test_tests_run_without_the_slow_ones(checkout, script):
+LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
+
+
+@pytest.mark.parametrize(("script", "before"), [("scripts/test.sh", []), (".ci/run", LINT)])
+def test_tests_run_without_the_slow_ones(checkout, script, before):
     (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     assert run(checkout, script, "tests/losses", "-x", OMP_NUM_THREADS="3").returncode == 0
-    assert calls(checkout)[1:] == ["-m pytest -m not slow tests/losses -x", "threads 3"]
+    assert calls(checkout)[1:] == [*before, "-m pytest -m not slow tests/losses -x", "threads 3"]
+
+
+@pytest.mark.parametrize("check", LINT)
+def test_one_failed_check_fails_lint_after_all_have_run_and_ci_after_the_tests(checkout, check):
+    result = run(checkout, "scripts/lint.sh", LINT_FAILS=check)
+    assert result.returncode == 1 and calls(checkout)[1:] == LINT
+    assert f"lint: {check.removeprefix('-m ').removesuffix(' .')} failed" in result.stderr
+    result = run(checkout, ".ci/run", LINT_FAILS=check)
+    assert result.returncode == 1 and calls(checkout)[-2].startswith("-m pytest")
+
+
+def test_a_failed_test_fails_ci(checkout):
+    assert run(checkout, ".ci/run", TESTS_EXIT="3").returncode == 3
 
 
 def test_all_adds_the_slow_ones(checkout):
@@ -152,8 +169,8 @@ def test_all_adds_the_slow_ones(checkout):
 def test_one_test_runs_in_one_process(checkout):
     (checkout / "tests" / "losses").mkdir(parents=True, exist_ok=True)
     (checkout / "tests" / "losses" / "test_dice.py").touch()
-    run(checkout, "scripts/test.sh", "tests/losses/test_dice.py::test_chk_d1")
-    assert calls(checkout)[1] == "-m pytest -m not slow tests/losses/test_dice.py::test_chk_d1"
+    run(checkout, "scripts/test.sh", "tests/losses/test_dice.py::test_worked_out_by_hand")
+    assert calls(checkout)[1] == "-m pytest -m not slow tests/losses/test_dice.py::test_worked_out_by_hand"
 
 
 def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
@@ -161,14 +178,14 @@ def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert calls(checkout)[1] == "scripts/simulate.py jobs/covid_fssl --workspace runs/covid_fssl --threads 2"
 
 
-@pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/demo.sh"])
+@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh"])
 def test_help_sets_nothing_up(checkout, script):
     result = run(checkout, script, "--help")
     assert script in result.stdout and result.returncode == 0
     assert not (checkout / ".venv").exists()
 
 
-@pytest.mark.parametrize("script", ["scripts/test.sh", "scripts/demo.sh", ".ci/run"])
+@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run"])
 def test_nothing_runs_when_the_setup_fails(checkout, script):
     assert run(checkout, script, PIP_EXIT="1").returncode == 1
     assert len(calls(checkout)) == 1

@@ -61,7 +61,7 @@ def test_a_label_is_used_and_what_happens_next_is_said(use_labels, site, work, c
     assert "Nothing was changed: no label is new." in capsys.readouterr().out
 
 
-def test_nothing_saved_yet_is_no_error(use_labels, site, work, capsys):
+def test_nothing_saved_yet_is_not_an_error(use_labels, site, work, capsys):
     assert use_labels([str(site)]) == 0
     assert "holds no final label yet" in capsys.readouterr().out
 

@@ -35,7 +35,7 @@ def test_a_picture_is_written(script, scan, capsys, mask):
     assert min(picture.shape[:2]) > 300 and orange > 20 and blue > 20
 
 
-def test_a_file_that_does_not_fit_is_told(script, scan, capsys):
+def test_a_file_that_does_not_fit_is_an_error(script, scan, capsys):
     assert script.main([str(scan / "scan.nii.gz"), str(scan / "none.nii.gz"), "--out", str(scan / "p.png")]) == 2
     assert "none.nii.gz does not exist" in capsys.readouterr().err
     (scan / "file").touch()

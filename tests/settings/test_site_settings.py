@@ -32,7 +32,7 @@ def test_defaults(write, minimal, tmp_path):
     site = load(write(minimal))
     assert site.datalist == tmp_path / "data" / "datalist.json"
     assert (site.threads, site.workers, site.amp, site.max_batch_size) == (1, 0, False, None)
-    assert site.allow_release is False
+    assert site.allow_release is False and site.allowed_classes == ()
 
 
 def test_only_the_site_itself_can_allow_a_release(write, minimal):
@@ -64,18 +64,20 @@ def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"thread": 2}, "unknown key 'thread'"),
-        ({"threads": "two"}, "'threads' is 'two'; it must be a int"),
+        ({"thread": 2}, "unknown key 'thread'; did you mean 'threads'"),
+        ({"threads": "two"}, "'threads' is 'two'; it must be a whole number"),
         ({"threads": 0}, "'threads' is 0; it must be at least 1"),
         ({"threads": True}, "'threads' is True"),
         ({"workers": -1}, "'workers' is -1"),
         ({"device": "gpu"}, "'device' is 'gpu'; use auto, cpu"),
-        ({"allow_release": "yes please"}, "'allow_release' is 'yes please'; it must be a bool"),
+        ({"allow_release": "yes please"}, "'allow_release' is 'yes please'; it must be true or false"),
         ({"amp": True}, "'amp' is true, but the device is the CPU"),
         ({"data_root": "/does/not/exist"}, "folder /does/not/exist does not exist"),
         ({"data_root": None}, "data_root"),
-        ({"site": "site_b"}, "'site' is 'site_b', but this site is called 'site_a'"),
+        ({"site": "site_b"}, "'site' is 'site_b'; this site is called 'site_a'"),
         ({"demo": "chest_ct"}, "either 'data_root'"),
+        ({"allowed_classes": ["my.methods.Mine", "os system"]}, "entry 2 of 'allowed_classes' is 'os system'"),
+        ({"allowed_classes": "my.methods.Mine"}, "'allowed_classes' is 'my.methods.Mine'; it must be a list"),
     ],
 )
 def test_each_mistake_has_one_clear_error(write, minimal, change, message):
@@ -92,3 +94,18 @@ def test_malformed_yaml(write, text, tmp_path, monkeypatch):
     with pytest.raises(SiteConfigError, match="Example") as caught:
         load_site("site_a")
     assert str(path) in str(caught.value)
+
+
+def test_a_file_with_several_mistakes_names_all_with_their_lines(write, monkeypatch, tmp_path):
+    write("data_root: nowhere\nthread: 2\nprivacy:\n  clip_norm: 1e-3\n  delta: 2\n")
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+    with pytest.raises(SiteConfigError) as caught:
+        load_site("site_a")
+    first, *lines = str(caught.value).split("\nExample:")[0].splitlines()
+    assert first == f"{tmp_path / 'site_a.yaml'}: 4 mistakes:"
+    assert [line.split(":")[0] for line in lines] == ["  line 1", "  line 2", "  line 4", "  line 5"]
+    assert "mount it or correct the path" in lines[0] and "write 0.001" in lines[2]
+
+
+def test_a_site_may_allow_classes_of_its_own(write, minimal):
+    assert load(write({**minimal, "allowed_classes": ["my.methods.Mine"]})).allowed_classes == ("my.methods.Mine",)

@@ -1,1 +1,1 @@
-"""What this bundle needs beyond MONAI. It imports MONAI and torch only, so that the bundle runs anywhere."""
+"""The code of this bundle beyond MONAI. It imports MONAI and torch only, so that the bundle runs anywhere."""

@@ -7,7 +7,7 @@ class ReleaseCase:
     """Forget a case as soon as its result is saved.
 
     An Ignite engine keeps the last batch and output until the next output replaces them: the finished scan would stay
-    in memory beside the one that is being read.
+    in memory together with the one that is being read.
     """
 
     def attach(self, engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""From an image to probabilities: of a patch in training, of a whole volume in inference."""
+"""From an image to probabilities: of a patch in training, of a full volume in inference."""
 
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,9 @@ from torch import Tensor
 def resample(volume: Tensor, shape: Sequence[int], step: Sequence[float]) -> Tensor:
     """Trilinear interpolation on a grid that starts at the same voxel centre and runs along the same axes.
 
-    What ``torch.nn.functional.grid_sample`` with border padding gives, without its grid of coordinates, which is
-    three to six times the volume. Plane by plane, so that nothing but the result is as large as the volume.
+    The result of ``torch.nn.functional.grid_sample`` with border padding, but without its grid of coordinates, which
+    takes three to six times the memory of the volume. It goes plane by plane, so that only the result is as large as
+    the volume.
 
     Args:
         volume: (C, X, Y, Z), floating point.
@@ -30,7 +31,7 @@ def resample(volume: Tensor, shape: Sequence[int], step: Sequence[float]) -> Ten
 
 
 def _neighbours(volume: Tensor, axis: int, size: int, step: float) -> tuple[Tensor, Tensor, Tensor]:
-    """For each place of the result: the voxels below and above, and how far towards the upper one (0 … 1)."""
+    """For each position in the result: the voxels below and above, and the weight of the upper one (0 … 1)."""
     last = volume.shape[axis] - 1
     place = (torch.arange(size, dtype=torch.float64) * step).clamp(0, last)
     low = place.floor().long()

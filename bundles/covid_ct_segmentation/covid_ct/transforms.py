@@ -19,12 +19,13 @@ SHEAR = 1e-3  # cosine of an angle that still counts as right: 0.3 mm over a che
 class SafeSpacingd(MapTransform, InvertibleTransform):
     """Trilinear resampling to a voxel size; ``Invertd`` takes a prediction back to the image's own grid.
 
-    The grid is that of MONAI's ``Spacingd``, which training uses, and so are the values, with two differences. It needs
-    little memory: ``Spacingd`` computes with float64 coordinates of every voxel, eleven times a scan in float32. And it
-    leaves other entries of the case alone: MONAI 1.6 updates every entry whose name begins with the key and an
+    Grid and values are those of MONAI's ``Spacingd``, which training uses. There are two differences. It needs little
+    memory: ``Spacingd`` computes with float64 coordinates of every voxel, eleven times a scan in float32. And it does
+    not change other entries of the case: MONAI 1.6 updates every entry whose name begins with the key and an
     underscore as if it were a metadata dictionary, and fails on the ``image_path`` that MONAI Label adds.
 
-    Axes that are not at right angles (a tilted gantry) are straightened, as in training, by MONAI itself in its memory.
+    Axes that are not at right angles (a tilted gantry) are straightened, as in training, by MONAI's ``Spacing``, which
+    needs its usual memory.
 
     Args:
         keys: entries to resample, each a MetaTensor (C, X, Y, Z) of any type; the result is float32 (float64 stays).
@@ -48,7 +49,7 @@ class SafeSpacingd(MapTransform, InvertibleTransform):
         return case
 
     def inverse(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """Resample to the grid that the image had before, with its very affine."""
+        """Resample to the grid that the image had before, with exactly its affine."""
         case = dict(data)
         for key in self.key_iterator(case):
             case[key] = self._back(case[key])
@@ -86,7 +87,7 @@ def _resampled(image: MetaTensor, shape: Sequence[int], step: Sequence[float], a
 
 
 class ForegroundProbabilityd(MapTransform):
-    """Keep channel 1 of two-channel probabilities: (2, X, Y, Z) becomes (1, X, Y, Z). The other is its complement."""
+    """Keep channel 1 of two-channel probabilities, (2, X, Y, Z) to (1, X, Y, Z); channel 0 is its complement."""
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         case = dict(data)

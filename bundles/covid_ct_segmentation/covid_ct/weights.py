@@ -16,7 +16,7 @@ def load_model(network: nn.Module, path: str | Path) -> nn.Module:
     """Load a trained model's state dict, strictly.
 
     Raises:
-        BundleInputError: the file is missing, or a tensor is missing, superfluous or of another shape.
+        BundleInputError: the file is missing, or a tensor is missing, unknown or of another shape.
     """
     content = _read(path, "train the bundle first, or put a trained model there")
     problems = _misfits(content, network.state_dict())
@@ -40,7 +40,7 @@ def prepare_network(network: nn.Module, checkpoint: str | Path | None = None, de
         device: where the network goes.
 
     Raises:
-        BundleInputError: the file is missing or is no ResNet-50.
+        BundleInputError: the file is missing or is not that of a ResNet-50.
     """
     if checkpoint is not None:
         load_encoder(network, checkpoint)
@@ -64,7 +64,7 @@ def load_encoder(network: nn.Module, checkpoint: str | Path) -> None:
 
 
 def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
-    """What keeps a state dict from being loaded, in words."""
+    """Why a state dict cannot be loaded, in words."""
     missing = [f"tensor '{name}' is missing" for name in needed if name not in given]
     unknown = [f"tensor '{name}' is unknown" for name in given if name not in needed]
     shapes = [
@@ -80,8 +80,8 @@ def _in_encoder(name: str) -> bool:
 
 
 def _taken(source: Mapping[str, Tensor], name: str, target: Tensor, checkpoint: str | Path) -> Tensor:
-    """One tensor of the encoder: the source's, given the target's number of axes."""
-    # AHNet's shortcut is convolution, pooling, norm; a ResNet's is convolution, norm.
+    """One tensor of the encoder: that of the source with the target's number of axes."""
+    # AHNet's shortcuts are convolution, pooling, norm; those of a ResNet are convolution, norm.
     origin = name.replace("bn0.", "bn1.").replace("downsample.2.", "downsample.1.")
     if origin not in source:
         raise BundleInputError(f"{checkpoint}: tensor '{origin}' is missing; a state dict of a 2D ResNet-50 is needed")

@@ -1,1 +1,1 @@
-"""What this bundle needs beyond MONAI. It imports MONAI, torch, pydicom and Pillow only, so that it runs anywhere."""
+"""The code of this bundle beyond MONAI. It imports MONAI, torch, pydicom and Pillow only, so that it runs anywhere."""

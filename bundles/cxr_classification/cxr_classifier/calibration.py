@@ -16,12 +16,12 @@ def calibrate(
     fit: Callable[[Tensor, Tensor], float],
     error: Callable[[Tensor, Tensor], float],
 ) -> dict[str, float]:
-    """Set the network's ``temperature`` to what fits images that it was not trained on, and save its weights.
+    """Fit the network's ``temperature`` to images that it was not trained on, and save its weights.
 
     Args:
         network: a ClassifierNet with its weights.
         loader: batches with ``image`` (B, 1, H, W) and ``label`` (B,).
-        path: file of weights that is written, ``models/model.pt``.
+        path: file of weights to write, ``models/model.pt``.
         fit: (logits (n, C), labels (n,)) -> temperature.
         error: (probabilities (n, C), labels (n,)) -> expected calibration error.
 

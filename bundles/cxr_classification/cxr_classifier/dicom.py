@@ -1,4 +1,4 @@
-"""Read a chest X-ray from DICOM. pydicom is imported only when there is such a file."""
+"""Read a chest X-ray from DICOM. pydicom is imported only for a DICOM file."""
 
 import warnings
 from pathlib import Path
@@ -11,11 +11,11 @@ from cxr_classifier.intensity import stretch
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2")
-FAR = 1e9  # beyond every stored value: what a window makes of it is the end of its range
+FAR = 1e9  # beyond every stored value: a window maps it to the end of its range
 
 
 def read_dicom(path: Path) -> np.ndarray:
-    """Read a radiograph as its file says that it is to be shown.
+    """Read a radiograph as its file defines its display.
 
     Modality LUT or rescale, then the VOI LUT or the first window, then MONOCHROME1 is inverted. Without a window the
     values are stretched (:func:`cxr_classifier.intensity.stretch`; padding pixels do not count).
@@ -24,16 +24,16 @@ def read_dicom(path: Path) -> np.ndarray:
         (H, W) float32 in [0, 1].
 
     Raises:
-        BundleInputError: no readable DICOM image, another modality than CR or DX, colour, several frames, or a
+        BundleInputError: not a readable DICOM image, another modality than CR or DX, colour, several frames, or a
             compression that no installed decoder reads.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pydicom mentions every oddity of a header
+        warnings.simplefilter("ignore")  # pydicom warns of every unusual value of a header
         try:
             return _read(path)
         except BundleInputError:
             raise
-        except Exception as error:  # noqa: BLE001 - a damaged header breaks pydicom at any place
+        except Exception as error:  # noqa: BLE001 - a damaged header makes pydicom fail in many ways
             raise BundleInputError(f"{path} is damaged DICOM ({_reason(error)}); export it again") from error
 
 
@@ -53,19 +53,21 @@ def _header(path: Path) -> Any:
 
 
 def _check(header: Any, path: Path) -> None:
-    """Refuse what is no single grey radiograph."""
+    """Refuse what is not a single grey radiograph."""
     if "PixelData" not in header:
-        what = "is no DICOM file" if "SOPClassUID" not in header else "is a DICOM file without an image, or cut short"
+        what = (
+            "is not a DICOM file" if "SOPClassUID" not in header else "is a DICOM file without an image, or cut short"
+        )
         raise BundleInputError(f"{path} {what}; export it again or remove it")
-    modality = str(header.get("Modality") or "none given")
+    modality = str(header.get("Modality") or "not given")
     if modality not in MODALITIES:
         raise BundleInputError(
             f"{path}: the modality is {modality}; chest radiographs ({' or '.join(MODALITIES)}) are needed, remove it"
         )
     frames = int(header.get("NumberOfFrames") or 1)
     if frames != 1:
-        raise BundleInputError(f"{path} has {frames} frames; save the one radiograph to use in a file of its own")
-    photometric = str(header.get("PhotometricInterpretation") or "none given")
+        raise BundleInputError(f"{path} has {frames} frames; save the radiograph to use as a separate file")
+    photometric = str(header.get("PhotometricInterpretation") or "not given")
     if photometric not in PHOTOMETRIC or int(header.get("SamplesPerPixel") or 1) != 1:
         raise BundleInputError(f"{path} is a colour image ({photometric}); export the grey original")
 
@@ -79,7 +81,7 @@ def _pixels(header: Any, path: Path) -> np.ndarray:
         syntax = header.file_meta.TransferSyntaxUID
     try:
         return header.pixel_array
-    except Exception as error:  # noqa: BLE001 - each decoder has exceptions of its own
+    except Exception as error:  # noqa: BLE001 - each decoder has its own exceptions
         if syntax.is_compressed and isinstance(error, (RuntimeError, NotImplementedError, AttributeError)):
             raise BundleInputError(
                 f"{path} is compressed ({syntax.name}) and no decoder for that is installed, or it is damaged; "
@@ -104,7 +106,7 @@ def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
             with np.errstate(over="ignore"):  # a sigmoid window far from its centre
                 low, high = voi_lut(np.array([-FAR, FAR]), header)
             shown = voi_lut(values, header)
-    except Exception as error:  # noqa: BLE001 - malformed look-up tables break pydicom in many ways
+    except Exception as error:  # noqa: BLE001 - malformed look-up tables make pydicom fail in many ways
         raise BundleInputError(
             f"{path}: its look-up table or window is unusable ({_reason(error)}); export it again"
         ) from error
@@ -112,7 +114,7 @@ def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
 
 
 def _has_window(header: Any) -> bool:
-    """Whether there is a VOI LUT, or a window whose width is one."""
+    """Whether there is a VOI LUT, or a window whose width is above 1."""
     if header.get("VOILUTSequence"):
         return True
     centre, width = header.get("WindowCenter"), header.get("WindowWidth")

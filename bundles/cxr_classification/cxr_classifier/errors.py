@@ -1,4 +1,4 @@
-"""The exception a user of this bundle meets."""
+"""The exception for errors that a user of this bundle can correct."""
 
 
 class BundleInputError(ValueError):

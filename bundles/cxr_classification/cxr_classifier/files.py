@@ -12,10 +12,10 @@ HEAT_MAPS = "heat_maps"  # folder below output_dir that inference writes picture
 def list_images(folder: str | Path, output_dir: str | Path | None = None) -> list[str]:
     """Return the images of a folder at any depth, sorted: .dcm, .png, .jpg, and DICOM files without an ending.
 
-    Hidden files and folders are passed over, and so are the heat maps that an earlier inference wrote.
+    Hidden files and folders are ignored, and so are the heat maps that an earlier inference wrote.
 
     Args:
-        folder: where the images lie.
+        folder: where the images are.
         output_dir: where inference writes; None = elsewhere.
 
     Raises:

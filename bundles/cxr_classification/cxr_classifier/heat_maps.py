@@ -19,13 +19,13 @@ OPACITY = 0.5
 
 
 class HeatMaps:
-    """How much each place of an image speaks for a class.
+    """How much each place of an image supports a class.
 
-    Works on a copy of the network: MONAI leaves its hooks behind, and gradients.
+    Works on a copy of the network, because MONAI leaves hooks and gradients behind.
 
     Args:
         network: a ClassifierNet.
-        layer: name of the module whose outputs are weighed; deeper ones know more, and have fewer places.
+        layer: name of the module whose outputs are weighed; deeper ones are more specific, but coarser.
 
     Raises:
         BundleInputError: the network has no such layer.
@@ -41,7 +41,7 @@ class HeatMaps:
     def __call__(self, image: Tensor, channel: int) -> Tensor:
         """Return (H, W) in [0, 1] on the CPU for an image (1, H, W) and the class of a channel.
 
-        The strongest place is 1; all are 0 where none speaks for the class.
+        The strongest place is 1; all are 0 if none supports the class.
         """
         with torch.enable_grad():
             heat = _plain(self.cam(image[None].to(self.device), class_idx=channel))
@@ -52,11 +52,11 @@ class HeatMaps:
 class HeatMapWriter:
     """Write an overlay for each image that was classified: ``heat_maps/<path below the folder>.png``.
 
-    Shown is the image as the network saw it, on its square, and over it, from yellow to red, how much each place spoke
-    for the predicted class. Where nothing did, there is no colour.
+    It shows the image as the network saw it, on its square, and over it, from yellow to red, how much each place
+    supported the predicted class. Places that did not support it have no colour.
 
     Args:
-        network: a ClassifierNet; its weights are those it has when inference starts.
+        network: a ClassifierNet, with the weights that it has when inference starts.
         output_dir: folder of the results.
         layer: see :class:`HeatMaps`.
         enabled: False = write nothing.
@@ -73,7 +73,7 @@ class HeatMapWriter:
             engine.add_event_handler(Events.ITERATION_COMPLETED, self.write)
 
     def start(self, engine: Engine) -> None:
-        """Copy the network, which has its weights by now."""
+        """Copy the network; its weights have been loaded by now."""
         self.heat_maps = HeatMaps(self.network, self.layer)
 
     def write(self, engine: Engine) -> None:
@@ -89,7 +89,7 @@ class HeatMapWriter:
 
 
 def overlay(image: np.ndarray, heat: np.ndarray) -> Image.Image:
-    """Paint heat (H, W) over an image (H, W), both in [0, 1]; the longer side becomes at least 512 pixels."""
+    """Draw heat (H, W) over an image (H, W), both in [0, 1]; the longer side becomes at least 512 pixels."""
     times = max(1, -(-LONG_SIDE // max(image.shape)))
     size = (image.shape[1] * times, image.shape[0] * times)
     grey, warm = _enlarged(image, size), _enlarged(heat, size)

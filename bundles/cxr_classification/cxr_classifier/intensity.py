@@ -13,14 +13,14 @@ def stretch(values: np.ndarray, counted: np.ndarray | None = None) -> np.ndarray
         counted: (H, W) of bool, the pixels that the percentiles are taken of; None = all.
 
     Returns:
-        (H, W) float32. Where the two percentiles are equal, the smallest and largest value take their place; where
-        those are equal too, all zeros.
+        (H, W) float32. If the two percentiles are equal, the smallest and largest value replace them; if those are
+        equal too, all zeros.
     """
     values = values.astype(np.float32)
-    of = values[counted] if counted is not None and counted.any() else values
-    low, high = np.percentile(of, PERCENTILES)
+    pixels = values[counted] if counted is not None and counted.any() else values
+    low, high = np.percentile(pixels, PERCENTILES)
     if high <= low:
-        low, high = of.min(), of.max()
+        low, high = pixels.min(), pixels.max()
     if high <= low:
         return np.zeros_like(values)
     return np.clip((values - np.float32(low)) / np.float32(high - low), 0, 1).astype(np.float32)

@@ -34,13 +34,15 @@ def build_encoder(
             stage.
 
     Returns:
-        A network (B, 1, H, W) -> (B, widths[-1]), globally averaged; H and W are free.
+        A network (B, 1, H, W) -> (B, widths[-1]), globally averaged, for any H and W.
 
     Raises:
         ValueError: not four stages, or a number below 1.
     """
     if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, stem_kernel, stem_stride) < 1:
-        raise ValueError(f"layers {list(layers)} and widths {list(widths)}: four whole numbers from 1 each are needed")
+        raise ValueError(
+            f"layers {list(layers)} and widths {list(widths)}: four integers of at least 1 each are needed"
+        )
     return ResNet(
         block="basic",
         layers=list(layers),
@@ -58,20 +60,20 @@ def build_encoder(
 def unit_rows(x: Tensor) -> Tensor:
     """ReLU, then rows of length 1: (B, d) -> (B, d) in [0, 1], float32 or finer.
 
-    A row without a positive entry gives zeros, no NaN; in float16, as mixed precision has it, the smallest norm would
-    itself be 0.
+    A row without a positive entry gives zeros, not NaN. Never in float16, as in mixed precision: there ``ZERO_NORM``
+    would itself be 0.
     """
     x = x if x.dtype == torch.float64 else x.float()
     return functional.normalize(functional.relu(x), dim=1, eps=ZERO_NORM)
 
 
 class ContrastiveNet(nn.Module):
-    """Encoder and projection that momentum contrast trains (Dong and Voiculescu 2021, section 2).
+    """Encoder and projection that momentum contrast trains (Dong and Voiculescu 2021).
 
     Args:
         encoder: (B, 1, H, W) -> (B, features).
-        features: what the encoder gives.
-        dim: d, the length of a representation (paper: not stated; He et al. 2020: 128).
+        features: features that the encoder gives.
+        dim: d, the length of a representation (not stated in the paper; 128 in He et al. 2020).
 
     Tensors are called ``encoder.*`` and ``projection.*``.
     """
@@ -91,8 +93,8 @@ class ClassifierNet(nn.Module):
 
     Args:
         encoder: (B, 1, H, W) -> (B, features).
-        features: what the encoder gives.
-        num_classes: classes, of which exactly one holds.
+        features: features that the encoder gives.
+        num_classes: number of classes; each image has exactly one.
 
     Tensors are called ``encoder.*`` and ``classifier.*``; the buffer ``temperature``, shape (1,), is 1 until it is
     fitted on validation images (Guo et al. 2017).
@@ -113,9 +115,9 @@ class ClassifierNet(nn.Module):
         return self.encoder(x)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits (B, num_classes), not calibrated; training wants them so."""
+        """Logits (B, num_classes), not calibrated, as training needs them."""
         return self.classifier(self.features(x))
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Calibrated probabilities (B, num_classes): softmax of logits / temperature. The order stays."""
+        """Calibrated probabilities (B, num_classes): softmax of logits / temperature, in the same order."""
         return torch.softmax(logits / self.temperature, dim=1)

@@ -9,16 +9,17 @@ from cxr_classifier.errors import BundleInputError
 from cxr_classifier.intensity import stretch
 
 FORMATS = ("PNG", "JPEG", "MPO")
-DEEP = ("I", "F")  # Pillow's modes of 16 bits and more begin so
-COLOURED = 25  # of 255: channels that differ by more show a colour
-MOST_COLOURED = 0.05  # of all pixels; coloured marks and text on an X-ray are fewer
+DEEP = ("I", "F")  # first letters of Pillow's modes of 16 bits and more
+COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
+MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks and text on an X-ray are fewer
 
 
 def read_picture(path: Path) -> np.ndarray:
-    """Read a PNG or JPEG upright, as its EXIF orientation says.
+    """Read a PNG or JPEG, turned upright by its EXIF orientation.
 
-    8 bits are what a screen shows and are divided by 255. 16 bits have no window, and many hold 12-bit values: they are
-    stretched, see :func:`cxr_classifier.intensity.stretch`. Colours are turned to grey, transparent pixels to black.
+    Values of 8 bits are display values and are divided by 255. Values of 16 bits have no window, and many files hold
+    12-bit values in them: they are stretched, see :func:`cxr_classifier.intensity.stretch`. Colours are turned to grey,
+    transparent pixels to black.
 
     Returns:
         (H, W) float32 in [0, 1].
@@ -30,7 +31,7 @@ def read_picture(path: Path) -> np.ndarray:
         with Image.open(path, formats=FORMATS) as file:
             file.load()
             image = ImageOps.exif_transpose(file)
-    except Exception as error:  # noqa: BLE001 - each of Pillow's decoders has exceptions of its own
+    except Exception as error:  # noqa: BLE001 - each of Pillow's decoders has its own exceptions
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].replace(str(path), "the file")
         raise BundleInputError(f"{path} is damaged ({reason}); copy or export it again") from error
     if image.mode.startswith(DEEP):
@@ -45,7 +46,7 @@ def _grey(image: Image.Image, path: Path) -> np.ndarray:
     rgba = np.asarray(image.convert("RGBA"), dtype=np.float32)
     colours = rgba[..., :3] * (rgba[..., 3:] / 255)
     coloured = np.ptp(colours, axis=-1) > COLOURED
-    if coloured.mean() > MOST_COLOURED:
+    if coloured.mean() > MAX_COLOURED:
         raise BundleInputError(
             f"{path} is a colour photograph ({coloured.mean():.0%} of its pixels show a colour); give the X-ray itself"
         )

@@ -1,4 +1,4 @@
-"""What inference writes: one row for each image, and heat maps."""
+"""The files that inference writes: one row for each image."""
 
 import csv
 import json
@@ -17,15 +17,15 @@ log = logging.getLogger("cxr_classifier")
 
 
 class XrayDataset(Dataset):
-    """Images of a folder; one that cannot be read becomes a black image with the reason, so that the others go on.
+    """Images of a folder; one that cannot be read becomes a black image with the reason, so that inference continues.
 
-    Items have ``image``, a plain tensor (1, size, size); ``name``, the path below ``folder``; and ``error``, what is
-    wrong, or empty.
+    Items have ``image``, a plain tensor (1, size, size); ``name``, the path below ``folder``; and ``error``, why the
+    image could not be read, or "".
 
     Args:
         data: ``{"image": path}`` each.
         transform: the preparation of an image.
-        folder: where the images lie.
+        folder: where the images are.
         size: of the black image.
     """
 
@@ -50,11 +50,11 @@ class XrayDataset(Dataset):
 class PredictionWriter:
     """Write ``predictions.csv`` and ``predictions.json`` as soon as inference has ended.
 
-    A row has the image's path below the folder, the predicted class, a probability for each class, and what was wrong
-    with an image that could not be read; such a row has no prediction.
+    A row has the image's path below the folder, the predicted class, a probability for each class, and why an image
+    could not be read; such a row has no prediction.
 
     Args:
-        output_dir: folder for both files; made when missing.
+        output_dir: folder for both files; created if it is missing.
         classes: names, in the order of the network's outputs.
     """
 
@@ -84,7 +84,7 @@ class PredictionWriter:
         """Write both files.
 
         Raises:
-            BundleInputError: not one image could be read.
+            BundleInputError: no image could be read.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         columns = ["image", "predicted", *(f"p_{name}" for name in self.classes), "error"]

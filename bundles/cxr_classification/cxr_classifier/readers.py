@@ -1,4 +1,4 @@
-"""Read a chest X-ray, whatever its file, as an image in [0, 1] in which bone is bright."""
+"""Read a chest X-ray from any supported file as an image in [0, 1] in which bone is bright."""
 
 from pathlib import Path
 
@@ -14,21 +14,21 @@ MIN_SIDE = 8  # pixels; anything smaller is an icon or a broken export
 
 
 def read_xray(path: str | Path) -> np.ndarray:
-    """Read one image: DICOM (CR, DX), PNG (8 or 16 bit) or JPEG. What a file is, its first bytes say, not its name.
+    """Read one image: DICOM (CR, DX), PNG (8 or 16 bit) or JPEG, recognised by its first bytes, not by its name.
 
     Returns:
         (H, W) float32 in [0, 1], H rows from the top, W columns from the left; larger is brighter, also where the file
         says that smaller is brighter (MONOCHROME1).
 
     Raises:
-        BundleInputError: missing, empty, damaged or no such image; a colour photograph; compressed in a way that cannot
-            be read here; another modality, several frames; smaller than 8 pixels; all pixels equal. Names the file and
-            what to do.
+        BundleInputError: missing, empty, damaged or of another format; a colour photograph; compressed in a way that
+            cannot be read here; another modality, several frames; smaller than 8 pixels; all pixels equal. Names the
+            file and what to do.
     """
     path = Path(path)
     kind = file_kind(path)
     if kind is None:
-        raise BundleInputError(f"{path} is no DICOM, PNG or JPEG file; convert it, or leave it out")
+        raise BundleInputError(f"{path} is not a DICOM, PNG or JPEG file; convert it, or leave it out")
     image = read_dicom(path) if kind == "DICOM" else read_picture(path)
     if min(image.shape) < MIN_SIDE:
         raise BundleInputError(f"{path} has {image.shape[0]} x {image.shape[1]} pixels; export the image in full size")
@@ -40,7 +40,7 @@ def read_xray(path: str | Path) -> np.ndarray:
 
 
 def file_kind(path: Path) -> str | None:
-    """``DICOM``, ``PNG``, ``JPEG``, or None for anything else; an unnamed DICOM header needs the ending .dcm.
+    """``DICOM``, ``PNG``, ``JPEG``, or None for anything else; DICOM without its preamble needs the ending .dcm.
 
     Raises:
         BundleInputError: no such file, not readable, or empty.

@@ -13,14 +13,14 @@ from torch.nn import functional
 from cxr_classifier.errors import BundleInputError
 from cxr_classifier.readers import read_xray
 
-# Raise it when the same file gives another image: a cache of prepared images tells transforms apart by what they hold.
+# To be raised when the same file gives another image: a cache of prepared images identifies transforms by attributes.
 VERSION = 1
 
 
 class LoadXrayd(MapTransform):
     """Read a path as an image (1, H, W), float32 in [0, 1]: H rows, W columns, bone bright.
 
-    A MetaTensor that knows its file and size, and nothing of the patient.
+    The result is a MetaTensor with its file and size, and no facts about the patient.
 
     Raises:
         BundleInputError: see :func:`cxr_classifier.readers.read_xray`.
@@ -42,8 +42,8 @@ class LoadXrayd(MapTransform):
 class FitSquared(MapTransform):
     """Scale an image (1, H, W) so that its longer side is ``size``, and centre it on a black square (1, size, size).
 
-    Nothing is distorted and nothing cut off. Bilinear, and smoothed first when it shrinks (torch's ``antialias``);
-    MONAI's ``Resized`` with ``anti_aliasing`` does the same by a Gaussian over the whole radiograph, many times slower.
+    Nothing is distorted or cut off. Bilinear, with smoothing when it shrinks (torch's ``antialias``); MONAI's
+    ``Resized`` with ``anti_aliasing`` applies a Gaussian to the full radiograph instead, which is many times slower.
 
     Args:
         keys: entries to resize.
@@ -56,7 +56,7 @@ class FitSquared(MapTransform):
     def __init__(self, keys: KeysCollection, size: int, allow_missing_keys: bool = False) -> None:
         super().__init__(keys, allow_missing_keys)
         if int(size) != size or size < 8:
-            raise BundleInputError(f"image_size is {size}; a whole number of at least 8 pixels is needed")
+            raise BundleInputError(f"image_size is {size}; an integer of at least 8 pixels is needed")
         self.size, self.version = int(size), VERSION
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:

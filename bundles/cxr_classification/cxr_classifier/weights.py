@@ -49,18 +49,18 @@ def start_from(network: nn.Module, path: str | Path | None) -> nn.Module:
     return network
 
 
-def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], path: str | Path, whom: str) -> None:
+def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], path: str | Path, target: str) -> None:
     problems = _misfits(given, needed)
     if problems:
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise BundleInputError(
-            f"{path} does not fit {whom}: {'; '.join(problems[:SHOWN])}{more}. Use the overlays and classes that it "
+            f"{path} does not fit {target}: {'; '.join(problems[:SHOWN])}{more}. Use the overlays and classes that it "
             "was trained with"
         )
 
 
 def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[str]:
-    """What keeps tensors from being loaded, in words."""
+    """Why tensors cannot be loaded, in words."""
     found = [f"tensor '{name}' is missing" for name in needed if name not in given]
     found += [f"tensor '{name}' is unknown" for name in given if name not in needed]
     for name, tensor in needed.items():

@@ -44,7 +44,7 @@ def check_update(
         raise UpdateRefused(update.site, f"it already sent an update for round {round}")
     for name in ("n_steps", "n_samples"):  # a site may be weighed by either
         count = getattr(update, name)
-        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= count <= MOST:
+        if isinstance(count, bool) or not isinstance(count, Integral) or not 0 <= int(count) <= MOST:
             raise UpdateRefused(update.site, f"{name} is {count!r}; it must be a whole number, 0 to {MOST:,}")
     _check_names(update, expected)
     for name, reference in expected.items():
@@ -70,8 +70,8 @@ def update_norm(tensors: Mapping[str, Tensor]) -> float:
     Each block's norm is taken in float32 at least (float64 would take four times as long), their sum in float64. The
     result depends neither on the order of the tensors nor on the number of threads.
     """
-    tensors = [tensor.detach() for _, tensor in sorted(tensors.items()) if tensor.is_floating_point()]
-    return math.hypot(*(_norm(block) for tensor in tensors for block in tensor.reshape(-1).split(_NORM_BLOCK)))
+    chosen = [tensor.detach() for _, tensor in sorted(tensors.items()) if tensor.is_floating_point()]
+    return math.hypot(*(_norm(block) for tensor in chosen for block in tensor.reshape(-1).split(_NORM_BLOCK)))
 
 
 def _norm(block: Tensor) -> float:

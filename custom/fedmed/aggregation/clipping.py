@@ -46,8 +46,12 @@ def clip_factors(norms: Mapping[str, float], clip_norm: float | None) -> dict[st
     return {site: 1.0 if norm <= clip_norm else clip_norm / norm for site, norm in norms.items()}
 
 
-def clipping_record(updates: Sequence[Contribution], clip_norm: float | None) -> dict[str, Any]:
+def clipping_record(norms: Mapping[str, float], clip_norm: float | None) -> dict[str, Any]:
     """Return what a round's record says about clipping: nothing without a bound.
+
+    Args:
+        norms: site -> norm of its update.
+        clip_norm: the bound.
 
     Returns:
         ``norms``: site -> norm of its update, None if beyond the largest number; ``clipped``: site -> factor, only
@@ -55,7 +59,6 @@ def clipping_record(updates: Sequence[Contribution], clip_norm: float | None) ->
     """
     if clip_norm is None:
         return {}
-    norms = update_norms(updates)
     clipped = {site: factor for site, factor in clip_factors(norms, clip_norm).items() if factor < 1}
     for site, factor in clipped.items():
         log.info("site '%s': its update of norm %.4g was cut to %.4g, by %.4g", site, norms[site], clip_norm, factor)

@@ -18,7 +18,7 @@ class Contribution(Protocol):
         tensors: name -> difference to the tensor that the site received, ``after - before``, any shape.
         n_steps: optimizer steps done in the round, 0 or more.
         n_samples: training images of the site; 0 where it does not say.
-        extras: further values of a method by name, such as ``rsa``.
+        extras: further values of a method by name, such as a number that it is weighed by.
     """
 
     site: str

@@ -47,6 +47,26 @@ class MiddleMean:
         self.rule, self.trim = rule, float(trim)
         self._scratch = torch.empty(0, dtype=torch.float64)
 
+    def check_with(self, normalise: bool, user_weights: Mapping[str, float], buffers: str) -> None:
+        """Refuse arguments of a mean that only have a meaning for a weighted one.
+
+        Raises:
+            JobError: names the argument.
+        """
+        for site, weight in user_weights.items():
+            if weight not in (0, 1):
+                raise JobError(
+                    f"user weight of site '{site}' is {weight}; under rule '{self.rule}' every sender has one vote: "
+                    "remove the weight, leave the site out with 0, or use rule 'mean'"
+                )
+        if not normalise:
+            raise JobError(f"'normalise: false' is Eq. 3's weighting, which rule '{self.rule}' does not use; set it to "
+                           "true")  # fmt: skip
+        if buffers == "pooled":
+            raise JobError(
+                f"buffers 'pooled' needs the weights of a mean; with rule '{self.rule}' use 'average' or 'local'"
+            )
+
     def dropped(self, senders: int) -> int:
         """Values that are dropped at each end."""
         if self.rule == "median":
@@ -121,29 +141,3 @@ def middle_counter(base: Tensor, differences: Sequence[Tensor]) -> Tensor:
     A maximum, as the mean takes, would let one site set any number.
     """
     return base + torch.stack(list(differences)).median(dim=0).values
-
-
-def middle_mean(
-    rule: str, trim: float | None, normalise: bool, user_weights: Mapping[str, float], buffers: str
-) -> MiddleMean | None:
-    """Return what computes a robust rule, None for ``mean``.
-
-    Raises:
-        JobError: an unknown rule, or arguments that only have a meaning for a weighted mean.
-    """
-    if rule == "mean":
-        if trim is not None:
-            raise JobError("'trim' is for rule 'trimmed_mean'; the rule is 'mean', which drops nothing")
-        return None
-    middle = MiddleMean(rule, trim)
-    for site, weight in user_weights.items():
-        if weight not in (0, 1):
-            raise JobError(
-                f"user weight of site '{site}' is {weight}; under rule '{rule}' every sender has one vote: remove the "
-                "weight, leave the site out with 0, or use rule 'mean'"
-            )
-    if not normalise:
-        raise JobError(f"'normalise: false' is Eq. 3's weighting, which rule '{rule}' does not use; set it to true")
-    if buffers == "pooled":
-        raise JobError(f"buffers 'pooled' needs the weights of a mean; with rule '{rule}' use 'average' or 'local'")
-    return middle

@@ -1,12 +1,66 @@
 """How much each site counts by how much its representation changed: FedMoCo (arXiv 2109.07504), Eq. 7."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from fedmed.errors import FedMedError, JobError
+from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.weighting import SampleWeighting, Weighting
+from fedmed.errors import FedMedError, JobError, UpdateRefused
 
 FORMS = ("gap", "softmax")
 NO_CHANGE = 1e-12  # below this sum of gaps nothing can be told apart
+
+
+class SelfAdaptiveWeighting(Weighting):
+    """By how much each site's representation changed in the round (FedMoCo, Eq. 7).
+
+    Where a site that counts does not send its similarity, the round is weighed by samples.
+
+    Args:
+        name: of the similarity, among the values beside the model that a site sends.
+        form: ``gap`` or ``softmax``.
+        floor: the least that a site counts, [0, 1).
+
+    Raises:
+        JobError: an unknown form, or a number out of range.
+    """
+
+    kind = "self_adaptive"
+
+    def __init__(self, name: str, form: str = FORMS[0], floor: float = 0.0) -> None:
+        if form not in FORMS:
+            raise JobError(f"'form' is {form!r}; use {' or '.join(FORMS)}")
+        if not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1:
+            raise JobError(f"'floor' is {floor!r}; give the least that a site counts, 0 or more and below 1")
+        self.name, self.form, self.floor, self.wanted = name, form, floor, f"'{name}'"
+
+    def check_sites(self, sites: int) -> None:
+        """Refuse a floor that exceeds an equal share."""
+        if self.floor * sites > 1:
+            raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
+
+    def check_update(self, update: Contribution) -> None:
+        """Refuse a similarity that is not a number in [-1, 1]: it decides how much the site counts."""
+        if not self.known(update):
+            return
+        value = update.extras[self.name]
+        if type(value) not in (int, float) or not -1 <= value <= 1:  # NaN is in no interval
+            shown = repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
+            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number in [-1, 1]")
+
+    def known(self, update: Contribution) -> bool:
+        """Whether it sends its similarity."""
+        return self.name in update.extras
+
+    def instead(self) -> Weighting:
+        """Samples."""
+        return SampleWeighting()
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Shares that sum to 1, over the sites whose user weight is not 0."""
+        r = {u.site: float(u.extras[self.name]) for u in updates if user_weights.get(u.site, 1.0)}
+        others = dict.fromkeys((update.site for update in updates), 0.0)
+        return others | (self_adaptive_weights(r, self.form, self.floor) if r else {})
 
 
 def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: float = 0.0) -> dict[str, float]:
@@ -37,7 +91,7 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
     if form not in FORMS:
         raise JobError(f"form of self-adaptive weights is {form!r}; use one of {', '.join(FORMS)}")
     if not r:
-        raise FedMedError("self-adaptive weights need the similarity 'rsa' of at least one site; there is none")
+        raise FedMedError("self-adaptive weights need the similarity of at least one site; there is none")
     if not 0 <= floor <= 1 / len(r):
         raise JobError(f"floor is {floor}; {len(r)} sites share 1, so use a number from 0 to {1 / len(r):g}")
     sites = sorted(r)
@@ -52,7 +106,7 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
 
 def _clipped(site: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise FedMedError(f"similarity 'rsa' of site '{site}' is {value!r}; it must be a finite number from -1 to 1")
+        raise FedMedError(f"similarity of site '{site}' is {value!r}; it must be a finite number from -1 to 1")
     return min(1.0, max(-1.0, float(value)))
 
 

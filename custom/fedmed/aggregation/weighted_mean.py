@@ -1,54 +1,57 @@
 """Federated averaging of differences with weights (Yang et al. 2021, Eq. 2 and 3, and others), or robustly."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.aggregation.buffers import POLICIES, changed, classify, maximum, pooled_variance
-from fedmed.aggregation.clipping import check_bound, clip_factors, update_norms
+from fedmed.aggregation.buffers import POLICIES, classify
+from fedmed.aggregation.clipping import check_bound, clip_factors, clipping_record, update_norms
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.mean import BlockMean
-from fedmed.aggregation.robust import middle_counter, middle_mean
-from fedmed.aggregation.senders import Senders, SenderTable
-from fedmed.aggregation.weighting import Weighting, check_user_weights, site_weights
-from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError
+from fedmed.aggregation.robust import MiddleMean
+from fedmed.aggregation.rule import ExpectedSenders, Outcome, RoundFacts, ServerStep
+from fedmed.aggregation.senders import SenderTable
+from fedmed.aggregation.tensor_means import TensorMeans, check_fit
+from fedmed.aggregation.weighting import IterationWeighting, Weighting, check_user_weights, site_weights
+from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError, StateError
+
+FIRST = RoundFacts()
 
 
 class WeightedMean:
-    """The server's rule: every tensor moves by the weighted mean, or the robust middle, of its senders' differences.
+    """Every tensor moves by the weighted mean, or the robust middle, of its senders' differences; then a step may act.
+
+    A rule, see :class:`fedmed.aggregation.rule.ServerRule`.
 
     Args:
+        weighting: what a site counts by, times its user weight; None: local steps.
+        middle: None: the mean; or a robust middle for a federation that does not trust every site (see ``robust``). It
+            gives every sender one vote; a user weight may then only be 0, which leaves a site out.
+        step: what acts on the mean, such as a server's optimizer; None: the mean is the next model.
         normalise: divide by the senders' total weight; False is Eq. 3 as printed (see ``weighting``).
         user_weights: site -> weight, 0 or more; a site without one counts with 1.
         buffers: BatchNorm statistics: ``average`` or ``pooled`` (correct second moment); ``local`` statistics are
             private and do not arrive here.
-        rule: ``mean``, or ``median`` or ``trimmed_mean`` for a federation that does not trust every site (see
-            ``robust``). These two give every sender one vote; a user weight may only be 0, which leaves a site out.
-        trim: fraction of the senders that ``trimmed_mean`` drops at each end.
-        clip_norm: an update with a larger L2 norm is scaled down to it before any rule; None bounds nothing.
-        weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive`` (see
-            :class:`fedmed.aggregation.weighting.Weighting`), times its user weight.
-        form, floor: of ``self_adaptive``.
+        clip_norm: an update with a larger L2 norm is scaled down to it first; None bounds nothing.
 
     Raises:
-        JobError: an unknown buffer policy, a user weight that is negative or not finite, or ``pooled`` without
-            ``normalise``: a pooled variance needs coefficients that sum to 1. Or an unknown rule, a number out of
-            range, or a robust rule together with what only a weighted mean has.
+        JobError: an unknown buffer policy, a user weight that is negative or not finite, a bound that is not a positive
+            number, or ``pooled`` without ``normalise``: a pooled variance needs coefficients that sum to 1. Or a
+            robust middle together with what only a weighted mean has.
     """
 
     def __init__(
         self,
+        weighting: Weighting | None = None,
+        middle: MiddleMean | None = None,
+        step: ServerStep | None = None,
         normalise: bool = True,
         user_weights: Mapping[str, float] | None = None,
         buffers: str = "average",
-        rule: str = "mean",
-        trim: float | None = None,
         clip_norm: float | None = None,
-        weighting: str = "iterations",
-        form: str | None = None,
-        floor: float | None = None,
     ) -> None:
         if buffers not in POLICIES:
             raise JobError(f"buffer policy '{buffers}' is unknown; use one of {', '.join(POLICIES)}")
@@ -56,60 +59,78 @@ class WeightedMean:
             raise JobError("buffers 'pooled' needs coefficients that sum to 1; set normalise to true or use 'average'")
         check_user_weights(user_weights or {})
         check_bound("clip_norm", clip_norm)
+        self.weighting = weighting or IterationWeighting()
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
-        self.clip_norm, self.weighting = clip_norm, Weighting(weighting, form, floor)
-        if rule != "mean" and weighting not in ("iterations", "uniform"):
-            raise JobError(f"'weighting' '{weighting}' has no meaning under rule '{rule}': every sender has one vote")
-        self._middle = middle_mean(rule, trim, normalise, self.user_weights, buffers)
+        self.clip_norm, self.step, self._middle = clip_norm, step, middle
+        self._tensors = TensorMeans(buffers, middle)
+        if middle and not self.weighting.one_vote:
+            kind, rule = self.weighting.kind, middle.rule
+            raise JobError(f"'weighting' '{kind}' has no meaning under rule '{rule}': every sender has one vote")
+        if middle:
+            middle.check_with(normalise, self.user_weights, buffers)
 
-    def coefficients(self, updates: Sequence[Contribution], kind: str | None = None) -> dict[str, float]:
+    def check(self, senders: ExpectedSenders) -> None:
+        """Refuse user weights for unknown sites, a floor that is too high, and a robust middle of too few senders."""
+        check_user_weights(self.user_weights, senders.roles)
+        if self.clip_norm and senders.max_norm is not None and self.clip_norm >= senders.max_norm:
+            bound = f"'max_norm' refuses from {senders.max_norm:g} on"
+            raise JobError(f"'clip_norm' {self.clip_norm:g} never acts: {bound}")
+        counted = [site for site in senders.sent if self.user_weights.get(site, 1.0)]
+        self.weighting.check_sites(len(counted))
+        for name, count in Counter(name for site in counted for name in senders.sent[site]).items():
+            if self._middle:
+                self._middle.check_senders(f"tensor '{name}'", count)
+
+    def check_update(self, update: Contribution) -> None:
+        """Refuse what the weighting cannot use."""
+        self.weighting.check_update(update)
+
+    def state(self) -> dict[str, Any]:
+        """The step's."""
+        return {"step": kept} if self.step and (kept := self.step.state()) else {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state`."""
+        if set(state) - {"step"} or (state and not self.step):
+            raise StateError(f"the kept state of the mean holds {', '.join(map(str, state))}, which this rule has not")
+        if self.step:
+            self.step.restore(state.get("step", {}))
+
+    def coefficients(self, updates: Sequence[Contribution], weighting: Weighting | None = None) -> dict[str, float]:
         """Return site -> coefficient of these updates, in order of site names, for a tensor that all of them send.
 
         Under a robust rule each site's share of the votes.
 
         Args:
             updates: the senders.
-            kind: what the round is weighed by; None: these are all updates of the round, which says it.
+            weighting: what the round is weighed by; None: these are all updates of the round, which says it.
         """
         sites = {update.site for update in updates}
         if len(sites) != len(updates):
             raise FedMedError(f"a site has two updates in one round: {sorted(u.site for u in updates)}")
         weights = {site: weight for site, weight in self.user_weights.items() if site in sites}
-        amounts = self.weighting.amounts(kind or self._kind(updates), updates, weights)
-        coefficients = site_weights(amounts, weights, self.normalise)
+        weighting = weighting or self.weighting.of_round(updates, self.user_weights)[0]
+        coefficients = site_weights(weighting.amounts(updates, weights), weights, self.normalise)
         if self._middle is None:
             return coefficients
         votes = sum(1 for coefficient in coefficients.values() if coefficient)
         return {site: 1 / votes if coefficient else 0.0 for site, coefficient in coefficients.items()}
 
-    def _kind(self, updates: Sequence[Contribution]) -> str:
-        return self.weighting.of_round(updates, self.user_weights)[0]
-
-    def check_senders(self, senders: Mapping[str, int]) -> None:
-        """Refuse a robust rule for what too few sites send.
-
-        Args:
-            senders: what, in words for the error -> number of sites that send it.
-
-        Raises:
-            JobError: names what and how many.
-        """
-        for what, count in senders.items():
-            if self._middle:
-                self._middle.check_senders(what, count)
-
-    def aggregate(self, global_tensors: Mapping[str, Tensor], updates: Sequence[Contribution]) -> dict[str, Tensor]:
+    def aggregate(
+        self, model: Mapping[str, Tensor], updates: Sequence[Contribution], facts: RoundFacts = FIRST
+    ) -> Outcome:
         """Return the next model; no argument is modified and the result does not depend on the order of updates.
 
         Each tensor is averaged over the updates that contain it, with coefficients of those senders alone. A site
         whose coefficient is 0 counts as no sender.
 
         Args:
-            global_tensors: name -> tensor of any shape, on the CPU.
-            updates: accepted updates of one round; ``tensors`` hold differences to ``global_tensors``.
+            model: name -> tensor of any shape, on the CPU.
+            updates: accepted updates of one round; ``tensors`` hold differences to ``model``.
+            facts: when this is; for the step.
 
         Returns:
-            Every name of ``global_tensors``, with its shape and dtype: a new tensor, or the very same object where
+            ``tensors``: every name of ``model``, with its shape and dtype: a new tensor, or the very same object where
             no site sent it.
 
         Raises:
@@ -122,57 +143,33 @@ class WeightedMean:
         if not updates:
             raise RoundFailed("there is no update to aggregate; the global model is unchanged")
         updates = sorted(updates, key=lambda update: update.site)
-        kind = self._kind(updates)
-        self.coefficients(updates, kind)  # refuses a round in which no site counts
-        _check_fit(global_tensors, updates)
-        scales = clip_factors(update_norms(updates), self.clip_norm) if self.clip_norm else {}
-        weigh = partial(self.coefficients, kind=kind)
-        table = SenderTable(updates, weigh, self.user_weights, {u.site: 1.0 for u in updates} | scales)
-        mean, result = BlockMean(), {}
-        for name, base in global_tensors.items():
-            senders = table.of(name)
-            result[name] = self._one(name, global_tensors, senders, mean) if senders.updates else base
-            if senders.updates and not all_finite(result[name]):
-                raise RoundFailed(f"aggregated tensor '{name}' is not finite in {base.dtype}; the model is unchanged")
-        return result
-
-    def _one(self, name: str, model: Mapping[str, Tensor], senders: Senders, mean: BlockMean) -> Tensor:
-        base, differences = model[name], senders.differences(name)
-        kind = classify(name, base)
-        if kind == "constant":
-            return base
-        if kind == "counter":
-            return middle_counter(base, differences) if self._middle else maximum(base, differences)
-        if kind == "running_var" and self.buffers == "pooled":
-            return _pooled(name, model, senders).clamp_(min=0)
-        if self._middle:
-            moved = self._middle(name, base, differences, senders.scales)
-        else:
-            weights = [weight * scale for weight, scale in zip(senders.weights, senders.scales, strict=True)]
-            moved = mean(base, differences, weights)
-        # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate, and a site may send
-        # anything, such as noise: a variance below 0 would make every output NaN.
-        return moved.clamp_(min=0) if kind == "running_var" else moved
+        weighting, reasons = self.weighting.of_round(updates, self.user_weights)
+        coefficients = self.coefficients(updates, weighting)  # refuses a round in which no site counts
+        check_fit(model, updates)
+        norms = update_norms(updates) if self.clip_norm else {}
+        scales = {u.site: 1.0 for u in updates} | (clip_factors(norms, self.clip_norm) if self.clip_norm else {})
+        table = SenderTable(updates, partial(self.coefficients, weighting=weighting), self.user_weights, scales)
+        result = self._tensors(model, table)
+        if self.step:
+            sent = [name for name in model if table.of(name).updates]
+            result = _stepped(self.step, model, result, sent, updates, facts)
+        record = clipping_record(norms, self.clip_norm)
+        return Outcome(result, coefficients, warnings=reasons, facts=record)
 
 
-def _pooled(name: str, model: Mapping[str, Tensor], senders: Senders) -> Tensor:
-    partner = name.removesuffix("running_var") + "running_mean"
-    if partner not in model or any(partner not in update.tensors for update in senders.updates):
-        raise SharingError(f"tensor '{name}' cannot be pooled without '{partner}' from the same sites")
-    means, variances = (
-        [d.double() * scale for d, scale in zip(senders.differences(key), senders.scales, strict=True)]
-        for key in (partner, name)
-    )
-    return pooled_variance(model[partner], model[name], means, variances, senders.weights)
-
-
-def _check_fit(model: Mapping[str, Tensor], updates: Sequence[Contribution]) -> None:
-    for update in updates:
-        for name, difference in update.tensors.items():
-            if name not in model:
-                raise SharingError(f"site '{update.site}' sends tensor '{name}', which the model does not have")
-            if difference.shape != model[name].shape:
-                shapes = f"{tuple(difference.shape)}, in the model {tuple(model[name].shape)}"
-                raise SharingError(f"site '{update.site}': tensor '{name}' has shape {shapes}")
-            if classify(name, model[name]) == "constant" and changed(difference):
-                raise SharingError(f"site '{update.site}' changed tensor '{name}', a constant; make it private")
+def _stepped(
+    step: ServerStep,
+    model: Mapping[str, Tensor],
+    mean: Mapping[str, Tensor],
+    sent: Sequence[str],
+    updates: Sequence[Contribution],
+    facts: RoundFacts,
+) -> dict[str, Tensor]:
+    names = [name for name in sent if classify(name, model[name]) == "parameter"]
+    moved = step.move(model, mean, names, updates, facts)
+    for name, tensor in moved.items():
+        if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise SharingError(f"the step after the mean returned '{name}' as no parameter of the model is")
+        if not all_finite(tensor):
+            raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
+    return {**mean, **moved}

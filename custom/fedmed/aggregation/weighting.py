@@ -1,14 +1,13 @@
-"""How much each site counts: by its steps, its samples, not at all, or by how much it has learnt."""
+"""How much each site counts: by its steps, by its samples, or not at all; other weightings have files of their own."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.self_adaptive import FORMS, self_adaptive_weights
-from fedmed.errors import FedMedError, JobError, UpdateRefused
+from fedmed.errors import FedMedError, JobError
 
-SIMILARITY = "rsa"  # the value of an update by which FedMoCo weighs it
+Reasons = list[tuple[list[str], str]]  # (sites, why the round is weighed otherwise because of them)
 
 
 def site_weights(
@@ -56,7 +55,7 @@ def check_user_weights(user_weights: Mapping[str, float], sites: Collection[str]
         sites: all sites of the job; None checks the values only.
 
     Raises:
-        JobError: a site that is not among ``sites``, or a weight that is negative, not finite or no number.
+        JobError: a site that is not among ``sites``, or a weight that is negative, not finite or not a number.
     """
     for site, weight in user_weights.items():
         if sites is not None and site not in sites:
@@ -65,103 +64,111 @@ def check_user_weights(user_weights: Mapping[str, float], sites: Collection[str]
             raise JobError(f"user weight of site '{site}' is {weight!r}; give a finite number, 0 or more")
 
 
-@dataclass(frozen=True)
 class Weighting:
-    """What sites are weighed by. A site that did no step never counts.
+    """What sites are weighed by, before user weights. A site that did no step never counts.
 
     Attributes:
-        kind: ``iterations`` (local steps, Yang et al. 2021), ``samples`` (training images, FedAvg), ``uniform``, or
-            ``self_adaptive`` (how much the site's representation changed in the round, FedMoCo).
-        form: of ``self_adaptive``: ``gap`` or ``softmax``; None = ``gap``.
-        floor: of ``self_adaptive``: the least that a site counts, [0, 1); None = 0.
-
-    Raises:
-        JobError: an unknown kind or form, a number out of range, or a setting that the kind does not have.
+        kind: its name in a job and in the run's record.
+        wanted: what a site that cannot be weighed so did not send, in words.
+        one_vote: whether it may be named beside a robust middle, under which every sender has one vote anyway.
     """
 
-    kind: str = "iterations"
-    form: str | None = None
-    floor: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.kind not in AMOUNTS:
-            raise JobError(f"'weighting' is {self.kind!r}; use {', '.join(AMOUNTS)}")
-        for name in ("form", "floor"):
-            if self.kind != "self_adaptive" and getattr(self, name) is not None:
-                raise JobError(f"'{name}' is for weighting 'self_adaptive' only; leave it out for '{self.kind}'")
-        if self.form is not None and self.form not in FORMS:
-            raise JobError(f"'form' is {self.form!r}; use {' or '.join(FORMS)}")
-        floor = self.floor
-        if floor is not None and (not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1):
-            raise JobError(f"'floor' is {floor!r}; give the least that a site counts, 0 or more and below 1")
+    kind: ClassVar[str]
+    wanted: str = ""
+    one_vote: ClassVar[bool] = False
 
     def check_sites(self, sites: int) -> None:
-        """Refuse a floor that so many sites cannot all have.
+        """Refuse a setting that so many sites cannot have.
 
         Raises:
-            JobError: it exceeds an equal share.
+            JobError: says which.
         """
-        if (self.floor or 0) * sites > 1:
-            raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
 
-    def check(self, update: Contribution) -> None:
-        """Refuse an update whose similarity is none: it decides how much the site counts.
+    def check_update(self, update: Contribution) -> None:
+        """Refuse an update by what it says about how much its site counts.
 
         Raises:
-            UpdateRefused: it is no number in [-1, 1].
+            UpdateRefused: names the value.
         """
-        if self.kind != "self_adaptive" or SIMILARITY not in update.extras:
-            return
-        value = update.extras[SIMILARITY]
-        if type(value) not in (int, float) or not -1 <= value <= 1:  # NaN is in no interval
-            shown = repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
-            raise UpdateRefused(update.site, f"its '{SIMILARITY}' is {shown}; it must be a number in [-1, 1]")
+
+    def known(self, update: Contribution) -> bool:
+        """Whether the update says what its site is weighed by."""
+        return True
+
+    def instead(self) -> "Weighting | None":
+        """By what a round is weighed in which a site does not say it."""
+        return None
+
+    def amounts(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Return what each site is weighed with, 0 or more.
+
+        Args:
+            updates: the senders of a tensor; those that did a step are all :meth:`known`.
+            user_weights: site -> weight; a weighting that compares sites leaves those with 0 out.
+        """
+        idle = dict.fromkeys((update.site for update in updates), 0.0)
+        return idle | self.of_trained([update for update in updates if update.n_steps], user_weights)
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """:meth:`amounts` of sites that did a step."""
+        raise NotImplementedError
 
     def of_round(
         self, updates: Sequence[Contribution], user_weights: Mapping[str, float]
-    ) -> tuple[str, list[tuple[list[str], str]]]:
-        """Return by what this round's updates are weighed, and why not as the job says: (sites, reason), if so.
+    ) -> tuple["Weighting", Reasons]:
+        """Return by what this round's updates are weighed, and why not as the job says, if so.
 
-        Where a site that counts sends no ``rsa``, all are weighed by samples; without a number of samples, uniformly.
+        Where one site that counts does not say what it is weighed by, all are weighed otherwise.
         """
-        kind, reasons = self.kind, []
+        weighting, reasons = self, []
         counted = [update for update in updates if update.n_steps and user_weights.get(update.site, 1.0)]
-        while lacking := sorted(update.site for update in counted if not NEEDS[kind](update)):
-            instead = FALLBACK[kind]
-            wanted = f"'{SIMILARITY}'" if kind == "self_adaptive" else "number of samples"
+        while lacking := sorted(update.site for update in counted if not weighting.known(update)):
+            instead = weighting.instead()
+            if instead is None:
+                raise FedMedError(f"{', '.join(lacking)} cannot be weighed by '{weighting.kind}'")
             does = "it sends" if len(lacking) == 1 else "they send"
-            reasons.append((lacking, f"{does} no {wanted}, so this round weighs by '{instead}', not by '{kind}'"))
-            kind = instead
-        return kind, reasons
-
-    def amounts(
-        self, kind: str, updates: Sequence[Contribution], user_weights: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Return what each site is weighed with, before user weights.
-
-        Args:
-            kind: what :meth:`of_round` chose.
-            updates: the senders of a tensor.
-            user_weights: sites of weight 0 have no part in ``self_adaptive`` weights.
-        """
-        trained = [update for update in updates if update.n_steps]
-        idle = dict.fromkeys((update.site for update in updates), 0)
-        if kind == "self_adaptive":
-            r = {u.site: float(u.extras[SIMILARITY]) for u in trained if user_weights.get(u.site, 1.0)}
-            return idle | (self_adaptive_weights(r, self.form or FORMS[0], self.floor or 0.0) if r else {})
-        return idle | {update.site: AMOUNTS[kind](update) for update in trained}
+            otherwise = f"so this round weighs by '{instead.kind}', not by '{weighting.kind}'"
+            reasons.append((lacking, f"{does} no {weighting.wanted}, {otherwise}"))
+            weighting = instead
+        return weighting, reasons
 
 
-AMOUNTS: dict[str, Callable[[Contribution], float]] = {
-    "iterations": lambda update: update.n_steps,
-    "samples": lambda update: update.n_samples,
-    "uniform": lambda update: 1,
-    "self_adaptive": lambda update: update.extras[SIMILARITY],  # of all sites together, see Weighting.amounts
-}
-NEEDS: dict[str, Callable[[Contribution], bool]] = {
-    "iterations": lambda update: True,
-    "samples": lambda update: update.n_samples > 0,
-    "uniform": lambda update: True,
-    "self_adaptive": lambda update: SIMILARITY in update.extras,
-}
-FALLBACK = {"self_adaptive": "samples", "samples": "uniform"}
+class IterationWeighting(Weighting):
+    """By local optimizer steps: Yang et al. 2021, Eq. 3."""
+
+    kind = "iterations"
+    one_vote = True
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Steps of the round."""
+        return {update.site: update.n_steps for update in updates}
+
+
+class UniformWeighting(Weighting):
+    """Every site counts the same."""
+
+    kind = "uniform"
+    one_vote = True
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """1."""
+        return {update.site: 1 for update in updates}
+
+
+class SampleWeighting(Weighting):
+    """By training images: FedAvg (McMahan et al. 2017, arXiv 1602.05629). Where a site does not say it, uniform."""
+
+    kind = "samples"
+    wanted = "number of samples"
+
+    def known(self, update: Contribution) -> bool:
+        """Whether it reports images."""
+        return update.n_samples > 0
+
+    def instead(self) -> Weighting:
+        """Uniform."""
+        return UniformWeighting()
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """Training images."""
+        return {update.site: update.n_samples for update in updates}

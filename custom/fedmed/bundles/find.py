@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedmed.errors import BundleError
 
+SHARED_OVERLAYS = Path(__file__).resolve().parents[1] / "overlays"  # that every bundle can use
 CHECKOUT_BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -43,12 +44,19 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
     raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there or set FEDMED_BUNDLES")
 
 
-def bundle_digest(root: Path) -> str:
-    """SHA-256 over a bundle's configs and Python files: what it does, without weights and documents."""
+def bundle_digest(root: Path, shared: Path | None = None) -> str:
+    """SHA-256 of a bundle's configs and Python files, which say what it does; not of weights and documents.
+
+    Args:
+        root: the bundle's folder.
+        shared: a folder of overlays that the bundle can use too.
+    """
     files = [p for p in sorted(root.rglob("*")) if p.is_file() and _defines_behaviour(p.relative_to(root))]
+    named = [(path.relative_to(root).as_posix(), path) for path in files]
+    named += [(f"fedmed/overlays/{path.name}", path) for path in sorted(shared.glob("*.yaml"))] if shared else []
     digest = hashlib.sha256()
-    for path in files:
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0")
+    for name, path in named:
+        digest.update(name.encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

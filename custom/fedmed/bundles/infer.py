@@ -3,6 +3,7 @@
 import json
 import logging
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,37 +22,35 @@ def check_ready(root: Path) -> dict[str, Any]:
     """Return the metadata of a bundle that can infer.
 
     Raises:
-        BundleError: no folder, no bundle (``configs/metadata.json`` and ``configs/inference.*``), or no weights.
+        BundleError: not a folder, not a bundle (``configs/metadata.json`` and ``configs/inference.*``), or no weights.
     """
     root = Path(root)
     if not root.is_dir():
         raise BundleError(f"the bundle {root} does not exist; give the folder that scripts/export_bundle.py wrote")
     if not any((root / name).is_file() for name in CONFIGS):
-        raise BundleError(f"{root} is no bundle for inference: it has no {CONFIGS[0]}")
+        raise BundleError(f"{root} is not a bundle for inference: {CONFIGS[0]} is missing")
     if not (root / WEIGHTS).is_file():
         raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
                           "scripts/export_bundle.py RUN OUT")  # fmt: skip
     try:
         metadata = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
         if not isinstance(metadata["version"], str):
-            raise TypeError("the version is no text")
+            raise TypeError("the version is not a text")
         return metadata
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BundleError(f"{root}/configs/metadata.json cannot be read ({error}); export the bundle again") from error
 
 
 def segment_names(root: Path) -> list[str]:
-    """Names of the values 1, 2, … of a segmentation: ``channel_def`` of the bundle's first output, less background.
+    """Names of the values 1, 2, … of a segmentation: ``channel_def`` of the bundle's first output without background.
 
     Raises:
-        BundleError: as ``check_ready``; the bundle classifies; or the metadata name nothing but background.
+        BundleError: as ``check_ready``; the bundle is a classifier; or the metadata name only background.
     """
     outputs = check_ready(root).get("network_data_format", {}).get("outputs", {})
-    output = next(iter(outputs.values()), {})
+    output: Mapping[str, Any] = next(iter(outputs.values()), {})
     if output.get("format") == "classes":
-        raise BundleError(
-            f"{root} names a class of a whole image and draws no mask; run it with python -m monai.bundle"
-        )
+        raise BundleError(f"{root} is a classifier and makes no masks; run it with python -m monai.bundle")
     channels = output.get("channel_def", {})
     names = [channels[key] for key in sorted(channels, key=int)]
     foreground = [name for name in names if name.lower() != "background"]
@@ -61,7 +60,7 @@ def segment_names(root: Path) -> list[str]:
 
 
 def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
-    """Return what ``python -m monai.bundle run`` makes of one image.
+    """Return the result of ``python -m monai.bundle run`` for one image.
 
     Args:
         root: a bundle with weights; its ``inference.*`` reads images from ``dataset_dir`` and writes one result each
@@ -87,7 +86,7 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
         results = sorted(outputs.rglob("*.nii*"))
         if len(results) != 1:
             raise BundleError(f"bundle {root.name} wrote {len(results)} results for {image}; exactly one is expected")
-        result = nib.load(results[0])
+        result = nib.Nifti1Image.from_filename(results[0])
         return nib.Nifti1Image(np.asarray(result.dataobj), result.affine)
 
 
@@ -95,13 +94,13 @@ def _run(root: Path, config: Path, values: dict[str, Any]) -> None:
     meta = str(root / "configs" / "metadata.json")
     hush_dicom_decoder()
     disabled = logging.root.manager.disable
-    logging.disable(logging.ERROR)  # MONAI reports temporary files and Ignite the traceback of what is raised below
+    logging.disable(logging.ERROR)  # MONAI names temporary files, Ignite logs the traceback of the error raised below
     try:
         workflow = ConfigWorkflow(str(config), meta_file=meta, logging_file=False, workflow_type="inference", **values)
         workflow.initialize()
         workflow.run()
         workflow.finalize()
-    except Exception as error:  # noqa: BLE001 - a bundle is others' code and MONAI wraps whatever it raises
+    except Exception as error:  # noqa: BLE001 - a bundle is foreign code and MONAI wraps whatever it raises
         cause: BaseException = error
         while type(cause) is RuntimeError and cause.__cause__ is not None:  # MONAI's wrapping
             cause = cause.__cause__

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,10 +12,17 @@ import yaml
 from monai.bundle import ConfigParser
 from torch import nn
 
-from fedmed.bundles.find import bundle_digest, check_name, find_bundle
+from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
+from fedmed.bundles.site_facts import usable_facts
 from fedmed.errors import BundleError, OverrideError
+
+# An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
+warnings.filterwarnings("ignore", message="Can't merge entry")
+# Facts of time that every configuration may refer to. A federation sets them for each task; here they are those of a
+# training that stands alone.
+TIME = {"round": 0, "rounds": 1, "steps_before": 0, "steps_total": "$@epoch_length * @max_epochs"}
 
 
 class Bundle:
@@ -22,7 +30,8 @@ class Bundle:
 
     Args:
         name: folder name of the bundle.
-        overlays: names of files in ``configs/`` merged over ``train``, in order.
+        overlays: names of files in ``configs/``, or of FedMed's own overlays for every bundle, merged over ``train``,
+            in order.
         overrides: plain values from the job, checked against the bundle's own allow-list.
         site_bundles: the site's folder of bundles, if it has one.
     """
@@ -45,14 +54,17 @@ class Bundle:
             sys.path.insert(0, str(self.root))
 
     def config_file(self, overlay: str) -> Path:
-        """The file in ``configs/`` of this name, YAML or JSON."""
+        """The file of this name, YAML or JSON: in ``configs/``, else among the overlays that every bundle can use."""
         check_name(overlay, "overlay")
-        for suffix in (".yaml", ".json"):
-            path = self.root / "configs" / f"{overlay}{suffix}"
+        folders = (self.root / "configs", SHARED_OVERLAYS)
+        for path in (folder / f"{overlay}{suffix}" for folder in folders for suffix in (".yaml", ".json")):
             if path.is_file():
                 return path
-        known = sorted(p.stem for p in (self.root / "configs").iterdir() if p.suffix in (".yaml", ".json"))
-        raise BundleError(f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(known)}")
+        own, shared = (sorted(p.stem for p in f.iterdir() if p.suffix in (".yaml", ".json")) for f in folders)
+        raise BundleError(
+            f"bundle '{self.name}' has no overlay '{overlay}'. It has: {', '.join(own)}; every bundle has: "
+            f"{', '.join(shared)}"
+        )
 
     @cached_property
     def federation(self) -> dict[str, Any]:
@@ -66,6 +78,17 @@ class Bundle:
     def score(self) -> Score:
         """What the bundle's models are compared by, from ``configs/federation.yaml``."""
         return parse_score(self.federation.get("score"), self.root / "configs" / "federation.yaml")
+
+    @cached_property
+    def overlay_kind(self) -> str | None:
+        """Kind of task that an overlay makes of the bundle, the last that names one; see :mod:`fedmed.kinds`."""
+        named = (ConfigParser.load_config_file(path).get("kind") for path in reversed(self.files[1:]))
+        return next((kind for kind in named if kind is not None), None)
+
+    @property
+    def kind(self) -> str | None:
+        """Kind of task with these overlays, as the bundle's files name it."""
+        return self.overlay_kind or self.federation.get("kind")
 
     @property
     def calibration(self) -> str | None:
@@ -91,8 +114,8 @@ class Bundle:
 
     @cached_property
     def digest(self) -> str:
-        """Hash of the bundle's configs and code; equal at server and sites."""
-        return bundle_digest(self.root)
+        """Hash of the bundle's configs and code, and of the overlays for every bundle; equal at server and sites."""
+        return bundle_digest(self.root, SHARED_OVERLAYS)
 
     @cached_property
     def version(self) -> str:
@@ -102,8 +125,11 @@ class Bundle:
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
 
+        Args:
+            facts: of :data:`fedmed.bundles.site_facts.FACTS`. One that this bundle has no use for is left out.
+
         Raises:
-            BundleError: the merged configuration cannot be read.
+            BundleError: the merged configuration cannot be read, or a fact is unknown or missing in it.
         """
         parser = ConfigParser()
         try:
@@ -111,7 +137,8 @@ class Bundle:
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
-        parser.update({"bundle_root": str(self.root), **self.overrides})
-        # A fact that this bundle has no use for is left out: `augment_seed` only means something to some methods.
-        parser.update({key: value for key, value in facts.items() if key in parser.config})
+        time = {key: value for key, value in TIME.items() if key not in parser}
+        parser.update({"bundle_root": str(self.root), **time, **self.overrides})
+        where = f"bundle '{self.name}' with overlays {self.overlays}"
+        parser.update(usable_facts(facts, parser.config, where))
         return parser

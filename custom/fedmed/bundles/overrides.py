@@ -1,4 +1,4 @@
-"""What a job may change in a bundle: plain values of listed settings, nothing that runs or reads."""
+"""What a job may change in a bundle: plain values of listed settings, nothing that runs code or reads files."""
 
 import math
 import re
@@ -9,26 +9,26 @@ from fedmed.errors import OverrideError
 
 # MONAI evaluates strings that start with `$`, resolves `@` references and reads files through `%`.
 _FORBIDDEN = ("$", "@", "%")
-# It also rewrites `#`, `@::` and `%::` anywhere in a text, so a text is held to what the name of a choice needs.
+# It also rewrites `#`, `@::` and `%::` anywhere in a text, so a text may hold only the characters of a plain name.
 _TEXT = re.compile(r"[A-Za-z0-9 _.,+-]*")
 _SEPARATOR = re.compile(r"::|#")
 MAX_TEXT = 100  # characters
-MAX_ITEMS = 100  # of a list with all its lists
+MAX_ITEMS = 100  # of a list, its inner lists included
 MAX_DEPTH = 3  # of lists in lists
-_MAX_INT = 2**53  # the largest up to which every whole number survives JSON everywhere
+_MAX_INT = 2**53  # up to it, JSON readers keep every integer exactly
 
 
 def check_overrides(overrides: Mapping[str, Any], allowed: Collection[str]) -> dict[str, Any]:
     """Return a copy of ``overrides`` if every entry is harmless.
 
-    What is returned is to MONAI's parser the plain value that it looks like: nothing in it is evaluated, resolved,
-    read from a file or rewritten.
+    MONAI's parser takes what is returned as the plain values that they look like: it evaluates, resolves, reads and
+    rewrites nothing in them.
 
     Args:
         overrides: setting id -> finite number, short plain text (letters, digits, space, ``_ . , + -``), boolean, null,
             or list of these, up to three deep.
-        allowed: ids that the bundle lists as overridable. One with a part that starts with ``_`` (``_target_``) would
-            choose what code runs, and is refused even here.
+        allowed: ids that the bundle lists as overridable. An id with a part that starts with ``_`` (``_target_``) would
+            choose what code runs, and is refused even if it is listed.
 
     Raises:
         OverrideError: an id outside the list, or a value that could execute code, read a file or resolve a
@@ -56,7 +56,7 @@ def _checked(key: str, value: Any) -> Any:
 
 
 def _check_size(key: str, value: Any) -> None:
-    """First, and level by level: a list of a thousand lists in lists would exhaust the stack."""
+    """Checked first, and level by level: recursion into a thousand nested lists would exhaust the stack."""
     level, items = [value], 0
     for _ in range(MAX_DEPTH):
         level = [item for each in level if isinstance(each, list) for item in each]
@@ -80,7 +80,7 @@ def _plain(key: str, value: Any) -> Any:
         _check_text(key, value)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         if not math.isfinite(value) if isinstance(value, float) else abs(value) > _MAX_INT:
-            raise OverrideError(f"override '{key}': {_number(value)} is no number that a setting can have")
+            raise OverrideError(f"override '{key}': {_number(value)} is not a number that a setting can have")
     elif not isinstance(value, (bool, type(None))):
         raise OverrideError(f"override '{key}': {type(value).__name__} is not a number, string, boolean or list")
     return value
@@ -97,7 +97,7 @@ def _check_text(key: str, value: str) -> None:
         )
     if len(value) > MAX_TEXT or not _TEXT.fullmatch(value):
         raise OverrideError(
-            f"override '{key}': the text {_short(value)} is no name of a choice: at most {MAX_TEXT} letters, "
+            f"override '{key}': the text {_short(value)} is not a plain name: use at most {MAX_TEXT} letters, "
             "digits, spaces and _ . , + -"
         )
 
@@ -109,4 +109,4 @@ def _short(value: Any, show: Any = ascii) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(value) if isinstance(value, float) else f"a whole number of {value.bit_length()} bits"
+    return repr(value) if isinstance(value, float) else f"an integer of {value.bit_length()} bits"

@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from monai.bundle import ConfigParser
-
 from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError
 
@@ -45,19 +43,3 @@ def pretraining(bundle: Bundle) -> Pretraining | None:
     if not isinstance(told, Mapping) or set(told) != names or not all(isinstance(v, str) and v for v in told.values()):
         raise BundleError(f"{bundle.root}/configs/federation.yaml: 'pretraining' is {told!r}. Example:\n    {EXAMPLE}")
     return Pretraining(**told)
-
-
-def pretrained(bundle: Bundle) -> Pretraining | None:
-    """The same for a run's bundle, where the run was such a training; None for any other run."""
-    made = pretraining(bundle)
-    return made if made and made.overlay in bundle.overlays else None
-
-
-def without_pretraining(bundle: Bundle) -> tuple[list[str], dict]:
-    """A run's overlays and overrides as far as they hold for a training with labels too: sizes, and not the method."""
-    made = pretrained(bundle)
-    if made is None:
-        return list(bundle.overlays), dict(bundle.overrides)
-    own = ConfigParser.load_config_file(bundle.config_file(made.overlay))
-    overlays = [name for name in bundle.overlays if name != made.overlay]
-    return overlays, {key: value for key, value in bundle.overrides.items() if key not in own}

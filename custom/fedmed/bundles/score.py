@@ -46,9 +46,9 @@ class Score:
     def in_words(self, metrics: Mapping[str, float]) -> str:
         """``Dice 0.8123 ± 0.0456`` or ``AUROC 0.91 (0.85 to 0.96)`` of a testing list."""
         text = f"{self.label} {metrics[self.test]:.4f}" if self.test in metrics else f"no {self.label}"
-        if self.spread in metrics:
+        if self.spread and self.spread in metrics:
             text += f" ± {metrics[self.spread]:.4f}"
-        if self.low in metrics and self.high in metrics:
+        if self.low and self.high and {self.low, self.high} <= metrics.keys():
             text += f" ({metrics[self.low]:.4f} to {metrics[self.high]:.4f})"
         return text
 

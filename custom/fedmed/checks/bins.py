@@ -1,13 +1,11 @@
 """Summarise many values in a few bins, so that nobody can be told from them."""
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedmed.checks.classes import class_counts
+from fedmed.checks.class_labels import class_counts
 from fedmed.checks.entries import Entry
-from fedmed.checks.pictures import Picture
 from fedmed.data.prepare.case import Case
 
 STEP = 5  # numbers are rounded to it, so that no rest of a sum tells of a single case
@@ -47,35 +45,16 @@ def shown(count: int) -> str:
 
 
 Fact = tuple[str, tuple[float, ...], Callable[[Case], float | None]]  # name, edges of the bins, value of a case
-# Everything that the page tells of single cases.
-_OF_CT: tuple[Fact, ...] = (
-    ("Slice spacing (mm)", (1, 2, 3, 5, 8), lambda case: case.spacing[-1]),
-    ("Spacing within a slice (mm)", (0.5, 0.7, 0.9, 1.5, 3), lambda case: min(case.spacing[:2])),
-    ("Slices", (30, 60, 120, 250, 500), lambda case: case.shape[-1]),
-    ("Voxels along the longer side of a slice", (128, 256, 512, 768), lambda case: max(case.shape[:2])),
-    ("Lowest value (HU)", (-2000, -1100, -1000, -900, 0), lambda case: case.hu_min),
-    ("Highest value (HU)", (300, 1000, 2000, 3100, 5000), lambda case: case.hu_max),
-    ("Mask (ml)", (0.001, 1, 10, 100, 500), lambda case: case.mask_ml),
-)
-_OF_PICTURES: tuple[Fact, ...] = (
-    ("Pixels along the longer side", (128, 256, 512, 1024, 2048, 3072), lambda case: max(case.shape)),
-    ("Pixels along the shorter side", (128, 256, 512, 1024, 2048, 3072), lambda case: min(case.shape)),
-    ("Mean brightness, 0 (black) to 1", (0.2, 0.35, 0.5, 0.65, 0.8), lambda case: case.mean),
-)
-FORMATS = ("DICOM", "PNG", "JPEG")
 
 
-def summarise(cases: Sequence[Case]) -> list[Bins]:
-    """Bins of spacing, size, intensity and mask volume over the usable cases; of radiographs, size and brightness."""
-    usable = [case for case in cases if case.usable]
-    pictures = [case for case in usable if isinstance(case, Picture)]
+def summarise(cases: Sequence[Case], facts: Sequence[Fact]) -> list[Bins]:
+    """Bins of each fact over the usable cases that have it."""
     found = []
-    for name, edges, value in _OF_PICTURES if pictures else _OF_CT:
-        values = [number for case in usable if (number := value(case)) is not None]
+    for name, edges, value in facts:
+        values = [number for case in cases if case.usable and (number := value(case)) is not None]
         if values:
             found.append(in_bins(name, values, edges))
-    kinds = Counter(case.kind for case in pictures)
-    return found + ([Bins("Files", tuple((kind, kinds[kind]) for kind in FORMATS))] if pictures else [])
+    return found
 
 
 def summarise_classes(entries: Sequence[Entry], classes: Sequence[str] | None) -> list[Bins]:

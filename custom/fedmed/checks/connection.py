@@ -14,8 +14,8 @@ from typing import Any
 
 import psutil
 
-from fedmed.checks.findings import Finding
-from fedmed.checks.kit import Kit
+from fedmed.checks.site_findings import SiteFinding
+from fedmed.checks.startup_kit import Kit
 
 PATIENCE = 10.0  # seconds for a connection
 PREFLIGHT = 120.0  # seconds for NVFlare's check, which takes about 6
@@ -42,7 +42,7 @@ class Connection:
     registered: bool | None = None
 
 
-def shake_hands(kit: Kit, found: Connection) -> Finding | None:
+def shake_hands(kit: Kit, found: Connection) -> SiteFinding | None:
     """Connect to the server as NVFlare does, with the kit's certificates, and fill in what was seen.
 
     Returns:
@@ -93,7 +93,7 @@ def _hear(secured: ssl.SSLSocket) -> None:
         return  # another scheme, whose server waits for the site
 
 
-def preflight(kit: Kit, found: Connection) -> Finding | None:
+def preflight(kit: Kit, found: Connection) -> SiteFinding | None:
     """Run ``nvflare preflight-check``, which also starts the site for five seconds, and fill in what was seen.
 
     It runs on a view of the kit, a folder of links: NVFlare would write its logs into the kit, and would kill every
@@ -105,7 +105,7 @@ def preflight(kit: Kit, found: Connection) -> Finding | None:
     """
     if pid := running(kit):
         text = f"the site runs already from this kit (process {pid}), so NVFlare's preflight check was left out"
-        return Finding("connection", "running", f"{text}; that it runs says more")
+        return SiteFinding("connection", "running", f"{text}; that it runs says more")
     with tempfile.TemporaryDirectory(prefix="fedmed-preflight-") as name:
         view = _view(kit, Path(name))
         passed, rows = False, [("nvflare", "it said nothing", "")]
@@ -213,5 +213,5 @@ def _registered(view: Path) -> bool:
         return False
 
 
-def _wrong(kind: str, text: str) -> Finding:
-    return Finding("connection", kind, text)
+def _wrong(kind: str, text: str) -> SiteFinding:
+    return SiteFinding("connection", kind, text)

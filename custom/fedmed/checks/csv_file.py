@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from fedmed.checks.checked import Checked
-from fedmed.checks.findings import Finding
+from fedmed.checks.checked_site import CheckedSite
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.prepare.report import table
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home, write_atomically
@@ -20,7 +20,7 @@ def default_csv(site: str) -> Path:
     return fedmed_home() / "checks" / f"{Path(site).name}.csv"
 
 
-def write_csv(checked: Checked, path: Path) -> Path:
+def write_csv(checked: CheckedSite, path: Path) -> Path:
     """Write one line an entry with all that was found about it, readable by the owner only.
 
     Raises:
@@ -34,8 +34,8 @@ def write_csv(checked: Checked, path: Path) -> Path:
     return path
 
 
-def _rows(checked: Checked) -> Iterator[dict[str, object]]:
-    said: dict[tuple[str, int | None], list[Finding]] = {}
+def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
+    said: dict[tuple[str, int | None], list[SiteFinding]] = {}
     for finding in checked.findings:
         for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
             said.setdefault(place, []).append(finding)
@@ -56,6 +56,6 @@ def _rows(checked: Checked) -> Iterator[dict[str, object]]:
             yield _told(key, number, found)
 
 
-def _told(key: str, number: int | None, found: list[Finding]) -> dict[str, object]:
+def _told(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
     level = "problem" if any(f.level == "problem" for f in found) else "note" if found else "fine"
     return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}

@@ -4,21 +4,17 @@ import os
 import shutil
 import stat
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedmed.checks.entries import Entry
-from fedmed.checks.findings import Finding
-from fedmed.checks.pictures import Picture
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
-from fedmed.data.prepare.case import Case
 from fedmed.data.store import FOLDER
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 
 ROUNDS_KEPT = 2
-PICTURE = 4 * 256**2  # bytes of a prepared radiograph, where no job says its size
 ADAM = 3  # a tensor and its two moments
 COMFORT = 2  # below so many times the need, a note
 
@@ -34,47 +30,14 @@ class Space:
     held: int = 0
 
 
-def cache_bytes(
-    entries: Sequence[Entry], cases: Mapping[Entry, Case], sample: Sequence[Entry], measured: Measured | None
-) -> int:
-    """Estimate the size of all prepared cases.
-
-    A prepared case is resampled to one spacing, so its size grows with its volume in mm; the sample says how much a
-    mm³ needs. Without a measurement, cases count as they are: four bytes a voxel, and one for the mask. Prepared
-    radiographs are all of one size.
-    """
-    used = [entry for entry in entries if entry not in cases or cases[entry].usable]
-    if any(isinstance(case, Picture) for case in cases.values()):
-        each = measured.cache_bytes if measured and measured.cache_bytes else PICTURE
-        return round(each * len({entry.image for entry in used}))
-    if measured and measured.cache_bytes and sample:
-        held = sum(_volume(entry, cases) for entry in sample)
-        return round(measured.cache_bytes * len(sample) * sum(_volume(entry, cases) for entry in used) / held)
-    return sum(_voxels(entry, cases) * (5 if entry.mask else 4) for entry in used)
-
-
-def _volume(entry: Entry, cases: Mapping[Entry, Case]) -> float:
-    volume = _voxels(entry, cases)
-    for length in cases[entry].spacing if entry in cases else ():
-        volume *= length
-    return volume
-
-
-def _voxels(entry: Entry, cases: Mapping[Entry, Case]) -> int:
-    if entry not in cases:
-        return entry.image.stat().st_size  # not inspected: compressed CT has about one byte a voxel
-    voxels = 1
-    for length in cases[entry].shape:
-        voxels *= length
-    return voxels
-
-
 def state_bytes(measured: Measured | None) -> int:
     """Estimate what a job keeps at the site: two rounds of the model with Adam's moments."""
     return ROUNDS_KEPT * ADAM * (measured.model_bytes or 0) if measured else 0
 
 
-def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int) -> tuple[list[Space], list[Finding]]:
+def check_disk(
+    site: SiteConfig, workspace: Path | None, cache: int, state: int
+) -> tuple[list[Space], list[SiteFinding]]:
     """Compare needs with free space, folder by folder and together where they lie on one disk.
 
     Args:
@@ -93,7 +56,7 @@ def check_disk(site: SiteConfig, workspace: Path | None, cache: int, state: int)
             key = "key 'cache_dir'" if what == "cache" else "the startup kit"
             text = f"the {what} folder {folder} cannot be made or written; correct {key} in {site.source}"
             text = text if what == "cache" else f"the {what} folder {folder} cannot be written; correct its permissions"
-            findings.append(Finding("disk", what, text))
+            findings.append(SiteFinding("disk", what, text))
     findings += _permissions(site.cache_dir / FOLDER)
     findings += _room(spaces)
     return spaces, findings
@@ -117,19 +80,19 @@ def _stored(cache_dir: Path) -> int:
         return 0
 
 
-def _permissions(folder: Path) -> Iterator[Finding]:
+def _permissions(folder: Path) -> Iterator[SiteFinding]:
     if not folder.is_dir():
         return
     facts = folder.stat()
     if stat.S_IMODE(facts.st_mode) & 0o077:
         if facts.st_uid == os.geteuid():
-            yield Finding("disk", "open_cache", f"{folder} can be read by others; close it now: chmod 700 {folder}")
+            yield SiteFinding("disk", "open_cache", f"{folder} can be read by others; close it now: chmod 700 {folder}")
         else:
             text = f"{folder} belongs to another user and can be read by others; choose another cache_dir"
-            yield Finding("disk", "cache", text)
+            yield SiteFinding("disk", "cache", text)
 
 
-def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
+def _room(spaces: Sequence[Space]) -> Iterator[SiteFinding]:
     disks: dict[int, list[Space]] = defaultdict(list)
     for space in spaces:
         disks[_nearest(space.folder).stat().st_dev].append(space)
@@ -140,6 +103,6 @@ def _room(spaces: Sequence[Space]) -> Iterator[Finding]:
         text = f"{names} will need about {size(needed)}, and {size(free)} are free"
         text += f" beside {size(held)} of prepared cases, which scripts/purge_cache.py deletes" if held else ""
         if free + held < needed:
-            yield Finding("disk", "no_space", f"{text}; free some space or name another disk")
+            yield SiteFinding("disk", "no_space", f"{text}; free some space or name another disk")
         elif free + held < COMFORT * needed:
-            yield Finding("disk", "little_space", f"{text}; other programs may need that too")
+            yield SiteFinding("disk", "little_space", f"{text}; other programs may need that too")

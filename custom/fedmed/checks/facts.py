@@ -3,15 +3,15 @@
 import math
 from collections.abc import Iterator
 
-from fedmed.checks.checked import Checked
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import LISTS
-from fedmed.checks.findings import problems
+from fedmed.checks.site_findings import problems
 from fedmed.reports.words import NOTHING, count, duration, join, size
 
 Rows = list[tuple[str, str]]
 
 
-def summary(checked: Checked) -> str:
+def summary(checked: CheckedSite) -> str:
     """One sentence: may the site join?"""
     wrong = len(problems(checked.findings))
     if wrong:
@@ -31,12 +31,12 @@ _PARTS = {
 }
 
 
-def lists(checked: Checked) -> Rows:
+def lists(checked: CheckedSite) -> Rows:
     """How many images each list holds."""
     return [(key, str(checked.counts.get(key, 0))) for key in LISTS]
 
 
-def head(checked: Checked) -> Rows:
+def head(checked: CheckedSite) -> Rows:
     """The figures one looks for first."""
     measured, seconds = checked.measured, round_seconds(checked)
     rows = lists(checked)
@@ -45,7 +45,7 @@ def head(checked: Checked) -> Rows:
     return rows + ([("memory", size(measured.peak_bytes))] if measured and measured.peak_bytes else [])
 
 
-def sections(checked: Checked) -> list[tuple[str, Rows]]:
+def sections(checked: CheckedSite) -> list[tuple[str, Rows]]:
     """Every other figure, by what it is about; sections that were left out are missing."""
     parts = {
         "Job": _job(checked),
@@ -58,7 +58,7 @@ def sections(checked: Checked) -> list[tuple[str, Rows]]:
     return [(name, list(rows)) for name, rows in parts.items() if rows]
 
 
-def _job(checked: Checked) -> Rows:
+def _job(checked: CheckedSite) -> Rows:
     if checked.work is None:
         return [("role", checked.role)] if checked.role else []
     args = checked.work.args
@@ -71,16 +71,16 @@ def _job(checked: Checked) -> Rows:
     ]
 
 
-def round_steps(checked: Checked) -> int | None:
+def round_steps(checked: CheckedSite) -> int | None:
     """Optimizer steps of one round at this site; of a job that counts epochs they follow from its images."""
     measured, work = checked.measured, checked.work
     if work is None or work.steps or not work.epochs or not measured or not measured.batch:
         return work.steps if work else None
-    share = 1.0 if checked.wanted.contrastive else measured.fraction
+    share = measured.fraction if checked.kind.labelled else 1.0
     return math.ceil(work.epochs * share * checked.trained_on / measured.batch)
 
 
-def round_seconds(checked: Checked) -> float | None:
+def round_seconds(checked: CheckedSite) -> float | None:
     """Seconds of one round at this site: what it exchanges, training, and scoring the received model."""
     measured, work, steps = checked.measured, checked.work, round_steps(checked)
     if not measured or not work or not steps or measured.step_seconds is None:
@@ -94,7 +94,7 @@ def _about(seconds: float) -> str:
     return f"about {duration(seconds)}" if seconds >= 1 else "under 1 s"
 
 
-def _work(checked: Checked) -> Rows:
+def _work(checked: CheckedSite) -> Rows:
     measured, work = checked.measured, checked.work
     if measured is None or measured.peak_bytes is None:
         return []
@@ -122,7 +122,7 @@ def _work(checked: Checked) -> Rows:
     return [(name, value) for name, value in rows if value]
 
 
-def _machine(checked: Checked) -> Rows:
+def _machine(checked: CheckedSite) -> Rows:
     machine = checked.machine
     if machine is None:
         return []
@@ -136,11 +136,11 @@ def _machine(checked: Checked) -> Rows:
     ]
 
 
-def _connection(checked: Checked) -> Rows:
+def _connection(checked: CheckedSite) -> Rows:
     return list(_connection_rows(checked)) if checked.connection else []
 
 
-def _connection_rows(checked: Checked) -> Iterator[tuple[str, str]]:
+def _connection_rows(checked: CheckedSite) -> Iterator[tuple[str, str]]:
     found = checked.connection
     if found.reached is not None:
         yield "server", "reached" if found.reached else "not reached"

@@ -10,7 +10,7 @@ import psutil
 import torch
 
 import fedmed
-from fedmed.checks.findings import Finding
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.settings.site import SiteConfig
 
 PACKAGES = ("nvflare", "monai", "torch", "numpy", "nibabel")
@@ -37,7 +37,7 @@ class Machine:
     versions: tuple[tuple[str, str], ...]
 
 
-def look_at_machine(site: SiteConfig) -> tuple[Machine, list[Finding]]:
+def look_at_machine(site: SiteConfig) -> tuple[Machine, list[SiteFinding]]:
     """Return the machine's facts, and where the site's settings do not fit them."""
     gpus = tuple(_gpu(index) for index in range(torch.cuda.device_count())) if torch.cuda.is_available() else ()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -61,17 +61,17 @@ def _index(device: str) -> int | None:
     return (torch.device(device).index or 0) if device.startswith("cuda") else None
 
 
-def _findings(site: SiteConfig, machine: Machine, index: int | None) -> Iterator[Finding]:
+def _findings(site: SiteConfig, machine: Machine, index: int | None) -> Iterator[SiteFinding]:
     if index is not None and index >= len(machine.gpus):
         known = ", ".join(f"cuda:{place}" for place in range(len(machine.gpus))) or "none"
         text = f"{site.source}: key 'device' is '{site.device}', but the GPUs here are: {known}; correct it"
-        yield Finding("device", "device", text)
+        yield SiteFinding("device", "device", text)
     if index is None and machine.gpus:
         text = f"{site.source}: key 'device' is '{site.device}', but there is a {machine.gpus[0][0]}; use auto or cuda"
-        yield Finding("device", "idle_gpu", text)
+        yield SiteFinding("device", "idle_gpu", text)
     if site.threads > machine.cores:
         text = f"{site.source}: key 'threads' is {site.threads}, but there are {machine.cores} cores; more only get in "
-        yield Finding("device", "threads", f"{text}each other's way: lower it")
+        yield SiteFinding("device", "threads", f"{text}each other's way: lower it")
 
 
 def versions() -> Iterator[tuple[str, str]]:

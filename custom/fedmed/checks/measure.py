@@ -98,7 +98,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _metadata(args: Mapping[str, Any], few: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
     """Seconds for an image and bytes of what others get of the site; the few cases at hand are enough for that."""
     overrides = {**(args.get("overrides") or {}), **({"metadata_min_images": 2} if few else {})}
-    site = replace(site, privacy=replace(site.privacy, extras_min_images=2))
+    site = replace(site, privacy=site.privacy.model_copy(update={"extras_min_images": 2}))
     client = Client.from_args({**args, "overrides": overrides}, site, folder / "metadata")
     started = time.monotonic()
     values = client.metadata(replace(task, name="metadata")).values

@@ -8,13 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedmed.checks.checked import Checked
-from fedmed.checks.classes import picture_table
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.facts import lists, sections, summary
-from fedmed.checks.findings import NOTE, PROBLEM
+from fedmed.checks.site_findings import NOTE, PROBLEM
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
-from fedmed.data.prepare.report import list_table
 
 MOST = 40  # findings of a level that are shown; the CSV has all
 
@@ -40,16 +38,13 @@ class Screen:
             yield
 
 
-def print_checked(checked: Checked, csv: Path | None, page: Path) -> None:
+def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     """Print lists, figures, problems and notes, and whether the site may join."""
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
     console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
     usable = [case for case in {id(case): case for case in checked.cases.values()}.values() if case.usable]
-    if checked.pictures:
-        rows = picture_table(checked.entries, usable)
-    else:
-        rows = list_table(usable) if usable else [("list", "cases"), *lists(checked)]
+    rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
     table = Table(*rows[0], title_justify="left")
     for row in rows[1:]:
         table.add_row(*row)
@@ -66,7 +61,7 @@ def print_checked(checked: Checked, csv: Path | None, page: Path) -> None:
     console.print(f"[bold {'green' if checked.ready else 'red'}]{summary(checked)}[/]")
 
 
-def _print_findings(console: Console, checked: Checked, level: str, title: str, style: str) -> None:
+def _print_findings(console: Console, checked: CheckedSite, level: str, title: str, style: str) -> None:
     found = [finding for finding in checked.findings if finding.level == level]
     if found:
         console.print(f"[{style}]{title}: {len(found)}[/]")

@@ -17,8 +17,8 @@ from typing import Any
 import psutil
 
 from fedmed.checks.entries import MEASURED, SCORED, Entry
-from fedmed.checks.findings import Finding
-from fedmed.checks.work import Work
+from fedmed.checks.part_in_job import PartInJob
+from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.prepare.case import Case
 from fedmed.settings.site import SiteConfig
 
@@ -102,8 +102,14 @@ def _voxels(entry: Entry, case: Case | None) -> int:
 
 
 def measure(
-    site: SiteConfig, work: Work, sample: Sequence[Entry], *, steps: int = 3, score: bool = True, timeout: float = 1800
-) -> tuple[Measured, list[Finding]]:
+    site: SiteConfig,
+    work: PartInJob,
+    sample: Sequence[Entry],
+    *,
+    steps: int = 3,
+    score: bool = True,
+    timeout: float = 1800,
+) -> tuple[Measured, list[SiteFinding]]:
     """Measure ``work`` on ``sample``. When the batch does not fit into memory, smaller ones are tried.
 
     The site's cache is left alone: what is prepared lies in a private folder beside it, which is removed.
@@ -124,7 +130,7 @@ def measure(
 
 def _attempt(
     site: SiteConfig,
-    work: Work,
+    work: PartInJob,
     sample: Sequence[Entry],
     steps: int,
     score: bool,
@@ -203,31 +209,33 @@ def _summary(result: Mapping[str, Any]) -> Measured:
     return Measured(**plain, **means)
 
 
-def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> Finding:
+def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> SiteFinding:
     memory = f"{psutil.virtual_memory().available / 1e9:.1f} GB of main memory are free now"
     what = f"{f'a batch of {batch}' if batch else 'the work'} does not fit into the memory of {site.device} ({memory})"
     if fits:
         remedy = f"a batch of {fits} does: write 'max_batch_size: {fits}' into {site.source}"
     else:
         remedy = "nor does a batch of 1; use another machine, or ask the study lead for smaller patches or windows"
-    return Finding("training", "out_of_memory", f"{what}; {remedy}")
+    return SiteFinding("training", "out_of_memory", f"{what}; {remedy}")
 
 
-def _failure(attempt: Attempt, timeout: float) -> Finding:
+def _failure(attempt: Attempt, timeout: float) -> SiteFinding:
     if attempt.code is None:
         text = f"stopped after {timeout / 60:.0f} minutes; raise --timeout, or measure on a faster machine"
-        return Finding("training", "too_long", text)
+        return SiteFinding("training", "too_long", text)
     if "error" in attempt.result:
-        return Finding("training", "cannot_train", attempt.result["error"])
+        return SiteFinding("training", "cannot_train", attempt.result["error"])
     text = f"the measuring process ended with code {attempt.code}: {attempt.log or 'it said nothing'}"
-    return Finding("training", "cannot_train", f"{text}; send this line to the study lead if it names no patient")
+    return SiteFinding("training", "cannot_train", f"{text}; send this line to the study lead if it names no patient")
 
 
-def _remarks(site: SiteConfig, measured: Measured) -> Iterator[Finding]:
+def _remarks(site: SiteConfig, measured: Measured) -> Iterator[SiteFinding]:
     if measured.batch and measured.job_batch and measured.batch < measured.job_batch:
         text = f"the job's batch of {measured.job_batch} becomes {measured.batch} by max_batch_size in {site.source}"
-        yield Finding("training", "batch", f"{text}; fine, if that was meant")
+        yield SiteFinding("training", "batch", f"{text}; fine, if that was meant")
     total = psutil.virtual_memory().total
     if measured.peak_bytes and measured.peak_bytes > FULL * total:
         text = f"{measured.peak_bytes / 1e9:.1f} of {total / 1e9:.1f} GB of memory were used"
-        yield Finding("training", "memory", f"{text}; keep other programs off this machine, or lower max_batch_size")
+        yield SiteFinding(
+            "training", "memory", f"{text}; keep other programs off this machine, or lower max_batch_size"
+        )

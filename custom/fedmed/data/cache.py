@@ -23,8 +23,8 @@ from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
-CACHE_VERSION = 1  # raise it when a transform of ours computes something else under the same settings
-_META_SWITCH = threading.RLock()  # MONAI's switch for metadata is one for the whole process
+CACHE_VERSION = 1  # to be raised when a transform of FedMed computes something else with the same settings
+_META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
 _DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
@@ -39,10 +39,10 @@ class CaseCacheDataset(Dataset):
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
         transform: deterministic transforms, then random ones. Only tensors survive the deterministic part. A label
-            that is a class, an int, passes it by: what is stored of an image serves whatever class it is given.
+            that is a class, an int, is not stored: the stored image can be used with any class.
         cache_dir: folder for the prepared cases; None = prepare them each time.
-        in_memory_bytes: most bytes of prepared cases that this process keeps in memory too, of all datasets together;
-            0 = none. Opening a file takes longer than all else that is done with a small image.
+        in_memory_bytes: limit of the bytes of prepared cases that this process also keeps in memory, for all datasets
+            together; 0 = none. Opening a file takes longer than everything else that is done with a small image.
 
     Items are dictionaries of plain tensors (a list of them where a crop yields several); a class is an int64 scalar.
 
@@ -91,13 +91,13 @@ class CaseCacheDataset(Dataset):
         return stored
 
     def prefill(self, num_workers: int = 0) -> None:
-        """Prepare every case that is not on disk yet; without a cache there is nothing to do."""
+        """Prepare every case that is not on disk yet; does nothing without a cache."""
         if self.store is None:
             return
         paths = [self.store.path(case, self._settings) for case in self.data]
         missing = [index for index, path in enumerate(paths) if not path.is_file()]
         if missing:
-            log.info("preparing %d of %d cases, once", len(missing), len(self.data))
+            log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
             for _ in DataLoader(_Fill(self, missing), batch_size=None, num_workers=min(num_workers, len(missing))):
                 pass
 
@@ -124,7 +124,9 @@ class CaseCacheDataset(Dataset):
         try:
             self.store.write(path, item)
         except OSError as error:
-            log.warning("cache folder %s cannot be written (%s); going on without it, slowly", path.parent, error)
+            log.warning(
+                "cache folder %s cannot be written (%s); continuing without it, more slowly", path.parent, error
+            )
             self.store = None
 
 
@@ -138,7 +140,7 @@ class _Fill(torch.utils.data.Dataset):
         return len(self.indices)
 
     def __getitem__(self, position: int) -> int:
-        if self.dataset.store is not None:  # None: the disk became full on the way
+        if self.dataset.store is not None:  # None: the disk became full meanwhile
             self.dataset.prepared(self.indices[position])
         return position
 
@@ -146,7 +148,7 @@ class _Fill(torch.utils.data.Dataset):
 def settings_text(steps: Sequence[Any]) -> str:
     """What the deterministic transforms do, as text that is equal in every process."""
     for step in steps:
-        # Some transforms keep notes of the last image among their attributes; the settings are those before use.
+        # Some transforms store facts of the last image among their attributes, so they are described before first use.
         if step not in _DESCRIBED:
             _DESCRIBED[step] = describe(step)
     facts = {"version": CACHE_VERSION, "monai": monai.__version__, "steps": [_DESCRIBED[step] for step in steps]}
@@ -158,13 +160,13 @@ def _is_random(step: Any) -> bool:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    # A clone: torch.save would write the whole storage that a view belongs to.
+    # A clone: torch.save would write the full storage that a view belongs to.
     plain = tensor.as_tensor() if isinstance(tensor, MetaTensor) else tensor
     return plain.clone(memory_format=torch.contiguous_format)
 
 
 def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:
-    """MONAI wraps what goes wrong in a transform in a RuntimeError; the cause says it better."""
+    """MONAI wraps a transform's error in a RuntimeError; its cause is the clearer message."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, DataError):

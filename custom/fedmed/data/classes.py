@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, list_entries, listed_file, load_datalist
+from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.entry_forms import UNLABELED, listed_file
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")

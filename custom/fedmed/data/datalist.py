@@ -2,19 +2,16 @@
 
 import json
 import logging
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from fedmed.data.entry_forms import UNLABELED, form_of
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
-UNLABELED = "unlabeled"
-FILE_KEYS = ("image", "label")
 EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
-_FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # of a mask: has a folder or an extension
 
 
 def load_datalist(
@@ -36,19 +33,14 @@ def load_datalist(
 
     Raises:
         DataError: the folder, the file, the list or an image is missing, the JSON is malformed, an entry points
-            outside ``data_root``, or a label is none of ``classes``.
+            outside ``data_root``, or a label is not one of ``classes``.
     """
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    entries = list_entries(path, key, required)
-    if classes is None and key != UNLABELED and labels_are_classes(entries):
-        raise DataError(
-            f"{path}: the labels of '{key}' are names of classes, the first is {entries[0]['label']!r}, where masks "
-            "are needed; use a bundle for classification, or list masks"
-        )
+    entries, form = list_entries(path, key, required), form_of(classes)
     wheres = (f"{path}: entry {number} of '{key}'" for number in range(len(entries)))
-    cases = [_case(root, where, key, entry, classes) for where, entry in zip(wheres, entries, strict=True)]
+    cases = [form.read(root, key, where, entry) for where, entry in zip(wheres, entries, strict=True)]
     if key == UNLABELED:
         cases = [_without_label(case) for case in cases]
         dropped = sum("label" in entry for entry in entries)
@@ -77,15 +69,6 @@ def list_entries(datalist: Path | str, key: str, required: bool = False) -> list
     return entries
 
 
-def labels_are_classes(entries: Iterable[Any]) -> bool:
-    """Whether the labels of entries are names of classes: there are some, and none looks like a file.
-
-    Entries may be malformed; lists of several keys may be chained.
-    """
-    labels = [entry["label"] for entry in entries if isinstance(entry, Mapping) and "label" in entry]
-    return bool(labels) and all(isinstance(label, str) and label and not _FILE_NAME.search(label) for label in labels)
-
-
 def read_datalist(path: Path) -> Mapping[str, Any]:
     """Return a datalist's content, its lists unchecked.
 
@@ -101,60 +84,6 @@ def read_datalist(path: Path) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise DataError(f"{path}: holds a {type(content).__name__} instead of named lists. Example: {EXAMPLE}")
     return content
-
-
-def needed_files(key: str, classes: bool = False) -> tuple[str, ...]:
-    """Which files an entry of a list must name; ``classes``: labels are names of classes."""
-    return ("image",) if key == UNLABELED or classes else FILE_KEYS
-
-
-def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
-    """Absolute path of a file that an entry names.
-
-    The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
-
-    Args:
-        root: the site's data folder.
-        where: of the entry, for errors.
-        name: ``image`` or ``label``.
-        entry: as it stands in the datalist.
-
-    Raises:
-        DataError: the entry is none, names no such file or one outside ``root``, or the file is not there.
-    """
-    if not isinstance(entry, Mapping):
-        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
-    if name not in entry:
-        hint = "; cases without a mask belong into 'unlabeled'" if name == "label" else ""
-        raise DataError(f"{where} has no '{name}'{hint}")
-    value = entry[name]
-    relative = PurePosixPath(value) if isinstance(value, str) and value else None
-    if relative is None or relative.is_absolute() or ".." in relative.parts or "\\" in value:
-        raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
-    file = root / relative
-    try:
-        found = file.is_file()
-    except OSError as error:  # a folder that may not be read, or a name that no file system takes
-        raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
-    if not found:
-        raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
-    return file
-
-
-def _case(root: Path, where: str, key: str, entry: Any, classes: Sequence[str] | None) -> dict[str, Any]:
-    names = needed_files(key, classes is not None)
-    files = {name: str(listed_file(root, where, name, entry)) for name in names}
-    index = {} if classes is None or key == UNLABELED else {"label": _class_index(where, entry, classes)}
-    return {**entry, **files, **index}
-
-
-def _class_index(where: str, entry: Mapping[str, Any], classes: Sequence[str]) -> int:
-    known = ", ".join(classes)
-    if "label" not in entry:
-        raise DataError(f"{where} has no 'label'; name its class ({known}), or list the image under '{UNLABELED}'")
-    if entry["label"] not in classes:
-        raise DataError(f"{where}: the label is {entry['label']!r}, which is no class; use one of {known}")
-    return list(classes).index(entry["label"])
 
 
 def _without_label(case: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Say in plain values what a transform does, so that two processes agree whether it is the same one."""
+"""Describe a transform in plain values, so that two processes agree whether it is the same one."""
 
 import functools
 import hashlib
@@ -18,6 +18,7 @@ def describe(value: Any) -> Any:
 
     Objects become their class path and their attributes; functions their path; arrays their hash. Nothing depends
     on memory addresses or on the state of random generators, so equal settings give equal text in every process.
+    MONAI's ``pickle_hashing`` depends on the latter and refuses lambdas.
     """
     if isinstance(value, _PLAIN):
         return value

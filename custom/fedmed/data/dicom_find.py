@@ -1,4 +1,4 @@
-"""Find the one CT series of a folder that a user means."""
+"""Find the CT series of a folder that the user means."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +14,11 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
     """Return the files of the CT series of a folder (not of its subfolders), in the order of their slices.
 
     Args:
-        folder: where the files lie; other files and series of other modalities are passed over.
-        uid: SeriesInstanceUID, needed where there is more than one CT series.
+        folder: where the files are; other files and series of other modalities are ignored.
+        uid: SeriesInstanceUID, needed when there is more than one CT series.
 
     Raises:
-        DataError: no folder, no series, none of CT, several to choose from, or not the one asked for.
+        DataError: no such folder, no series, no CT series, several to choose from, or not the one asked for.
     """
     folder = Path(folder)
     try:
@@ -47,13 +47,13 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
 
 
 def _check_nothing_left_out(folder: Path, head: Dataset, known: set[str]) -> None:
-    """ITK passes over a slice that it cannot read; a finding in it would be missing unnoticed."""
+    """ITK skips a slice that it cannot read; a finding in it would be missed without notice."""
     for path in sorted(folder.iterdir()):
         if path.is_file() and path.name not in known:
             try:
                 other = dcmread(path, stop_before_pixels=True, specific_tags=["SeriesInstanceUID"])
             except (InvalidDicomError, OSError, EOFError):
-                continue  # no DICOM file
+                continue  # not a DICOM file
             if other.get("SeriesInstanceUID") == head.get("SeriesInstanceUID"):
                 raise DataError(f"{path} belongs to the series and is damaged; export the series again")
 

@@ -17,9 +17,9 @@ CODES = {
     "covid_region": (ABNORMAL, codes.SCT.Lesion, codes.SCT.Lung),
     "nodule": (ABNORMAL, codes.SCT.Nodule, codes.SCT.Lung),
 }
-UNKNOWN = (codes.SCT.Tissue, codes.SCT.Tissue, None)  # what 3D Slicer too calls a segment that nobody described
+UNKNOWN = (codes.SCT.Tissue, codes.SCT.Tissue, None)  # 3D Slicer's codes for a segment without a description
 NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
-MAY_BE_EMPTY = (  # the standard wants them in every image, and de-identified exports often lack them
+MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "ReferringPhysicianName"),
     *("AccessionNumber", "StudyID", "StudyDate", "StudyTime"),
 )
@@ -43,8 +43,8 @@ def segmentation(
 
     Args:
         files: the slices of one CT series, in order.
-        mask: (X, Y, Z) of whole numbers; ``k`` is segment ``labels[k - 1]``, 0 is nothing. All 0 is allowed: every
-            slice is then written, with nothing in it, because the standard knows no segmentation without frames.
+        mask: (X, Y, Z) of integers; ``k`` is segment ``labels[k - 1]``, 0 is background. All 0 is allowed: every slice
+            is then written empty, because the standard has no segmentation without frames.
         affine: (4, 4) of the mask, to mm in RAS, as ``read_series`` gives it for the same files.
         labels: names of the segments.
         producer: the bundle that drew the mask.
@@ -57,7 +57,7 @@ def segmentation(
             series' grid.
     """
     if len(files) < 2:
-        raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, no Enhanced CT")
+        raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, not Enhanced CT")
     slices = [_slice(path) for path in files]
     _check_grid(slices, mask, affine)
     if mask.max() > len(labels):
@@ -100,7 +100,7 @@ def _segment(number: int, label: str, producer: Producer) -> hd.seg.SegmentDescr
 
 
 def _slice(path: Path) -> Dataset:
-    """A slice's header with what a segmentation takes over from it."""
+    """A slice's header with the attributes that a segmentation copies from it."""
     head = dcmread(path, stop_before_pixels=True)
     missing = [name for name in NEEDED if not head.get(name)]
     if missing:
@@ -125,4 +125,4 @@ def _check_grid(slices: Sequence[Dataset], mask: np.ndarray, affine: np.ndarray)
         for corner, expected in (((0, 0, z, 1), position), ((shape[0] - 1, shape[1] - 1, z, 1), position + far)):
             away = np.linalg.norm((affine @ corner)[:3] * (-1, -1, 1) - expected)
             if away > GRID_TOLERANCE:
-                raise DataError(f"slice {z + 1} of the mask lies {away:.3g} mm beside {head.SOPInstanceUID}")
+                raise DataError(f"slice {z + 1} of the mask lies {away:.3g} mm away from {head.SOPInstanceUID}")

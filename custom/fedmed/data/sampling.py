@@ -1,4 +1,4 @@
-"""Make a training loader whose batches depend on the seed alone."""
+"""Make a training loader whose batches depend only on the seed."""
 
 from pathlib import Path
 
@@ -22,9 +22,9 @@ def training_loader(
     """Return a loader of exactly ``steps`` full batches.
 
     Cases are drawn without replacement; when all have been seen, a new permutation begins. The order of cases and
-    the random transforms have generators of their own, so changing an augmentation leaves the order of cases, and
-    transforms before it (the crops), as they are. With ``num_workers=0`` equal seeds give equal batches in every
-    process; with workers, equal seeds and equal worker counts do.
+    the random transforms have separate generators, so changing an augmentation does not change the order of cases or
+    the transforms before it (the crops). With ``num_workers=0`` equal seeds give equal batches in every process; with
+    workers, equal seeds and equal worker counts do.
 
     Args:
         dataset: the cases; they are prepared first, so that a bad image is found before training starts.
@@ -32,7 +32,7 @@ def training_loader(
         steps: batches.
         seed: of order, crops and augmentation.
         num_workers: processes that load.
-        foreground_in: the site's datalist, when training on masks is pointless without any foreground.
+        foreground_in: the site's datalist, when training needs masks with foreground; it is named in the error.
 
     Returns:
         The loader, or None for a dataset without cases.
@@ -59,7 +59,7 @@ def probe_loader(dataset: Dataset, samples: int, seed: int, batch_size: int, num
 
     Args:
         dataset: all cases, without random transforms.
-        samples: cases that are drawn without replacement; all of them where there are fewer.
+        samples: cases that are drawn without replacement; all of them when there are fewer.
         seed: of the draw.
         batch_size: cases in a batch.
         num_workers: processes that load.
@@ -68,7 +68,7 @@ def probe_loader(dataset: Dataset, samples: int, seed: int, batch_size: int, num
         DataError: fewer than one sample is asked for.
     """
     if samples < 1:
-        raise DataError(f"{samples} images are asked for as a sample; use 1 or more, such as 100")
+        raise DataError(f"the sample is to have {samples} images; use 1 or more, such as 100")
     generator = torch.Generator().manual_seed(derive_seed(seed, "probe images"))
     chosen = torch.randperm(len(dataset), generator=generator)[:samples].tolist()
     return DataLoader(Subset(dataset, chosen), num_workers, batch_size=batch_size)

@@ -1,4 +1,4 @@
-"""Files of preprocessed cases: whole or absent, readable by their owner only, never out of date."""
+"""Files of preprocessed cases: complete or absent, readable by their owner only, never out of date."""
 
 import hashlib
 import logging
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmed.data.datalist import FILE_KEYS
+from fedmed.data.entry_forms import FILE_KEYS
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home, write_atomically
 
@@ -24,15 +24,15 @@ _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueErr
 
 
 def default_cache_dir() -> str:
-    """The cache folder of a site that names none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
+    """The cache folder of a site whose settings name none: ``$FEDMED_HOME/cache`` or ``~/.cache/fedmed/cache``."""
     return str(fedmed_home() / "cache")
 
 
 class CaseStore:
-    """A folder of preprocessed cases.
+    """A folder of preprocessed cases; see :class:`fedmed.data.cache.CaseCacheDataset` for what MONAI's cache lacks.
 
     Args:
-        cache_dir: where the folder ``fedmed-cases`` is made, mode 0700: its content is patient data.
+        cache_dir: where the folder ``fedmed-cases`` is created, mode 0700: its content is patient data.
 
     Raises:
         DataError: the folder cannot be made.
@@ -54,7 +54,7 @@ class CaseStore:
 
     @staticmethod
     def read(path: Path) -> dict[str, Tensor] | None:
-        """Return memory-mapped tensors, or None if there is no readable file.
+        """Return memory-mapped tensors, or None when no readable file is there.
 
         Reading touches only the pages that are used, and writing to the tensors does not reach the file.
         """
@@ -63,12 +63,12 @@ class CaseStore:
         try:
             return dict(torch.load(path, mmap=True, weights_only=True))
         except _UNREADABLE as error:
-            log.warning("cache file %s is damaged (%s) and is made again", path, type(error).__name__)
+            log.warning("cache file %s is damaged (%s) and will be made again", path, type(error).__name__)
             return None
 
     @staticmethod
     def write(path: Path, item: Mapping[str, Tensor]) -> None:
-        """Write through a temporary file: a reader sees a whole file or none, and two writers do not clash.
+        """Write through a temporary file: a reader sees a complete file or none, and two writers do not clash.
 
         Raises:
             OSError: the disk is full or the folder cannot be written; nothing is left behind.
@@ -79,7 +79,7 @@ class CaseStore:
 class CaseMemory:
     """Prepared cases in memory.
 
-    Nothing is dropped for a newer case: where cases are drawn in random order, that would only change which are missed.
+    No case is dropped for a newer one: cases are drawn in random order, so that would only change which are missing.
     """
 
     def __init__(self) -> None:
@@ -87,25 +87,25 @@ class CaseMemory:
         self._items: dict[str, dict[str, Tensor]] = {}
 
     def read(self, key: str) -> dict[str, Tensor] | None:
-        """Return a copy, which may be written to, or None."""
+        """Return a copy, which the caller may change, or None."""
         item = self._items.get(key)
         return None if item is None else {name: tensor.clone() for name, tensor in item.items()}
 
     def write(self, key: str, item: Mapping[str, Tensor], limit: int) -> None:
-        """Keep a copy, if all that is kept then has at most ``limit`` bytes."""
+        """Keep a copy, if everything that is kept then has at most ``limit`` bytes."""
         size = sum(tensor.nbytes for tensor in item.values())
         if self.bytes + size <= limit and key not in self._items:
             self._items[key] = {name: tensor.clone() for name, tensor in item.items()}
             self.bytes += size
 
 
-MEMORY = CaseMemory()  # of this process: a federation builds its datasets anew in every round
+MEMORY = CaseMemory()  # one for the process: a federation builds its datasets anew in every round
 
 
 def case_key(case: Mapping[str, Any], settings: str) -> str:
     """64 hexadecimal digits that depend on path, size and modification time of a case's files and on ``settings``.
 
-    A label that is a class is no file, and nothing of it is stored.
+    A label that is a class is not a file and is not stored.
 
     Raises:
         DataError: a file of the case is gone.

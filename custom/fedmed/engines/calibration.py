@@ -1,4 +1,4 @@
-"""Temperature scaling: probabilities that mean what they say (Guo et al. 2017, arXiv 1706.04599)."""
+"""Temperature scaling: calibrated probabilities (Guo et al. 2017, arXiv 1706.04599)."""
 
 import logging
 from functools import partial
@@ -22,7 +22,7 @@ MIN_CASES = 10
 def fit_temperature(logits: Tensor, labels: Tensor) -> float:
     """Return T > 0 that minimises the mean cross-entropy of softmax(logits / T).
 
-    The cross-entropy is convex in 1/T, so the zero of its derivative is the minimum, and is found by bisection to the
+    The cross-entropy is convex in 1/T, so the zero of its derivative is the minimum. Brent's method finds it to the
     last bits: no step size, and the same result on every machine.
 
     Args:
@@ -51,6 +51,8 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> float:
 def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins: int = 15) -> float:
     """Mean distance of confidence and accuracy over bins of equal width of the confidence (Guo et al. 2017, Eq. 3).
 
+    MONAI's ``CalibrationErrorMetric`` is that of a segmentation: it bins each class over the voxels of one image.
+
     Args:
         probabilities: (n, C), rows that sum to 1; the confidence is the largest of a row.
         labels: (n,) int in [0, C).
@@ -75,8 +77,8 @@ def expected_calibration_error(probabilities: ArrayLike, labels: ArrayLike, bins
 class TemperatureHandler:
     """Fits a temperature to the logits of a validation; give it to an evaluator among its additional metrics.
 
-    The output's ``pred`` must be the network's logits as they are: a temperature that the network already has must not
-    be in them, or it would be fitted on top of it.
+    The output's ``pred`` must be the network's logits, not divided by the temperature that the network already has:
+    otherwise the new temperature would be fitted on top of the old one.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What an evaluation of a classifier leaves at the site, and the score that selects a model."""
+"""The files that an evaluation of a classifier writes at the site, and the score that selects a model."""
 
 import logging
 import math
@@ -55,16 +55,16 @@ class MacroAuroc:
 class ClassificationRecorder:
     """Scores a classifier's evaluation and keeps pictures of three cases; :meth:`finish` writes them.
 
-    What is written never leaves the site by itself: ``cases.csv`` (case, label and a column ``p_<class>`` each) and
+    FedMed never sends these files: ``cases.csv`` (case, label and a column ``p_<class>`` for each class) and
     ``best.npz``, ``median.npz`` and ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``heat`` (H, W) float in
-    [0, 1], Grad-CAM of the called class, ``probabilities`` (C,), ``classes`` (C,), ``label`` and ``case``. The best
-    case is the right one that the model is most certain of, the worst is the wrong one that it is most certain of.
+    [0, 1], Grad-CAM of the predicted class, ``probabilities`` (C,), ``classes`` (C,), ``label`` and ``case``. The best
+    case is the correct one that the model is most certain of, the worst is the wrong one that it is most certain of.
 
     Args:
         folder: where to write.
         names: the cases' names, in the order in which the evaluator sees them.
         classes: names of the classes, in the order of the network's outputs.
-        target_layer: module of the network that the heat map looks at.
+        target_layer: module of the network whose output the heat map weighs.
         resamples, seed: of the bootstrap.
 
     The evaluator's output has logits as ``pred`` and the class as ``label``; its loader gives the same images again.
@@ -90,12 +90,12 @@ class ClassificationRecorder:
         self.collected.attach(engine)
 
     def finish(self) -> dict[str, float | int]:
-        """Write the files; return only numbers of the whole list.
+        """Write the files; return only numbers about all cases together.
 
         Returns:
             ``auroc`` (macro one-vs-rest over the classes that have cases), ``auroc_low``, ``auroc_high`` (95 %
             bootstrap over cases), ``accuracy``, ``accuracy_low``, ``accuracy_high`` (95 %, Wilson) and ``n_cases``.
-            Where all cases are of one class, there is no AUROC, and that is logged.
+            Where all cases are of one class, the AUROC is left out, and a line in the log says so.
 
         Raises:
             DataError: no case was evaluated, or not as many as were named; NaN or infinite probabilities; the folder
@@ -133,11 +133,11 @@ class ClassificationRecorder:
         cases = zip(self.names, labels, probabilities, strict=True)
         rows = ((case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in cases)
         save_table(self.folder / "cases.csv", header, rows)
-        certain, called = probabilities.max(axis=1), probabilities.argmax(axis=1)
-        chosen = pictured(np.where(called == labels, certain, -certain).tolist())
+        confidence, predicted = probabilities.max(axis=1), probabilities.argmax(axis=1)
+        chosen = pictured(np.where(predicted == labels, confidence, -confidence).tolist())
         images = _images(self.engine.data_loader, set(chosen.values()))
         for name, place in chosen.items():
-            heat = heat_map(self.engine.network, images[place], int(called[place]), self.target_layer)
+            heat = heat_map(self.engine.network, images[place], int(predicted[place]), self.target_layer)
             content = {
                 "image": images[place][0].clamp(0, 1).numpy(),
                 "heat": heat.numpy(),
@@ -150,13 +150,13 @@ class ClassificationRecorder:
 
 
 def _accuracy(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float | int]:
-    right, cases = int((probabilities.argmax(axis=1) == labels).sum()), len(labels)
-    low, high = accuracy_interval(right, cases)
-    return {"accuracy": right / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
+    correct, cases = int((probabilities.argmax(axis=1) == labels).sum()), len(labels)
+    low, high = accuracy_interval(correct, cases)
+    return {"accuracy": correct / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
 
 
 def _images(loader: Any, places: set[int]) -> dict[int, Tensor]:
-    """float32 (1, H, W) of the cases at some places, read again: to keep all of them would need their memory."""
+    """float32 (1, H, W) of the cases at some places, read again: keeping all of them would need too much memory."""
     found: dict[int, Tensor] = {}
     start = 0
     for batch in loader:

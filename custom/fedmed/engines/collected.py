@@ -1,4 +1,4 @@
-"""What a network said of every case of an evaluation."""
+"""The logits and labels of every case of an evaluation."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ from fedmed.errors import DataError, FedMedError
 class Collected:
     """Logits and labels of all cases of an evaluator's run, on the CPU, in the order in which they came.
 
-    The evaluator's output is a batch or a list of cases with ``pred`` (C,), the network's logits as they are, and
-    ``label``, the place of the class.
+    The evaluator's output is a batch or a list of cases with ``pred`` (C,), the network's logits, and ``label``, the
+    index of the class.
     """
 
     def __init__(self) -> None:
@@ -43,19 +43,19 @@ class Collected:
         return torch.cat(self._labels) if self._labels else torch.zeros(0, dtype=torch.int64)
 
     def probabilities(self, network: nn.Module) -> Tensor:
-        """float64 (n, C): by ``network.probabilities(logits)`` where there is one, otherwise by softmax.
+        """float64 (n, C): by ``network.probabilities(logits)`` where the network has it, otherwise by softmax.
 
         In double precision, so that cases of which the model is almost certain keep their order.
 
         Raises:
-            DataError: NaN or infinite logits; names the first case by its place.
+            DataError: NaN or infinite logits; names the number of the first such case.
         """
         logits = self.logits
         bad = torch.nonzero(~torch.isfinite(logits).all(dim=1)).flatten().tolist() if len(logits) else []
         if bad:
             raise DataError(
                 f"the model's output is NaN or infinite for {len(bad)} of {len(logits)} cases, first for case number "
-                f"{bad[0]}; use another checkpoint, or correct the images if only few are concerned"
+                f"{bad[0]}; use another checkpoint, or correct the images if only a few are affected"
             )
         if not hasattr(network, "probabilities"):
             return torch.softmax(logits.double(), dim=1)

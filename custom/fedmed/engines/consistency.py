@@ -29,11 +29,11 @@ class ConsistencyEngine(StatefulTrainer):
     4. one optimizer step on ``supervised_weight`` · supervised + ``consistency_weight`` · consistency loss. Each
        loss is differentiated as soon as it is known, so only one graph is in memory.
 
-    Two options are not the paper's, and off by default:
+    Two options are not in the paper and are off by default:
 
     - ``teacher``: ``p`` comes from a moving average of the models that the student was at this site. The received
       model counts as one of them: a new teacher starts as its copy, a kept one makes one step towards it. The
-      teacher is private: it travels in :meth:`state_dict` and never enters the network.
+      teacher is private: it is part of :meth:`state_dict` and never enters the network.
     - ``ramp_up_steps``: the consistency part grows with :func:`sigmoid_ramp_up` over the first steps of all the
       site's rounds together. With labelled cases that is a factor of ``consistency_weight``. Without, it is a
       factor of the learning rate, because the size of Adam's steps does not depend on the scale of its only loss.

@@ -1,4 +1,4 @@
-"""What momentum contrast reads: batches from which two views start, and enough of them for its queue."""
+"""The batches of momentum contrast: the images that its two views start from, and whether they fill its queue."""
 
 import logging
 
@@ -10,7 +10,7 @@ log = logging.getLogger("fedmed.site")
 
 
 def view_sources(images: Tensor) -> tuple[Tensor, Tensor]:
-    """What the two views of a batch start from: (B, C, H, W) each.
+    """The images that the two views of a batch start from: (B, C, H, W) each.
 
     Args:
         images: (B, 2, C, H, W), two views that the loader made, or (B, C, H, W), from which both start.
@@ -29,12 +29,12 @@ def view_sources(images: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def compare_with_round(queue_size: int, steps: int, batch_size: int) -> None:
-    """Warn of a queue that will hold keys of earlier rounds' models.
+    """Warn of a queue that will hold keys made by the models of earlier rounds.
 
     Args:
         queue_size: N.
-        steps: of a round.
-        batch_size: keys that each makes.
+        steps: iterations of a round.
+        batch_size: keys that each step makes.
     """
     made = steps * batch_size
     if queue_size > made:

@@ -24,7 +24,7 @@ class ContrastOptions:
     max_grad_norm: float | None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be meant."""
+        """Refuse values outside their range."""
         milestone_rate(1.0, 0, self.milestones, self.milestone_factor)
         norm = self.max_grad_norm
         wrong = {

@@ -1,4 +1,4 @@
-"""What an evaluation leaves at the site: a score per case, and pictures of three of them."""
+"""The files that an evaluation writes at the site: a score for each case, and pictures of three of them."""
 
 import csv
 import io
@@ -21,23 +21,14 @@ from fedmed.files import write_atomically
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: its Dice and one axial slice, seen from below as radiologists do.
-
-    Args:
-        case: name.
-        dice: hard Dice of the foreground, 1 when truth and prediction are both empty, 0 when one is.
-        image: (H, W) float16 in [0, 1].
-        truth: (H, W) bool.
-        prediction: (H, W) bool.
-        spacing: (row, column) in mm.
-    """
+    """One case: its hard Dice and one axial slice, seen from below as radiologists do; small, as all are kept."""
 
     case: str
     dice: float
-    image: np.ndarray
-    truth: np.ndarray
-    prediction: np.ndarray
-    spacing: tuple[float, float]
+    image: np.ndarray  # (H, W) float16 in [0, 1]
+    truth: np.ndarray  # (H, W) uint8
+    prediction: np.ndarray  # (H, W) uint8
+    spacing: tuple[float, float]  # (row, column) in mm
 
 
 class CaseRecorder:
@@ -45,9 +36,9 @@ class CaseRecorder:
 
     The evaluator must decollate (MONAI's default) and post-process predictions to a mask (1, X, Y, Z) or two
     channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
-    largest area of truth, if there is none of prediction, otherwise the middle one.
+    largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
 
-    What is written never leaves the site by itself: ``cases.csv`` (case, dice) and ``best.npz``, ``median.npz`` and
+    FedMed never sends these files: ``cases.csv`` (case, dice) and ``best.npz``, ``median.npz`` and
     ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
     column) in mm, ``dice`` and ``case``.
 
@@ -103,8 +94,8 @@ class CaseRecorder:
             case=case,
             dice=hard_dice(prediction, truth),
             image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
-            truth=axial(truth, z),
-            prediction=axial(prediction, z),
+            truth=axial(truth, z).astype(np.uint8),
+            prediction=axial(prediction, z).astype(np.uint8),
             spacing=(float(spacing[1]), float(spacing[0])),
         )
 
@@ -113,11 +104,12 @@ class CaseRecorder:
         rows = ((result.case, f"{result.dice:.6f}") for result in self.results)
         save_table(self.folder / "cases.csv", ["case", "dice"], rows)
         for name, place in pictured([result.dice for result in self.results]).items():
-            save_picture(self.folder / f"{name}.npz", **_content(self.results[place]))
+            result = self.results[place]
+            save_picture(self.folder / f"{name}.npz", **{**vars(result), "image": result.image.astype(np.float32)})
 
 
 def require_all(seen: int, named: int, truth: str) -> None:
-    """Raise DataError unless every case that has a name was seen, and there is one; ``truth``: what a case needs."""
+    """Raise DataError unless every named case was seen, at least one; ``truth``: what a case needs for its score."""
     if not seen or seen != named:
         raise DataError(
             f"evaluation saw {seen} of {named} cases; list at least one image with its {truth} under 'testing' in the "
@@ -126,18 +118,18 @@ def require_all(seen: int, named: int, truth: str) -> None:
 
 
 def unwritable(folder: Path, error: OSError) -> DataError:
-    """The error of an evaluation that cannot be written."""
+    """The error for an evaluation whose files cannot be written."""
     return DataError(f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions")
 
 
 def pictured(scores: Sequence[float]) -> dict[str, int]:
-    """Places of the three cases that pictures are kept of: ``best``, ``median`` and ``worst`` score."""
+    """Indices of the three cases whose pictures are kept: ``best``, ``median`` and ``worst`` score."""
     ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
     return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
 
 
 def save_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file, whole or not at all; OSError where that fails."""
+    """Write a CSV file, completely or not at all; OSError where that fails."""
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
@@ -146,7 +138,7 @@ def save_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]])
 
 
 def save_picture(path: Path, **content: Any) -> None:
-    """Write a compressed NPZ file, whole or not at all; OSError where that fails."""
+    """Write a compressed NPZ file, completely or not at all; OSError where that fails."""
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **content)
     write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
@@ -177,14 +169,3 @@ def axial(volume: Tensor, z: int) -> np.ndarray:
 def plain(tensor: Tensor) -> Tensor:
     """The tensor without MONAI's metadata."""
     return tensor.as_tensor() if isinstance(tensor, MetaTensor) else torch.as_tensor(tensor)
-
-
-def _content(result: CaseResult) -> dict[str, Any]:
-    return {
-        "image": result.image.astype(np.float32),
-        "truth": result.truth.astype(np.uint8),
-        "prediction": result.prediction.astype(np.uint8),
-        "spacing": np.array(result.spacing),
-        "dice": result.dice,
-        "case": result.case,
-    }

@@ -15,17 +15,17 @@ log = logging.getLogger("fedmed.site")
 
 
 class FeatureMetadata:
-    """Mean and covariance of a site's Box-Cox transformed features (Eq. 4): what FedMoCo's sites tell each other.
+    """Mean and covariance of a site's Box-Cox transformed features (Eq. 4), which FedMoCo's sites exchange.
 
-    They are statistics over all images, no features of single ones; still they come from patients, so a site must
-    allow them, and too few images make none.
+    They are statistics over all images, not features of single ones; still they come from patients, so a site must
+    allow them, and a site with too few images sends none.
 
     Args:
         network: the received model; gives features (B, d), at least 0.
         loader: batches ``{"image": (B, C, H, W)}``, not augmented.
         box_cox: λ > 0.
         min_images: fewer give nothing; default: 2 d.
-        max_images: images that are looked at, at most.
+        max_images: largest number of images that are used.
         device: where to compute.
 
     Raises:

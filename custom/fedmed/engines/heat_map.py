@@ -1,4 +1,4 @@
-"""Where in an image a classifier sees what it says."""
+"""Where in an image a classifier sees the class that it predicts."""
 
 import copy
 
@@ -13,10 +13,10 @@ def heat_map(network: nn.Module, image: Tensor, label: int, layer: str) -> Tenso
     """Grad-CAM (Selvaraju et al. 2017): how much each place of a layer's output raises the logit of a class.
 
     Args:
-        network: gives logits (1, C). A copy of it is used: MONAI leaves its hooks behind, and gradients.
+        network: gives logits (1, C). A copy of it is used, because MONAI leaves hooks and gradients behind.
         image: (1, H, W).
         label: place of the class.
-        layer: name of the module whose output is looked at, such as the encoder's last stage.
+        layer: name of the module whose output is weighed, such as the encoder's last stage.
 
     Returns:
         (H, W) float32 on the CPU, 0 to 1, the largest 1; all 0 where nothing raises the logit.

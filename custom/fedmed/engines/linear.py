@@ -22,17 +22,18 @@ class LinearProbeEngine(SupervisedEngine):
 
         mean loss + weight_decay / 2 · (‖W‖² + ‖b‖²),
 
-    where W and b are for features less their mean and divided by one number, the root of their mean variance.
-    Without that number a comparison of encoders shows their features' scale: those of random weights spread by 0.01,
-    pre-trained ones by 0.4, and a rate that suits one leaves the other where it was. With cross-entropy there is one
-    best classifier, found from any start, also where a class has no case. ``network.classifier`` always holds the
-    weights for features as they are, so nothing else has to know of this. The rest of the network keeps its bits.
+    where W and b are for standardised features: less their mean, divided by one number, the root of their mean
+    variance. Without that division a comparison of encoders would show the scale of their features: random weights give
+    a spread of 0.01, pre-trained ones of 0.4, and a learning rate that suits one is far too small for the other. With
+    cross-entropy there is exactly one best classifier, found from any start, also where a class has no case.
+    ``network.classifier`` always holds the weights for the original features, so that no other code needs to know of
+    the standardisation. The rest of the network is not changed by a single bit.
 
     Args:
         device, max_epochs: as in :class:`SupervisedEngine`.
         train_data_loader: every training case once, without augmentation, as ``{"image", "label"}``.
         network: has ``features(images)`` (B, F) and ``classifier``, an ``nn.Linear``.
-        optimizer: unused; of L-BFGS there is nothing to set.
+        optimizer: not used; L-BFGS has no settings here.
         loss_function: of logits (n, C) float64 and labels (n,).
         weight_decay: above 0.
         epoch_length: iterations in an epoch; default: as many as ``train_data_loader`` has batches. Once the objective
@@ -43,8 +44,10 @@ class LinearProbeEngine(SupervisedEngine):
     scalar ``loss``, the objective there.
 
     Raises:
-        DataError: there is no training case, in a run: none with a label.
+        DataError: there is no training case; during a run: none has a label.
     """
+
+    takes_corrections = False
 
     def __init__(
         self,
@@ -81,7 +84,7 @@ class LinearProbeEngine(SupervisedEngine):
         self.network.eval()
         features, labels = [], []
         for batch in loader:
-            self.fire_event(Events.GET_BATCH_STARTED)  # an abort is asked for here
+            self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here
             images, label = plain_batch(batch, self.state.device)
             if label is None:
                 raise DataError("linear probing needs cases with a class; load 'training' with its classes")
@@ -94,7 +97,7 @@ class LinearProbeEngine(SupervisedEngine):
 
 
 class _Once:
-    """The same batch in every iteration, made when the first is asked for: within the run, whose handlers see it."""
+    """The same batch in every iteration, made at the first one: within the run, so that its handlers see it."""
 
     def __init__(self, make: Callable[[], dict[str, Tensor]], length: int) -> None:
         self.make, self.length = make, length
@@ -110,7 +113,7 @@ class _Once:
 
 
 class _Fit:
-    """L-BFGS on standardised features; after every step the classifier has the weights for the features as they are."""
+    """L-BFGS on standardised features; after every step the classifier has the weights for the original features."""
 
     def __init__(self, batch: Mapping[str, Tensor], classifier: nn.Linear, loss: Callable, decay: float) -> None:
         features, self.labels = batch["image"].double(), batch["label"]
@@ -133,9 +136,9 @@ class _Fit:
             return self.output
         with torch.no_grad():
             logits = self._logits()
-        found = self.optimizer.step(self._objective).detach()
-        self.converged = bool(self.output) and bool(abs(self.output["loss"] - found) < CONVERGED)
-        self.output = {"pred": logits, "loss": found}
+        loss = self.optimizer.step(self._objective).detach()
+        self.converged = bool(self.output) and bool(abs(self.output["loss"] - loss) < CONVERGED)
+        self.output = {"pred": logits, "loss": loss}
         self._write()
         return self.output
 

@@ -12,16 +12,16 @@ METRIC = "val_temperature"
 
 
 def mean_temperature(metrics: Mapping[str, Mapping[str, float]], sites: Collection[str]) -> float | None:
-    """Return the mean over the labelled sites that sent one that a fit can give, [0.05, 20]; None if none did."""
+    """Return the mean over the labelled sites that sent a possible temperature, in [0.05, 20]; None if none did."""
     sent = [metrics[site].get(METRIC, math.nan) for site in sorted(sites) if site in metrics]
-    found = [value for value in sent if COLDEST <= value <= HOTTEST]
-    return math.fsum(found) / len(found) if found else None
+    valid = [value for value in sent if COLDEST <= value <= HOTTEST]
+    return math.fsum(valid) / len(valid) if valid else None
 
 
 def calibrated(model: Mapping[str, Tensor], name: str | None, temperature: float | None) -> Mapping[str, Tensor]:
     """Return the model with its tensor ``name`` set to a temperature; the same where either is missing.
 
-    Training goes on with the uncalibrated model: its temperature stays what it was.
+    Training continues with the uncalibrated model, whose temperature does not change.
 
     Args:
         model: name -> tensor.

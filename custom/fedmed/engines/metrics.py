@@ -10,7 +10,7 @@ from fedmed.errors import FedMedError
 def hard_dice(prediction: Tensor, truth: Tensor) -> float:
     """``2 |A ∩ B| / (|A| + |B|)`` of two bool masks of one shape: 1 when both are empty, 0 when one is.
 
-    Counted in integers: float32 sums are exact only up to 16.7 million voxels.
+    Counted in integers: float32 sums, as in MONAI's ``compute_dice``, are exact only up to 16.7 million voxels.
     """
     total = int(prediction.sum()) + int(truth.sum())
     return 2 * int((prediction & truth).sum()) / total if total else 1.0
@@ -23,7 +23,7 @@ def hard_iou(prediction: Tensor, truth: Tensor) -> float:
 
 
 def f1_scores(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """``2 TP / (2 TP + FP + FN)`` of each label.
+    """``2 TP / (2 TP + FP + FN)`` of each label, from counts; MONAI's ``ConfusionMatrixMetric`` needs every prediction.
 
     Args:
         tp, fp, fn: counts of the J labels, shape (J,).

@@ -32,7 +32,7 @@ class MomentumContrastEngine(StatefulTrainer):
 
     *Metadata transfer*: after :meth:`receive` got other sites' feature statistics, each iteration adds fresh draws
     from them to the negatives, shared by the batch (Eq. 5). They never enter the queue. *Self-adaptive aggregation*:
-    :meth:`extras` gives ``rsa``, how alike the received and the trained model see the probe images (Eq. 6).
+    :meth:`extras` gives ``rsa``, how similarly the received and the trained model see the probe images (Eq. 6).
 
     The first run fills the queue with keys of un-trained batches. The key encoder starts each run as a copy of the
     received model; its BatchNorm statistics are its own. Queue and key encoder are private.
@@ -53,15 +53,15 @@ class MomentumContrastEngine(StatefulTrainer):
         synthetic_fraction: η >= 0; ``floor(η N / others)`` draws of each other site.
         box_cox: λ > 0 of the statistics.
         key_policy: ``copy``: each run's key encoder starts as the received model, the queue goes on; ``refill``: the
-            queue begins with keys of that encoder too, for runs so short that most of their negatives would be an
-            earlier model's; ``keep``: the key encoder goes on as it was left.
+            queue begins with keys of that encoder too, for runs so short that most of their negatives would come from
+            an earlier model; ``keep``: the key encoder continues from the end of the run before.
         seed: of the synthetic draws.
-        milestones: epochs, counted over all of the site's rounds, from which on the learning rate is multiplied by
-            another ``milestone_factor``; FedMoCo: 120 and 160.
+        milestones: epochs, counted over all of the site's rounds; from each on, the learning rate is multiplied once
+            more by ``milestone_factor``; FedMoCo: 120 and 160.
         milestone_factor: above 0.
         epochs_before: epochs that the federation had done before this run, for ``milestones``; None = those that this
             site has done, which are fewer if it missed a round.
-        max_grad_norm: gradients are clipped to this norm; None = not.
+        max_grad_norm: gradients are clipped to this norm; None = no clipping.
         epoch_length: iterations; default: batches in the loader.
         amp: float16 mixed precision of the encoders; has an effect on CUDA devices only.
         train_handlers: Ignite handlers.
@@ -101,16 +101,9 @@ class MomentumContrastEngine(StatefulTrainer):
     ) -> None:
         if unlabeled_loader is None:
             raise DataError("contrastive training has no images; list some under 'unlabeled' or 'training'")
+        schedule = (tuple(milestones), milestone_factor, max_grad_norm)
         self.options = ContrastOptions(
-            queue_size,
-            momentum,
-            temperature,
-            synthetic_fraction,
-            box_cox,
-            key_policy,
-            tuple(milestones),
-            milestone_factor,
-            max_grad_norm,
+            queue_size, momentum, temperature, synthetic_fraction, box_cox, key_policy, *schedule
         )
         super().__init__(
             device=device,
@@ -145,8 +138,8 @@ class MomentumContrastEngine(StatefulTrainer):
         """Take ``others``, the feature statistics of the other sites, for this run's negatives (Eq. 5).
 
         Raises:
-            JobError: there is anything else.
-            FedMedError: statistics that make no sense.
+            JobError: any other name is given.
+            FedMedError: the statistics are not possible ones.
         """
         super().receive({name: value for name, value in extras.items() if name != "others"})
         others = list(extras.get("others", ()))
@@ -172,7 +165,7 @@ class MomentumContrastEngine(StatefulTrainer):
         return dissimilarity(features(self.network, probe, self.state.device)) if probe else None
 
     def _fill_queue(self) -> None:
-        """Keys of as many batches as the queue needs, without training; none if an earlier run left a full one."""
+        """Fill the queue with keys of enough batches, without training; not if an earlier run left a full queue."""
         batches = endless(
             self.unlabeled_loader, "the loader of images is empty; list some under 'unlabeled' or 'training'"
         )
@@ -181,7 +174,7 @@ class MomentumContrastEngine(StatefulTrainer):
             self.keys.enqueue(self._keys_of(self.augment(self._pair(next(batches))[1])))
 
     def _compare_queue(self) -> None:
-        """Say, in a site's first run, that its queue will hold keys of earlier rounds' models."""
+        """Warn, in a site's first run, of a queue that will hold keys made by the models of earlier rounds."""
         if self.options.key_policy != "refill" and not self.epochs_done:
             steps = self.state.epoch_length * self.state.max_epochs
             compare_with_round(self.options.queue_size, steps, len(self.state.batch["image"]))
@@ -210,7 +203,7 @@ class MomentumContrastEngine(StatefulTrainer):
         return view_sources(images)
 
     def _encode(self, network: nn.Module, images: Tensor) -> Tensor:
-        """Features (B, d), float32: half precision would lose what similarities differ by."""
+        """Features (B, d), float32: half precision would lose the differences between similarities."""
         with torch.autocast("cuda", enabled=self.amp):
             return network(images).float()
 
@@ -245,11 +238,11 @@ class MomentumContrastEngine(StatefulTrainer):
             self.step(self.optimizer)
 
     def _scalars(self, queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
-        found = {
+        scalars = {
             "contrastive_accuracy": (positive > negatives.amax(dim=1)).float().mean(),
             "positive_similarity": positive.detach().mean(),
             "zero_rows": (queries.abs().amax(dim=1) == 0).float().mean(),
         }
         if self.synthetic is not None:
-            found["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
-        return found
+            scalars["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
+        return scalars

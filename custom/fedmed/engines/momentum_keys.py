@@ -1,4 +1,4 @@
-"""What momentum contrast gets its keys and negatives from, and what of it a site keeps between rounds."""
+"""Where the keys and negatives of momentum contrast come from, and which of them a site keeps between rounds."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ class MomentumKeys:
     Args:
         queue_size: N.
         momentum: m in [0, 1).
-        policy: what a run begins with, see ``key_policy`` of :class:`MomentumContrastEngine`.
+        policy: how a run begins, see ``key_policy`` of :class:`MomentumContrastEngine`.
         device: of the queue.
 
     Attributes:
@@ -56,7 +56,7 @@ class MomentumKeys:
         momentum_update(self.network, query, self.momentum)
 
     def enqueue(self, keys: Tensor) -> None:
-        """Keys (B, d) take the place of the oldest.
+        """Replace the oldest keys by these, (B, d).
 
         Raises:
             FedMedError: they do not fit the queue.
@@ -65,7 +65,7 @@ class MomentumKeys:
         queue.enqueue(keys)
 
     def state_dict(self) -> dict[str, Any]:
-        """The queue and, if it goes on in the next run, the key encoder; without a run, what was kept."""
+        """The queue and, if the next run continues it, the key encoder; before the first run, what was loaded."""
         state = {}
         if self.queue is not None:
             state["queue"] = self.queue.state_dict()
@@ -74,7 +74,7 @@ class MomentumKeys:
         return {**self._kept, **state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Accept what :meth:`state_dict` returned, maybe with more beside it; :meth:`begin` makes use of it."""
+        """Accept what :meth:`state_dict` returned, other entries are ignored; :meth:`begin` restores it."""
         self._kept = {name: state[name] for name in ("queue", "key_network") if name in state}
 
     def _new_queue(self, dim: int) -> KeyQueue:

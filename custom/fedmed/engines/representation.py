@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from fedmed.engines.trainer import plain_batch
 from fedmed.errors import DataError, FedMedError
 
-DECIMALS = 10  # of a dissimilarity: equal ones must be equal on every machine, or chance breaks their ties
+DECIMALS = 10  # of a dissimilarity: rounding errors that differ between machines must not decide the order of ties
 
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient for as long as the context lasts; each module gets back the mode it had."""
+    """Eval mode without gradient inside the context; afterwards each module has the mode that it had before."""
     modes = {module: module.training for module in network.modules()}
     network.eval()
     try:
@@ -41,7 +41,7 @@ def features(
         network: gives (B, d).
         batches: dictionaries with ``image`` (B, C, H, W), not augmented.
         device: where to compute.
-        limit: most images; None = all.
+        limit: largest number of images; None = all.
         before_batch: called before each batch is loaded; may raise to stop.
 
     Returns:
@@ -71,6 +71,8 @@ def features(
 def dissimilarity(rows: Tensor) -> Tensor:
     """Return ``1 - Pearson(f(x_i), f(x_j))`` of all pairs i > j: FedMoCo's RDM without its diagonal.
 
+    scipy's ``pdist(rows, "correlation")`` gives NaN for a constant row.
+
     Args:
         rows: features (s, d), one row an image. A constant row has correlation 0 with every other.
 
@@ -99,7 +101,8 @@ def similarity_of(before: Tensor, after: Tensor) -> float:
     """Return Spearman's correlation of two vectors of dissimilarities, FedMoCo's r_k, correct with ties.
 
     Ties get their average rank; r is Pearson's correlation of the ranks. Without ties it is the paper's Eq. 6,
-    ``1 - 6 Σ d² / (n (n² - 1))``. Where all ranks of a vector are equal no change can be measured: 1.
+    ``1 - 6 Σ d² / (n (n² - 1))``. Where all ranks of a vector are equal, no change can be measured:
+    r is 1, where scipy's ``spearmanr`` gives NaN.
 
     Args:
         before, after: of the same images in the same order, from :func:`dissimilarity`.

@@ -10,7 +10,7 @@ from torch.optim.lr_scheduler import OneCycleLR
 from fedmed.errors import FedMedError
 
 
-def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int) -> OneCycleLR:
+def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int, steps_before: int = 0) -> OneCycleLR:
     """One cycle (Smith and Topin 2019) from max/25 up to ``max_lr`` at 30 % of the steps, down to max/250000; cosine.
 
     The momentum is left alone. PyTorch's default cycles it: a plain SGD silently gets a momentum of 0.85 to 0.95, and
@@ -20,8 +20,15 @@ def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int) -> OneCycle
         optimizer: its learning rate is set at once; call ``step()`` after each optimizer step.
         max_lr: highest learning rate.
         total_steps: steps of the whole training, over all rounds.
+        steps_before: those that are done, where a site begins a round with an optimizer that is made anew.
     """
-    return OneCycleLR(optimizer, max_lr=max_lr, total_steps=total_steps, cycle_momentum=False)
+    schedule = OneCycleLR(optimizer, max_lr=max_lr, total_steps=total_steps, cycle_momentum=False)
+    if not steps_before:
+        return schedule
+    # The one before has set the rates from which torch goes on.
+    return OneCycleLR(
+        optimizer, max_lr=max_lr, total_steps=total_steps, cycle_momentum=False, last_epoch=steps_before - 1
+    )
 
 
 def sigmoid_ramp_up(step: int, steps: int) -> float:

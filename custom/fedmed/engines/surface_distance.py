@@ -1,10 +1,13 @@
-"""Distances between the surfaces of two masks. Results must name their variant: tools differ."""
+"""Distances between the surfaces of two masks. Results must name their variant, because tools differ.
+
+MONAI's functions have one variant each, compute in float32, and take three times as long for a frame of video.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from scipy.ndimage import binary_erosion, distance_transform_edt
+from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects
 
 from fedmed.errors import FedMedError
 
@@ -23,7 +26,9 @@ def surface_distances(
     Returns:
         Distances from A, and from B, in units of ``spacing``.
     """
-    borders = [mask & ~binary_erosion(mask) for mask in (np.asarray(a, bool), np.asarray(b, bool))]
+    a, b = np.asarray(a, bool), np.asarray(b, bool)
+    box = find_objects((a | b).astype(np.uint8))[0]  # outside it lies no border, so it costs time alone
+    borders = [mask[box] & ~binary_erosion(mask[box]) for mask in (a, b)]
     to_a, to_b = (distance_transform_edt(~border, sampling=spacing) for border in borders)
     return to_b[borders[0]], to_a[borders[1]]
 
@@ -37,7 +42,7 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = 
             directions' percentiles (as in MONAI).
 
     Returns:
-        The distance; the image's diagonal when exactly one mask is empty; NaN (leave it out) when both are.
+        The distance; the image's diagonal when exactly one mask is empty; NaN (leave the case out) when both are.
 
     Raises:
         FedMedError: an unknown variant, or masks of different shapes.

@@ -1,4 +1,4 @@
-"""Negatives drawn from what other sites say of their features (FedMoCo, Eq. 5)."""
+"""Negatives drawn from other sites' feature statistics (FedMoCo, Eq. 5)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from fedmed.engines.box_cox import check_lambda, inverse_box_cox
 from fedmed.errors import FedMedError
 
 REDRAWS = 10  # of rows that became zero
-LARGEST = 1e6  # of a mean or covariance that is taken seriously; features of norm 1 give values below 1 / λ²
+LARGEST = 1e6  # magnitude of a mean or covariance that is accepted; features of norm 1 give values below 1 / λ²
 
 
 def draws_of_each(fraction: float, queue_size: int, sites: int) -> int:
@@ -28,9 +28,9 @@ def draws_of_each(fraction: float, queue_size: int, sites: int) -> int:
 class SyntheticNegatives:
     """Draws features as other sites might have them: ``z̃ = BC⁻¹(ỹ)``, ``ỹ ~ N(μ_l, Σ_l)``, normalised (Eq. 5).
 
-    Σ is singular where features are dead or images few, so ỹ is made from its eigenvectors, with eigenvalues below 0
-    taken as 0. A row that became zero is drawn again, at most ten times, and otherwise stays zero: it is equally far
-    from everything. All of it happens on the CPU in float64: the same on every device.
+    Σ is singular where features are dead or there are few images, so ỹ is made from its eigenvectors, with eigenvalues
+    below 0 taken as 0. A row that became zero is drawn again, at most ten times, and then stays zero: it is equally
+    far from everything. All of it is computed on the CPU in float64, so that it is the same on every device.
 
     Args:
         others: ``{"mu": (d,), "sigma": (d (d + 1) / 2,)}`` of each other site, as :class:`FeatureMetadata` made them.
@@ -39,12 +39,12 @@ class SyntheticNegatives:
         generator: of the draws, on the CPU.
 
     Attributes:
-        clamped_fraction: share of the last draw's numbers that lay below the reach of Box-Cox. Much more than 0.01
-            says that the features are not Gaussian after it.
+        clamped_fraction: share of the last draw's numbers that lay below the range of Box-Cox. Much more than 0.01
+            means that the transformed features are not Gaussian.
         zero_rows: rows of the last draw that stayed zero.
 
     Raises:
-        FedMedError: statistics that do not fit each other or are absurdly large or no numbers.
+        FedMedError: statistics that do not fit each other, are too large to be possible, or are not finite.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class SyntheticNegatives:
     def draw(self) -> Tensor:
         """Return fresh negatives (sites · count, d), float32, rows of norm 1, site by site."""
         y = self._gaussians()
-        # A dead feature is exactly at the edge; rounding beyond it is no clamping.
+        # A dead feature lies exactly at the lower edge; a rounding error below it does not count as clamping.
         low = (self.box_cox * y + 1) < -1e-6
         self.clamped_fraction = float(low.double().mean()) if self.box_cox else 0.0
         z = inverse_box_cox(y, self.box_cox)

@@ -1,7 +1,7 @@
 """What FedMed's trainers have in common."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from monai.data import MetaTensor
@@ -53,7 +53,13 @@ class StatefulTrainer(Trainer):
 
     ``monai.engines.Trainer.run`` makes a new scaler each time. Its scale would start at 65536 again in every round,
     and the first steps of every round, whose gradients overflow, would be skipped.
+
+    Attributes:
+        takes_corrections: whether it trains by steps of ``optimizer``, which corrections can change (see
+            :mod:`fedmed.engines.corrections`).
     """
+
+    takes_corrections: ClassVar[bool] = True
 
     def run(self) -> None:  # type: ignore[override]
         """Train ``max_epochs`` epochs."""
@@ -82,8 +88,8 @@ class StatefulTrainer(Trainer):
         """
         if extras:
             raise JobError(
-                f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; remove "
-                "'exchange' from the job, or use an overlay whose engine takes it"
+                f"{type(self).__name__} has no use for {', '.join(sorted(extras))}, which came with the task; use an "
+                "overlay whose engine or corrections take it, or a job without 'exchange' or such a rule"
             )
 
     def extras(self) -> dict[str, float | Tensor]:

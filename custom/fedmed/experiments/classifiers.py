@@ -24,7 +24,7 @@ from fedmed.settings.site import SiteConfig
 Whole = Annotated[int, Field(ge=1)]
 
 
-class Protocol(YamlModel):
+class LabelProtocol(YamlModel):
     """How an encoder is scored.
 
     Attributes:
@@ -49,7 +49,7 @@ class Classifiers(ChainLink):
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
-    protocols: Annotated[dict[Literal["linear", "finetune"], Protocol], Field(min_length=1)]
+    protocols: Annotated[dict[Literal["linear", "finetune"], LabelProtocol], Field(min_length=1)]
     fractions: Shares | None = None
 
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, case_names, read_datalist
+from fedmed.data.datalist import case_names, read_datalist
+from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import DataError
 from fedmed.experiments.patient_splits import halves, share
 from fedmed.settings.site import SiteConfig

@@ -64,7 +64,7 @@ class Accuracy(ScoreKind):
         return weights @ (probabilities.argmax(1) == truth).astype(float) / weights.sum(1)
 
 
-class MacroAuroc(ScoreKind):
+class AurocOfClasses(ScoreKind):
     """Mean over the classes of the AUROC of one against the rest.
 
     A class that a resample has no unit of, or nothing else than, is left out of it; NaN where that leaves none.

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, FILE_KEYS, UNLABELED, labels_are_classes, needed_files, read_datalist
+from fedmed.data.datalist import EXAMPLE, read_datalist
+from fedmed.data.entry_forms import FILE_KEYS, UNLABELED
 from fedmed.errors import DataError
 from fedmed.experiments.federation_data import POOL
 from fedmed.files import write_atomically
@@ -59,10 +60,12 @@ class SiteCases:
     def below(self, root: Path, name: str) -> list[dict[str, Any]]:
         """One list with paths relative to ``root``, a folder above the site's own."""
         prefix, entries = self.config.data_root.resolve().relative_to(root.resolve()), self.lists.get(name, [])
-        files = needed_files(name, labels_are_classes(entries))
-        return [
-            {key: str(prefix / value) if key in files else value for key, value in entry.items()} for entry in entries
-        ]
+        own = self.config.data_root
+
+        def moved(key: str, value: Any) -> Any:
+            return str(prefix / value) if key in FILE_KEYS and (own / value).is_file() else value
+
+        return [{key: moved(key, value) for key, value in entry.items()} for entry in entries]
 
 
 def site_for(cases: SiteCases, role: str, folder: Path) -> SiteConfig:

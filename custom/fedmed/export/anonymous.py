@@ -1,49 +1,55 @@
 """Sites in numbers only: what a bundle may tell of a federation to those who were not part of it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.export.runs import SELECTED, FinishedRun
+from fedmed.export.finished_run import SELECTED, FinishedRun
 
 ROLES = ("supervised", "unsupervised", "evaluate")
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
-ALSO = ("accuracy", "accuracy_low", "accuracy_high")  # of a testing list, beside the bundle's score
 
 
-def anonymous_sites(run: FinishedRun, which: str) -> list[tuple[str, dict[str, Any]]]:
+def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) -> list[tuple[str, dict[str, Any]]]:
     """Return (name, row) of every site: role, weight and scores of the model under a number.
 
     Scores are called as :func:`score_keys` says. Numbers follow the scores within each role and nothing else, so that
     no name can be guessed from them.
+
+    Args:
+        run: the run.
+        which: ``selected`` or ``last``.
+        beside: further scores of the testing lists.
     """
-    rows = [(name, _row(run, which, name, facts)) for name, facts in run.facts["sites"].items()]
-    keys = [key for key in score_keys(run.score).values() if not key.endswith(("_low", "_high"))]
+    names = score_keys(run.score, beside)
+    rows = [(name, _row(run, which, name, facts, names)) for name, facts in run.facts["sites"].items()]
+    keys = [key for key in names.values() if not key.endswith(("_low", "_high"))]
     rows.sort(key=lambda item: _order(item[1], keys))
-    names = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
+    numbers = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
     found = []
     for name, row in rows:
         if owner := row.pop("decoder_of"):
-            row["decoder_of"] = names.get(owner, "another site")
-        found.append((name, {"site": names[name], **row}))
+            row["decoder_of"] = numbers.get(owner, "another site")
+        found.append((name, {"site": numbers[name], **row}))
     return found
 
 
-def score_keys(score: Score) -> dict[str, str]:
+def score_keys(score: Score, beside: Sequence[Score] = ()) -> dict[str, str]:
     """Metric of the run -> its name in a site's row: ``test_dice``, ``validation_dice``, ``test_dice_std``."""
+    also = [metric for other in beside for metric in other.tested]
     rest = [metric for metric in score.tested if metric != score.test]
     named = {score.test: f"test_{score.name}", score.validation: f"validation_{score.name}"}
-    return named | {metric: f"test_{metric}" for metric in [*rest, *(ALSO if score.low else ())]}
+    return named | {metric: f"test_{metric}" for metric in [*rest, *also]}
 
 
-def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
     validation, test = (run.result.get(key) or {} for key in SCORES[which])
     tested, score = test.get(name) or {}, run.score
     sent = {**tested, score.validation: validation.get(name)}
     return {
         "role": facts["role"],
         "weight": facts.get("weight", 1.0),
-        **{key: sent.get(metric) for metric, key in score_keys(score).items()},
+        **{key: sent.get(metric) for metric, key in names.items()},
         "test_cases": int(tested.get("n_cases") or 0),
         "decoder_of": tested.get("decoder_of"),
     }

@@ -10,19 +10,18 @@ from typing import Any
 
 import torch
 
-from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import PRETRAINED, pretrained
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
+from fedmed.export.exporter import Exporter, exporter_of
+from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
-from fedmed.export.formats import MODEL, TOLERANCE, Part, open_network, write_onnx, write_torchscript
+from fedmed.export.formats import TOLERANCE, Part, open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
-from fedmed.export.provenance import provenance
-from fedmed.export.runs import SELECTED, read_finished
 from fedmed.export.source import open_store
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights
+from fedmed.export.weights_origin import provenance
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
 BASE_NOTE += "[README.md](README.md).\n\n"
@@ -38,7 +37,7 @@ class Exported:
         round: the round after which the model was aggregated, from 0; -1: the starting model.
         overlays: the overlays that are left in it.
         checks: what was checked, in words.
-        pretrained: whether it is an encoder that a classifier is yet to be trained on.
+        next_steps: what one does with it, as lines for a terminal.
     """
 
     out: Path
@@ -46,7 +45,7 @@ class Exported:
     round: int
     overlays: list[str] = field(default_factory=list)
     checks: list[str] = field(default_factory=list)
-    pretrained: bool = False
+    next_steps: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -96,41 +95,37 @@ def export_bundle(
     finished = read_finished(run)
     store = open_store(finished)
     check_apart(out, store.bundle.root)
+    exporter = exporter_of(store.bundle)
     weights = complete_weights(finished, store, model, site, site_run)
     federation = provenance(finished, store, weights, model, site)
     check_version(
         version, json.loads((store.bundle.root / CONFIGS / METADATA).read_text(encoding="utf-8"))["changelog"]
     )
     with staged(out) as folder:
-        return _fill(folder, out, store.bundle, weights, federation, Wishes(version, onnx, verify))
+        return _fill(folder, out, exporter, weights, federation, Wishes(version, onnx, verify))
 
 
 def _fill(
-    folder: Path, out: Path, bundle: Bundle, weights: Weights, federation: Mapping[str, Any], wishes: Wishes
+    folder: Path, out: Path, exporter: Exporter, weights: Weights, federation: Mapping[str, Any], wishes: Wishes
 ) -> Exported:
+    bundle, part = exporter.bundle, exporter.part
     copy_parts(bundle.root, folder)
-    state, part = weights_file(weights.tensors), part_of(bundle)
+    state = weights_file(weights.tensors)
     (folder / MODELS).mkdir()
     (folder / MODELS / part.weights).write_bytes(state)
     overlays = write_configs(bundle, folder)
     config = folder / CONFIGS / bundle.config_file("inference").name
     base = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     version = wishes.version or f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
-    meta = metadata(base, folder, config, version, federation)
+    meta = metadata(base, folder, config, version, federation, exporter)
     _write_json(folder / CONFIGS / METADATA, meta)
     checks = _formats(folder, config, wishes.onnx, part)
     if wishes.verify:
         image = wishes.verify if isinstance(wishes.verify, Path) else None
         checks += verify_bundle(folder, config, bundle, weights.tensors, image)
     _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
-    _write_card(folder, config, meta, part, checks)
-    return Exported(out, version, weights.round, overlays, checks, part is not MODEL)
-
-
-def part_of(bundle: Bundle) -> Part:
-    """What a run of this bundle leaves: a whole network, or the encoder of one that was pre-trained."""
-    made = pretrained(bundle)
-    return Part(made.encoder, PRETRAINED, made.prefix, made.encoder, "features") if made else MODEL
+    _write_card(folder, config, meta, exporter, checks)
+    return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
 
 
 def weights_file(tensors: Mapping[str, torch.Tensor]) -> bytes:
@@ -153,11 +148,13 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], part: Part, checks: list[str]) -> None:
-    network, _ = open_network(folder, config, part)
+def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], exporter: Exporter, checks: list[str]) -> None:
+    network, _ = open_network(folder, config, exporter.part)
     size = sum(parameter.numel() for parameter in network.parameters())
     readme, kept = folder / DOCS / "README.md", folder / DOCS / "bundle.md"
     if readme.is_file() and not kept.exists():  # an exported bundle that was trained on has both
         kept.write_text(BASE_NOTE + readme.read_text(encoding="utf-8"), encoding="utf-8")
     readme.parent.mkdir(exist_ok=True)
-    readme.write_text(card(meta, config, folder, (type(network).__name__, size), checks), encoding="utf-8")
+    readme.write_text(
+        card(meta, exporter.kind, config, folder, (type(network).__name__, size), checks), encoding="utf-8"
+    )

@@ -8,27 +8,35 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.score import Score
-from fedmed.export.configs import FITTED, footprint
 from fedmed.export.folder import MODELS
-from fedmed.export.kinds import ENCODER, SEGMENTATION, Kind, kind_of
+from fedmed.export.merged_configs import FITTED, footprint
 from fedmed.export.story import limits, results_note, story
+from fedmed.kinds.kind import Kind
 from fedmed.reports.words import NOTHING, fixed, join
 
 TEMPLATE = "card.md.j2"
 AROUND = ("inferer", "postprocessing", "post_transforms")
 
 
-def card(meta: Mapping[str, Any], config: Path, folder: Path, network: tuple[str, int], checks: Sequence[str]) -> str:
+def card(
+    meta: Mapping[str, Any],
+    kind: Kind,
+    config: Path,
+    folder: Path,
+    network: tuple[str, int],
+    checks: Sequence[str],
+) -> str:
     """Return the Markdown of ``docs/README.md``.
 
     Args:
         meta: the exported metadata, with its ``federation``.
+        kind: of the run's task.
         config: the exported ``inference`` config.
         folder: the exported bundle, with its weights.
         network: its class and number of parameters.
         checks: what was checked at the export, in words.
     """
-    fed, formats, kind = meta["federation"], meta["network_data_format"], kind_of(meta)
+    fed, formats, score = meta["federation"], meta["network_data_format"], Score(**meta["federation"]["score"])
     image, pred = formats["inputs"]["image"], next(iter(formats["outputs"].values()))
     environment = Environment(
         loader=PackageLoader("fedmed.export"),
@@ -40,10 +48,10 @@ def card(meta: Mapping[str, Any], config: Path, folder: Path, network: tuple[str
     return environment.get_template(TEMPLATE).render(
         meta={"references": [], "name": "", **meta},
         fed=fed,
-        kind=kind,
+        words=kind.card,
         folder=folder.name,
         input=f"{image.get('modality', 'image')}, {image['format']}; {meta.get('image_classes', '')}".rstrip("; "),
-        output=_output(pred["channel_def"], kind),
+        output=kind.card.channels(_names(pred["channel_def"])),
         channels=pred["num_channels"],
         classes=list(pred["channel_def"].values()),
         shape=f"(N, {', '.join(map(str, [image['num_channels'], *image['spatial_shape']]))})",
@@ -55,8 +63,8 @@ def card(meta: Mapping[str, Any], config: Path, folder: Path, network: tuple[str
         story=story(fed, kind),
         settings=settings(config),
         results_note=results_note(fed, kind),
-        head=_head(Score(**fed["score"]), kind),
-        rows=[_row(row, Score(**fed["score"]), kind) for row in fed["sites"]],
+        head=_head(score, kind),
+        rows=[_row(row, score, kind) for row in fed["sites"]],
         limits=limits(fed, kind),
         checks=checks,
         software=join([f"{name} {version}" for name, version in fed["software"].items()]),
@@ -64,14 +72,9 @@ def card(meta: Mapping[str, Any], config: Path, folder: Path, network: tuple[str
     )
 
 
-def _output(channels: Mapping[str, str], kind: Kind) -> str:
-    names = [(value, name.replace("_", " ")) for value, name in sorted(channels.items(), key=lambda c: int(c[0]))]
-    if kind is SEGMENTATION:
-        return "label map: " + ", ".join(f"{value} = {name}" for value, name in names)
-    listed = ", ".join(name for _, name in names)
-    return (
-        f"features; no classes yet (pre-trained for: {listed})" if kind is ENCODER else f"a probability each: {listed}"
-    )
+def _names(channels: Mapping[str, str]) -> list[tuple[str, str]]:
+    """(value, name) of each channel, in their order."""
+    return [(value, name.replace("_", " ")) for value, name in sorted(channels.items(), key=lambda c: int(c[0]))]
 
 
 def _large(n: int) -> str:
@@ -98,23 +101,25 @@ def _numbers(value: Any) -> bool:
 
 def _head(score: Score, kind: Kind) -> list[str]:
     """Heads of the table of results; none for an encoder, which has no scores."""
-    if kind is ENCODER:
+    if not kind.labelled:
         return []
     spread = ["± std"] if score.spread else []
-    spread += ["95 % interval", "Test accuracy"] if score.low else []
+    spread += ["95 % interval"] if score.low else []
+    spread += [f"Test {other.label}" for other in kind.beside(score)]
     return [
         *("Site", "Part in the training", f"Validation {score.label}", f"Test {score.label}", *spread),
-        f"Test {kind.case}s",
+        f"Test {kind.card.case}s",
     ]
 
 
 def _row(row: Mapping[str, Any], score: Score, kind: Kind) -> list[str]:
-    part = kind.part(row["role"])
+    part = kind.card.part(row["role"])
     part += f"; scored with the decoder of {row['decoder_of']}" if row.get("decoder_of") else ""
     part += f"; weight {row['weight']:g}" if row["weight"] != 1 else ""
     cells = [row["site"], part, fixed(row[f"validation_{score.name}"]), fixed(row[f"test_{score.name}"])]
     cells += [fixed(row[f"test_{score.spread}"])] if score.spread else []
     if score.low:
         low, high = row[f"test_{score.low}"], row[f"test_{score.high}"]
-        cells += [NOTHING if low is None or high is None else f"{low:.3f} to {high:.3f}", fixed(row["test_accuracy"])]
+        cells += [NOTHING if low is None or high is None else f"{low:.3f} to {high:.3f}"]
+    cells += [fixed(row[f"test_{other.test}"]) for other in kind.beside(score)]
     return [*cells, str(row["test_cases"]) if row["test_cases"] else NOTHING]

@@ -9,8 +9,8 @@ from typing import Any
 from monai.bundle import ConfigParser
 
 from fedmed.errors import ExportError
+from fedmed.export.exporter import Exporter
 
-ENCODER = " This one holds a pre-trained encoder (models/pretrained.pt) and no trained classifier."
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
@@ -23,7 +23,12 @@ def check_version(version: str | None, known: Mapping[str, str]) -> None:
 
 
 def metadata(
-    base: Mapping[str, Any], folder: Path, config: Path, version: str, federation: Mapping[str, Any]
+    base: Mapping[str, Any],
+    folder: Path,
+    config: Path,
+    version: str,
+    federation: Mapping[str, Any],
+    exporter: Exporter,
 ) -> dict[str, Any]:
     """The base bundle's metadata with what the export changes.
 
@@ -32,16 +37,17 @@ def metadata(
         folder: the exported bundle.
         config: its ``inference`` config.
         version: the new version.
-        federation: see :func:`fedmed.export.provenance.provenance`.
+        federation: see :func:`fedmed.export.weights_origin.provenance`.
+        exporter: of the run's kind.
     """
     content = copy.deepcopy(dict(base))
     content["version"] = version
-    content["changelog"] = {version: _change(federation)} | {  # the same weights may be exported of two federations
-        known: text for known, text in content["changelog"].items() if known != version
-    }
+    # The same weights may be exported of two federations.
+    older = {known: text for known, text in content["changelog"].items() if known != version}
+    content["changelog"] = {version: _change(federation, exporter.change), **older}
     # The base says that it has no weights; this bundle has.
     content["description"] = re.sub(r"\s*[^.]*\bwithout weights\b[^.]*\.", "", content["description"])
-    content["description"] += ENCODER if federation.get("pretrained") else ""
+    content["description"] += exporter.description
     name = federation["score"]["name"]
     scores = [row[f"test_{name}"] for row in federation["sites"] if row.get(f"test_{name}") is not None]
     content["eval_metrics"] = {f"mean_test_{name}_of_sites": sum(scores) / len(scores)} if scores else {}
@@ -49,14 +55,13 @@ def metadata(
     return {**content, "federation": dict(federation)}
 
 
-def _change(federation: Mapping[str, Any]) -> str:
+def _change(federation: Mapping[str, Any], what: str) -> str:
     n, score = sum(federation["number_of_sites"].values()), federation["score"]
     reached = federation[f"validation_{score['name']}"]
     said = f", mean validation {score['label']} {reached:.3f}" if reached is not None else ""
     baked = f"; overlays baked in: {', '.join(federation['overlays'])}" if federation["overlays"] else ""
     done = federation["model_round"]
     when = f"after round {done} of {federation['rounds']}" if done else "the starting model"
-    what = "encoder pre-trained by" if federation.get("pretrained") else "weights of"
     return f"{what} the federated job {federation['job']}, {n} sites, {when}{said}{baked}"
 
 

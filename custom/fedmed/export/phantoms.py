@@ -12,7 +12,7 @@ from fedmed.errors import ExportError
 XRAY, CT = "chest X-ray", "chest CT"
 
 
-def kind_of(image: dict[str, Any], config: Path) -> str:
+def modality_of(image: dict[str, Any], config: Path) -> str:
     """``chest X-ray`` or ``chest CT``, by what the metadata say of the network's input and by the inference's sizes.
 
     Raises:
@@ -27,9 +27,9 @@ def kind_of(image: dict[str, Any], config: Path) -> str:
     raise ExportError("--verify: generated images are chest X-rays and chest CTs only; name an image: --verify IMAGE")
 
 
-def phantom(folder: Path, kind: str, config: Path) -> Path:
-    """Write a made-up image of a kind into a folder and return its file."""
-    return _xray(folder) if kind == XRAY else _ct(folder / "phantom.nii.gz", config)
+def phantom(folder: Path, modality: str, config: Path) -> Path:
+    """Write a made-up image of a modality into a folder and return its file."""
+    return _xray(folder) if modality == XRAY else _ct(folder / "phantom.nii.gz", config)
 
 
 def _xray(folder: Path) -> Path:

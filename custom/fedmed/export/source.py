@@ -1,7 +1,7 @@
 """The bundle that a run was made with, as it is installed here."""
 
 from fedmed.errors import ExportError, FedMedError
-from fedmed.export.runs import FinishedRun
+from fedmed.export.finished_run import FinishedRun
 from fedmed.recovery.model_store import ModelStore
 
 RECORDED = ("version", "digest")  # what the run says of its bundle, beside what built it

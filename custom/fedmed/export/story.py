@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.bundles.score import Score
-from fedmed.export.kinds import ENCODER, SEGMENTATION, Kind
+from fedmed.kinds.kind import Kind
 from fedmed.reports.words import count, join, plain_delta, plain_epsilon
 
 WEIGHED = {
@@ -24,14 +24,14 @@ INCIDENTS = {
 }
 
 
-def story(fed: Mapping[str, Any], kind: Kind = SEGMENTATION) -> str:
+def story(fed: Mapping[str, Any], kind: Kind) -> str:
     """How the model came about, in a few sentences."""
     sharing, private = fed["aggregation"].get("sharing", "full"), fed["private_tensors_of"]
     buffers = fed["aggregation"].get("buffers", "average")
     length = f"{fed['steps']} steps" if "steps" in fed else f"{count(fed['epochs'], 'epoch')}"
     told = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
     warm = fed["warm_start_rounds"]
-    told += f", the first {warm} by the sites with {kind.labels} alone" if warm else ""
+    told += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     rule = f"{_rule(fed['aggregation'])}; shared: {_plain(sharing)}; BatchNorm statistics: {buffers}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     start = fed["model_round"]
@@ -51,23 +51,29 @@ def _exchanged(exchange: Mapping[str, Any] | None) -> str:
 
 def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     sites, cases = fed["number_of_sites"], fed["training_cases"]
-    if kind is ENCODER:
+    if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
     parts = []
     if sites["supervised"]:
         parts.append(
-            f"{count(sites['supervised'], 'site')} with {kind.labels} "
-            f"({count(cases['supervised'], f'training {kind.case}')})"
+            f"{count(sites['supervised'], 'site')} with {kind.card.labels} "
+            f"({count(cases['supervised'], f'training {kind.card.case}')})"
         )
     if sites["unsupervised"]:
-        parts.append(f"{count(sites['unsupervised'], 'site')} without ({count(cases['unsupervised'], kind.case)})")
+        parts.append(f"{count(sites['unsupervised'], 'site')} without ({count(cases['unsupervised'], kind.card.case)})")
     return f"Federated training of {join(parts)}"
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
-    rule = aggregation.get("rule", "mean")
-    weighed = WEIGHED.get(aggregation.get("weighting", "iterations"), "with weights of the job's own rule")
+    rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
+    if isinstance(rule, Mapping):
+        return f"Updates become one by the rule `{rule['path']}`"
+    weighed = "with weights of the job's own rule"
+    if isinstance(weighting, Mapping):
+        weighed = f"by the number `{weighting.get('name')}` that sites report"
+    elif weighting in WEIGHED:
+        weighed = WEIGHED[weighting]
     return RULES.get(rule, f"Updates are averaged {weighed}")
 
 
@@ -80,7 +86,7 @@ def _plain(sharing: Any) -> str:
 def results_note(fed: Mapping[str, Any], kind: Kind) -> str:
     """What the table of results shows, or why there is none."""
     score = Score(**fed["score"])
-    if kind is ENCODER:
+    if not kind.labelled:
         share = fed.get("contrastive_accuracy")
         told = (
             f" In the last round a view's own image was told from the others in {share:.1%} of all cases."
@@ -90,24 +96,27 @@ def results_note(fed: Mapping[str, Any], kind: Kind) -> str:
         return f"An encoder has no score of its own: train a classifier on it and test that.{told}"
     reached = fed[f"validation_{score.name}"]
     chosen = (
-        f"Mean validation {score.label} of the sites with {kind.labels}: {reached:.3f}. " if reached is not None else ""
+        f"Mean validation {score.label} of the sites with {kind.card.labels}: {reached:.3f}. "
+        if reached is not None
+        else ""
     )
     means = (
         f"{score.label} is the mean of a site's cases" if score.spread else f"{score.label} is that of all of a site's"
     )
     if score.low:
         means += " images together, with its 95 % interval"
-    return f"{chosen}Test {kind.case}s took no part in training or in choosing the model; {means}."
+    return f"{chosen}Test {kind.card.case}s took no part in training or in choosing the model; {means}."
 
 
-def limits(fed: Mapping[str, Any], kind: Kind = SEGMENTATION) -> list[str]:
+def limits(fed: Mapping[str, Any], kind: Kind) -> list[str]:
     """What the numbers above do not say."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
-    found = [*(_scores(fed, kind, test, tested) if kind is not ENCODER else ())]
-    if fed["number_of_sites"]["unsupervised"] and kind is not ENCODER:
+    found = [*(_scores(fed, kind, test, tested) if kind.labelled else ())]
+    if fed["number_of_sites"]["unsupervised"] and kind.labelled:
         found.append(
-            f"Sites without {kind.labels} trained on the model's own predictions, which can strengthen its mistakes."
+            f"Sites without {kind.card.labels} trained on the model's own predictions, which can strengthen its "
+            "mistakes."
         )
     found.append(protection(fed.get("protection") or {}))
     found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
@@ -125,7 +134,7 @@ def _scores(fed: Mapping[str, Any], kind: Kind, test: str, tested: list[Mapping[
         found.append("No site has tested this model.")
     else:
         worst, few = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
-        what = count(few, f"test {kind.case}")
+        what = count(few, f"test {kind.card.case}")
         found.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
     if unseen := [row["site"] for row in tested if row["role"] == "evaluate"]:
         found.append(
@@ -145,7 +154,8 @@ def _calibration(temperature: float, kind: Kind) -> str:
         return "Probabilities are not calibrated (temperature 1): they rank images, and may be too certain."
     return (
         f"Probabilities are calibrated by one temperature, {temperature:.3f}, the mean of those that sites with "
-        f"{kind.labels} fitted on their validation lists; elsewhere, with other shares of the classes, they may be off."
+        f"{kind.card.labels} fitted on their validation lists; elsewhere, with other shares of the classes, they may "
+        "be off."
     )
 
 

@@ -2,31 +2,23 @@
 
 import contextlib
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
 from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import pretrained
 from fedmed.errors import ExportError
-from fedmed.export.configs import speaks_of
-from fedmed.export.features import same_features
+from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
-from fedmed.export.phantoms import kind_of, phantom
-from fedmed.export.results import compare
+from fedmed.export.phantoms import modality_of, phantom
 
 SCHEMA = Path(__file__).with_name("metadata_schema.json")
-# `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
-ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
 def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Tensor], image: Path | None) -> list[str]:
@@ -54,14 +46,7 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
         images = Path(place) / "images"
         with quiet():
             _passes("check_properties", lambda: _check_properties(config, meta, folder, images))
-        if made := pretrained(bundle):
-            return [*checks, same_features(folder, bundle, made, tensors, case, what)]
-        with quiet():
-            before = _infer_before(bundle, tensors, images, Path(place) / "before")
-        after = _infer_after(folder, config, images, Path(place) / "after")
-        found = compare(before, after)
-    alone = "the second by `python -m monai.bundle run` in a process without FedMed"
-    return [*checks, f"Inference on {what}, before and after the export: {found}; {alone}."]
+        return [*checks, exporter_of(bundle).same_results(folder, config, tensors, case, what, Path(place))]
 
 
 def check_image(image: Path | None) -> None:
@@ -100,46 +85,8 @@ def _case(folder: Path, image: Path | None, config: Path) -> tuple[Path, str]:
     folder.mkdir()
     if image is None:
         meta = json.loads((config.parent / METADATA).read_text(encoding="utf-8"))
-        kind = kind_of(meta["network_data_format"]["inputs"]["image"], config)
-        return phantom(folder, kind, config), f"a generated {kind}"
+        modality = modality_of(meta["network_data_format"]["inputs"]["image"], config)
+        return phantom(folder, modality, config), f"a generated {modality}"
     image = Path(image).expanduser().absolute()
     (folder / image.name).symlink_to(image)
     return folder / image.name, "one real image"
-
-
-def _infer_before(bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path) -> Path:
-    """The installed bundle with overlays, overrides and the run's own tensors."""
-    out.mkdir()
-    torch.save(dict(tensors), out / "model.pt")
-    main = bundle.config_file("inference")
-    files = [str(main), *(str(path) for path in bundle.files[1:] if speaks_of(main, path))]
-    facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
-    values = {**bundle.overrides, **facts, "model_path": str(out / "model.pt")}
-    meta = str(bundle.root / CONFIGS / METADATA)
-    try:
-        workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="infer", **values)
-        workflow.initialize()
-        workflow.run()
-        workflow.finalize()
-    except Exception as error:  # noqa: BLE001 - a bundle is others' code, and MONAI wraps whatever it raises
-        raise ExportError(f"the run's model cannot infer the image before the export: {_cause(error)}") from error
-    (out / "model.pt").unlink()
-    return out
-
-
-def _infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
-    place = ["--bundle_root", ".", "--dataset_dir", str(images), "--output_dir", str(out)]
-    command = [sys.executable, "-c", ALONE, "run", "--config_file", f"{CONFIGS}/{config.name}", *place]
-    # The same number of threads adds in the same order; and nothing may be left in the bundle.
-    environment = {**os.environ, "OMP_NUM_THREADS": str(torch.get_num_threads()), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
-        raise ExportError("python -m monai.bundle run of the exported bundle failed: " + " / ".join(last))
-    return out
-
-
-def _cause(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}"

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
-from fedmed.bundles.pretraining import pretrained
 from fedmed.errors import ExportError
-from fedmed.export.runs import FinishedRun
-from fedmed.export.site_state import private_state
+from fedmed.export.exporter import exporter_of
+from fedmed.export.finished_run import FinishedRun
+from fedmed.export.private_tensors import private_state
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 
@@ -50,18 +50,17 @@ def complete_weights(
     round, shared = run.model(which)
     policies = RolePolicies.from_args(store.initial, store.groups, run.plan, run.aggregator)
     held = policies.of("supervised", round).private(store.initial)
-    encoder = pretrained(store.bundle)
-    if site is None and held and encoder and not any(name.startswith(encoder.prefix) for name in held):
-        whole = fitted(shared, store.initial, "the run's model")  # what is left of it goes on without the rest
-        return Weights({name: tensor for name, tensor in whole.items() if name.startswith(encoder.prefix)}, round)
+    exporter = exporter_of(store.bundle)
     if site is None:
-        if held:
+        if not exporter.complete_without(held):
             raise ExportError(
                 f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "
                 f"tensors (such as '{held[0]}') are the sites' own, and the server's file has old values there. "
                 "Export at a site that has trained them, with --site NAME"
             )
-        return Weights(fitted(shared, store.initial, "the run's model"), round)
+        whole = fitted(shared, store.initial, "the run's model")
+        kept = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file
+        return Weights({name: tensor for name, tensor in whole.items() if name.startswith(kept)}, round)
     private = private_state(run, policies, list(store.initial), site, site_run, round)
     merged = fitted({**shared, **private}, store.initial, f"the run's model with the layers of '{site}'")
     return Weights(merged, round, tuple(private))

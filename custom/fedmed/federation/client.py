@@ -2,10 +2,10 @@
 
 import logging
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import torch
@@ -13,16 +13,19 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy
+from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, merge, named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import BundleError, DataError, JobError
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
-from fedmed.federation.site_parser import site_parser
+from fedmed.federation.site_parser import listed, site_parser, steps_facts
 from fedmed.jobs.plan import OPTIMIZER_STATES, PROGRESS_LINES, ROLES
 from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Extras, Release, Update
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState
@@ -76,6 +79,7 @@ class Client:
             raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
+        check_bundle(self.bundle, Use(role))
         self.sharing = {
             "sharing": sharing,
             "buffers": buffers,
@@ -105,7 +109,7 @@ class Client:
 
         The private state is on disk before this returns: the process may end right after.
         """
-        started = time.monotonic()
+        started = monotonic()
         self._mention_unused()
         parser, network, policy, before, state = self._open(task, epoch_length=task.steps, max_epochs=1)
         task = replace(task, steps=parser["epoch_length"] if task.epochs else task.steps)
@@ -120,11 +124,16 @@ class Client:
         if task.steps:
             seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
             trainer = parsed(parser, "train#trainer")
+            corrections = Corrections(listed(parser, "train", "corrections"))
             trainer.load_state_dict(engine)
-            if task.extras:
-                trainer.receive(task.extras)
-            metrics |= self._run(trainer, task)
-            engine, extras = trainer.state_dict(), trainer.extras()
+            corrections.load_state_dict(engine)
+            if others := corrections.receive(task.extras):
+                trainer.receive(others)
+            time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
+            time |= steps_facts(task, task.steps)
+            corrections.attach(trainer, policy.received(before), policy.sent(before), **time)
+            metrics |= self._run(trainer, task, listed(parser, "train", "federated_handlers"))
+            engine, extras = corrections.kept_with(trainer.state_dict()), {**trainer.extras(), **corrections.extras()}
         after = named_tensors(network)
         kept = {task.private_round, *task.keep_rounds} - {None}
         for round in kept:  # the selected model's state may lie in an earlier job of the run
@@ -133,7 +142,7 @@ class Client:
         private = {name: after[name] for name in policy.private(after)}
         self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=engine)
         self.state.let_go()
-        metrics["seconds"] = time.monotonic() - started
+        metrics["seconds"] = monotonic() - started
         difference = {name: after[name] - before[name] for name in policy.sent(after)}
         self.progress.event("end", task, **metrics)
         n_samples = len(parsed(parser, "train#data"))
@@ -237,7 +246,7 @@ class Client:
         self.progress.validated(task, score, value)
         return {name: number for name, number in found.items() if math.isfinite(number)}
 
-    def _run(self, trainer: Any, task: Task) -> dict[str, float]:
+    def _run(self, trainer: Any, task: Task, handlers: Sequence[Any]) -> dict[str, float]:
         """Train and return the round's mean of every scalar that the engine reports."""
         sums: dict[str, float] = {}
         done = 0
@@ -252,6 +261,8 @@ class Client:
         AbortHandler(self.should_abort).attach(trainer)
         NonFiniteLossHandler().attach(trainer)
         ProgressHandler(note, max(1, task.steps // PROGRESS_LINES)).attach(trainer)
+        for handler in handlers:
+            handler.attach(trainer)
         trainer.run()
         return {f"train_{name}": total / task.steps for name, total in sums.items()}
 

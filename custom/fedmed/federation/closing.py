@@ -31,23 +31,23 @@ class Closing:
         """Labelled sites score the last aggregate, which no training round does; nobody if it is the result anyway."""
         if self.plan.select == "last":
             return {}
-        last = self.plan.rounds - 1
+        last = self.server.rounds - 1
         return {site: self.server.task("validate", site, last) for site in self.plan.of_role("supervised")}
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
         name = self.server.score.validation
         self.last_scores = {site: m[name] for site, m in sorted(metrics.items()) if name in m}
-        self.last_score = self.server.select(self.plan.rounds - 1, metrics)
+        self.last_score = self.server.select(self.server.rounds - 1, metrics)
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 
     def _model(self, last: bool) -> Evaluated:
         server, best = self.server, self.selection.best_round
         if last:
-            return Evaluated("last", self.plan.rounds - 1, self.last_tensors, server.last_round)
+            return Evaluated("last", self.server.rounds - 1, self.last_tensors, server.last_round)
         if best is None:  # no score chose a model, so the last aggregate is taken
-            return Evaluated("selected", self.plan.rounds - 1, server.tensors, server.last_round)
+            return Evaluated("selected", self.server.rounds - 1, server.tensors, server.last_round)
         return Evaluated("selected", best, server.tensors, server.best_private)
 
     def release_tasks(self, last: bool = False) -> dict[str, Task]:
@@ -93,6 +93,8 @@ class Closing:
             "test": self._rows("selected", test),
             "seconds_total": time.monotonic() - self.server.started,
         }
+        if self.server.stopping.reason:
+            result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
         if last is not None:
             result["test_last"] = self._rows("last", last)
         if self.borrower.records:

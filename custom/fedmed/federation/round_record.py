@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from fedmed.aggregation.clipping import clipping_record
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.network import plain_metrics
 from fedmed.messages.answers import Update
@@ -28,7 +27,7 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
         aggregated: whether there is a new model.
     """
     sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
-    sent = sum(extras_bytes(u.extras) for u in updates)
+    sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
     return {
         "round": server.round,
         "seconds": time.monotonic() - server.round_started,
@@ -36,22 +35,22 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
         "accepted": [u.site for u in updates],
         "refused": [{"site": s, "reason": r} for s, r in sorted(server.refused.items())],
         "warnings": warnings(server, updates),
-        "coefficients": server.rule.coefficients(updates) if aggregated else {},
+        "coefficients": outcome.coefficients if outcome else {},
         "sites": sites,
         "score": score,
         "bytes_down": server.bytes_down,
         "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + server.exchange.received,
         **extras_record(server, updates, server.bytes_extras + sent),
-        **clipping_record(updates, server.rule.clip_norm),
+        **(outcome.facts if outcome else {}),
     }
 
 
 def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
-    """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and weights."""
+    """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())
     findings = [server.guard.check(update) for update in updates] if server.guard else []
     found += [asdict(finding) for of_site in findings for finding in of_site]
-    _, reasons = server.rule.weighting.of_round(updates, server.rule.user_weights)
+    reasons = server.applied.outcome.warnings if server.applied.outcome else []
     found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
     for finding in found:
         log.warning("round %d: site '%s': %s", server.round, finding["site"], finding["message"])

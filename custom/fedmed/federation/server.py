@@ -3,8 +3,7 @@
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.clipping import check_bound
+from fedmed.aggregation.rule import ServerRule
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import check_user_weights
 from fedmed.engines.mean_temperature import calibrated, mean_temperature
-from fedmed.errors import FedMedError, JobError, RoundFailed, UpdateRefused
+from fedmed.errors import FedMedError, JobError, RoundFailed, StateError, UpdateRefused
+from fedmed.federation.applied_rule import AppliedRule
+from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.round_record import round_record
@@ -24,13 +24,15 @@ from fedmed.federation.run_record import RunRecord
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.task_maker import TaskMaker
+from fedmed.jobs.class_paths import load_rule, server_allows
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.jobs.rule_spec import rule_spec
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import START
+from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
 Save = Callable[[Mapping[str, Tensor], Mapping[str, Any], bool], None]
@@ -53,13 +55,14 @@ class Server:
         self,
         plan: Plan,
         store: ModelStore,
-        rule: WeightedMean,
+        rule: ServerRule,
         policies: RolePolicies,
         folder: Path,
         max_norm: float | None = None,
         save: Save | None = None,
     ) -> None:
-        self.plan, self.store, self.rule, self.policies, self.max_norm = plan, store, rule, policies, max_norm
+        self.plan, self.store, self.policies, self.max_norm = plan, store, policies, max_norm
+        self.applied = AppliedRule(rule, plan)
         self.tensors, self.score = store.initial, store.bundle.score
         self.tasks = TaskMaker(plan, store, policies)
         self.save = save or store.save
@@ -67,7 +70,9 @@ class Server:
         self.exchange = Exchange(plan)
         self.guard = CollapseGuard() if plan.collapse_guard else None
         self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
+        self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
+        self.rounds = plan.rounds  # of the whole run; fewer when it ends early
         self._begun: int | None = None  # a round that has begun, but trains nobody yet
         self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
@@ -87,56 +92,46 @@ class Server:
         folder: Path,
         save: Save | None = None,
         app: Path | None = None,
+        allowed: Collection[str] | None = None,
     ) -> "Server":
         """Build a server from the plain arguments of a job's controller and aggregator, and resume if they say so.
 
         Args:
             app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
+            allowed: class paths outside FedMed's rooms that the job may name; None = those of ``server_allows``.
 
         Raises:
             JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
             StateError: the state of the job to resume is missing or damaged.
         """
-        rule_args = dict(aggregator)
-        for key in ("sharing", "warm_start_sharing"):  # of the policies, not of the rule
-            rule_args.pop(key, None)
-        max_norm = rule_args.pop("max_norm", None)
-        check_bound("max_norm", max_norm)
+        check_bound("max_norm", max_norm := aggregator.get("max_norm"))
         try:
             plan = Plan(**controller)
-            rule = WeightedMean(**rule_args)
         except TypeError as error:
             raise JobError(f"the job's server arguments are wrong: {error}") from error
-        check_user_weights(rule.user_weights, plan.sites)
+        rule = load_rule(rule_spec(aggregator), server_allows() if allowed is None else allowed)
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save)
-        server._check_rule()
+        server.applied.check(policies, server.tensors, max_norm)
         server.keeper.start(aggregator, app)
         server._describe(controller, aggregator)
         return server
 
-    def _check_rule(self) -> None:
-        """A rule must find the senders that it needs in every kind of round, if all sites answer."""
-        plan, rule = self.plan, self.rule
-        if rule.clip_norm and self.max_norm is not None and rule.clip_norm >= self.max_norm:
-            raise JobError(f"'clip_norm' {rule.clip_norm:g} never acts: 'max_norm' refuses from {self.max_norm:g} on")
-        for round in sorted({0, min(plan.warm_start_rounds, plan.rounds - 1)}):
-            sites = [site for site in plan.participants(round) if rule.user_weights.get(site, 1.0)]
-            sent = [f"tensor '{n}'" for s in sites for n in self.policies.of(plan.sites[s], round).sent(self.tensors)]
-            try:
-                rule.weighting.check_sites(len(sites))
-                rule.check_senders(Counter(sent))
-            except JobError as error:
-                raise JobError(f"round {round}: {error}") from error
-
     def _describe(self, controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> None:
-        weights = self.rule.user_weights
+        weights = rule_spec(aggregator).get("args", {}).get("user_weights") or {}
         sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
         config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
         facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
-        facts |= {"score": self.score.facts()}
+        facts |= {"score": self.score.facts(), "kind": self.store.bundle.kind}
         facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
         self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
+
+    def ends_before(self, round: int) -> bool:
+        """Whether the run ends before this round, because its models do not become better."""
+        if not self.stopping.over(round):
+            return False
+        self.rounds = round
+        return True
 
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
@@ -156,7 +151,7 @@ class Server:
             self._begin(round)
         self._begun = None
         fill, sites = self.exchange.fill, self.plan.participants(round)
-        tasks = {site: fill(self.task("train", site, round), site) for site in sites}
+        tasks = {site: self.applied.fill(fill(self.task("train", site, round), site), site) for site in sites}
         self.bytes_extras = self.exchange.received + sum(extras_bytes(task.extras) for task in tasks.values())
         self.bytes_down += sum(tensor_bytes(task.tensors) + extras_bytes(task.extras) for task in tasks.values())
         return tasks
@@ -166,10 +161,13 @@ class Server:
         self.updates: dict[str, Update] = {}
         self.refused: dict[str, str] = {}
         self.exchange.begin()
+        self.applied.begin()
 
     def task(self, name: str, site: str, round: int) -> Task:
         """A task with the current model, for a site that goes on from its last accepted update."""
-        return self.tasks.make(name, site, round, self.tensors, self.last_round.get(site), self.best_private.get(site))
+        trains = name in ("train", "metadata")
+        model = self.applied.model_for(self.plan.sites[site], self.tensors) if trains else self.tensors
+        return self.tasks.make(name, site, round, model, self.last_round.get(site), self.best_private.get(site))
 
     def accept(self, update: Update) -> None:
         """Check an update and keep it for the end of the round.
@@ -187,7 +185,7 @@ class Server:
                 if self.plan.steps is not None and update.n_steps > self.plan.steps:
                     # It would weigh more than it was asked for. Of epochs only the site knows the steps.
                     raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
-                self.rule.weighting.check(update)
+                self.applied.rule.check_update(update)
             except UpdateRefused as error:
                 log.warning("round %d: %s", self.round, error)
                 if update.site not in self.updates:
@@ -231,14 +229,17 @@ class Server:
                 f"unchanged. Refused: {self.refused}"
             )
         try:
-            tensors = self.rule.aggregate(self.tensors, updates)
-        except RoundFailed:
+            # It is saved before anything else changes: what cannot be kept does not count.
+            self.tensors = self.applied.aggregate(self.tensors, updates, self.round, self._keep)
+        except (RoundFailed, StateError):
             raise
         except FedMedError as error:
             raise RoundFailed(f"round {self.round}: {error}; the model is unchanged") from error
-        self.save(tensors, {"round": self.round}, False)  # first: what cannot be kept does not count
-        self.tensors, self.model_round = tensors, self.round
+        self.model_round = self.round
         self.last_round |= {u.site: self.round for u in updates}
+
+    def _keep(self, tensors: Mapping[str, Tensor]) -> None:
+        self.save(tensors, {"round": self.round}, False)
 
     def select(self, round: int, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
         """Offer the current model, the aggregate after ``round``, to the selection; return its mean score.
@@ -251,7 +252,9 @@ class Server:
         scores = {site: sent[name] for site, sent in metrics.items() if name in sent}
         score, temperature = self.selection.score(scores), mean_temperature(metrics, self.selection.sites)
         tensors = calibrated(self.tensors, self.store.bundle.calibration, temperature)
-        if self.selection.offer(round, score, tensors):
+        better = self.selection.offer(round, score, tensors)
+        self.stopping.note(self.model_round, score, better)
+        if better:
             log.info("the model after round %d is the best so far: mean validation %s %.4f", round, label, score)
             self.best_private = dict(self.last_round)  # the private states that it was scored with
             self.best_model = self.model_round

@@ -13,7 +13,8 @@ from fedmed.bundles.network import merge
 from fedmed.engines.mean_temperature import calibrated
 from fedmed.recovery.model_store import LAST
 from fedmed.recovery.same_run import check_same, config_of, find_state
-from fedmed.recovery.server_state import START, SavedState, ServerState
+from fedmed.recovery.saved_state import START, SavedState
+from fedmed.recovery.server_state import ServerState
 
 if TYPE_CHECKING:
     from fedmed.federation.server import Server
@@ -63,6 +64,7 @@ class ServerContinuation:
         if not server.failed_in_a_row:
             guard = server.guard.state() if server.guard else {}
             self._good = {"round": server.model_round, "last_round": dict(server.last_round), "guard": guard}
+        rule = server.applied.kept(server.tensors)
         state = SavedState(
             **self._good,
             best_round=chosen.best_round,
@@ -74,9 +76,11 @@ class ServerContinuation:
             seconds=time.monotonic() - server.started,
             config=self.config,
             earlier=server.tasks.earlier,
+            rule=rule is not None,
+            stopping=server.stopping.state(),
         )
         models = {server.best_model: chosen.best_tensors, server.model_round: server.tensors}
-        self.state.save(state, models, Path(server.store.folder) / LAST)
+        self.state.save(state, models, Path(server.store.folder) / LAST, rule)
 
     def forget(self) -> None:
         """The run is finished: nothing continues it."""
@@ -86,6 +90,7 @@ class ServerContinuation:
         server, state = self.server, old.read()
         check_same(state, self.config)
         server.tensors = self._model(old, state.round)
+        server.applied.take_over(old.read_rule(state), server.tensors)
         server.model_round, server.first_round = state.round, state.round + 1
         server.last_round = _without(state.last_round, server.plan.fresh)
         server.tasks.earlier = {**state.earlier, id: state.round + 1}
@@ -104,6 +109,7 @@ class ServerContinuation:
         server.best_model = state.best_model
         server.best_private = _without(state.best_private, server.plan.fresh)
         server.best_scores = dict(state.best_scores)
+        server.stopping.restore(state.stopping)
         chosen.best_round = state.best_round
         chosen.best_score = -math.inf if state.best_score is None else state.best_score
         same = state.best_model == state.round

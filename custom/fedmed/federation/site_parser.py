@@ -10,6 +10,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
+from fedmed.errors import BundleError
 from fedmed.messages.task import Task
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -50,13 +51,15 @@ def site_parser(
     parser = bundle.parser(
         **site_facts(site),
         output_dir=str(folder / "bundle"),
-        round=task.round,
+        round=max(task.round, 0),
+        rounds=task.total_rounds,
         epochs_before=max(task.round, 0) * (task.epochs or 1),
         seed=derive_seed(seed, site.site, task.round, "sampling"),
         augment_seed=derive_seed(seed, site.site, task.round, "augmentation"),
         **facts,
     )
-    # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here.
+    # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here; what a
+    # method needs in a federation is listed under `train#federated_handlers`.
     parts = [part for part in ("train", "validate", "evaluate") if part in parser.config]
     parser.update({f"{part}#handlers": [] for part in parts})
     if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
@@ -65,4 +68,25 @@ def site_parser(
     if task.epochs:  # before anything is built from it: a later change would make all of it anew
         batches = task.epochs * len(parsed(parser, "train#data")) / parser["batch_size"]
         parser["epoch_length"] = max(1, math.ceil(batches - 1e-9))  # 0.07 · 100 is 7.000000000000001
+    if task.steps or task.epochs:
+        parser.update(steps_facts(task, parser["epoch_length"]))
     return parser
+
+
+def steps_facts(task: Task, steps: int) -> dict[str, int]:
+    """Steps before this round and in all rounds, if each has ``steps``; rounds that a site sits out count too."""
+    return {"steps_before": max(task.round, 0) * steps, "steps_total": task.total_rounds * steps}
+
+
+def listed(parser: ConfigParser, part: str, name: str) -> list[Any]:
+    """Build the objects that a part of the configuration lists under a name; [] where it lists none.
+
+    Raises:
+        BundleError: they cannot be built, or it is not a list.
+    """
+    if not (parser.config.get(part) or {}).get(name):
+        return []
+    found = parsed(parser, f"{part}#{name}")
+    if not isinstance(found, list):
+        raise BundleError(f"'{part}#{name}' is a {type(found).__name__}; it must be a list")
+    return found

@@ -14,7 +14,9 @@ Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
 
 
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
-    """Train all rounds, score the last aggregate, evaluate the selected model, as far as the plan asks for it.
+    """Train all rounds, or fewer if the plan allows it and models do not become better.
+
+    Then score the last aggregate and evaluate the selected model, as far as the plan asks for it.
 
     Args:
         server: the server's side.
@@ -27,6 +29,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
         RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
     """
     for round in range(server.first_round, server.plan.rounds):
+        if server.ends_before(round):
+            break
         if server.plan.exchanges(round):
             server.take_metadata(ask(server.metadata_tasks(round)))
         ask(server.train_tasks(round))

@@ -12,7 +12,7 @@ from torch import Tensor
 from fedmed.bundles.network import plain_metrics
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.flare.values import MALFORMED, extras_to_numpy, extras_to_tensors, few, whole
-from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import Task
 
 log = logging.getLogger("fedmed.flare")
@@ -124,7 +124,7 @@ def metrics_to_model(metrics: Mapping[str, Any]) -> FLModel:
     return FLModel(metrics=plain, meta={KEY: {"metrics": plain}})
 
 
-def answer_to_model(answer: Update | Extras | Release | Mapping[str, Any]) -> FLModel:
+def answer_to_model(answer: Answer) -> FLModel:
     """Any answer of a site."""
     if isinstance(answer, Update):
         return update_to_model(answer)
@@ -133,7 +133,7 @@ def answer_to_model(answer: Update | Extras | Release | Mapping[str, Any]) -> FL
     return release_to_model(answer) if isinstance(answer, Release) else metrics_to_model(answer)
 
 
-def model_to_answer(task: str, model: FLModel, site: str) -> Update | Extras | Release | dict[str, float]:
+def model_to_answer(task: str, model: FLModel, site: str) -> Answer:
     """Inverse of :func:`answer_to_model`, still at the site.
 
     Args:

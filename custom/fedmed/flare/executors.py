@@ -15,10 +15,10 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
-from fedmed.flare.convert import answer_to_model, model_to_task
+from fedmed.flare.convert import model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 from fedmed.jobs import plan
-from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 
@@ -46,17 +46,20 @@ class BundleExecutor(Executor):
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
         """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels.
 
+        The answer meets the site's limits as the client made it; what may leave is converted for FLARE there, once.
+
         Logs go to Python's logging, never to FLARE's: a job can have FLARE's own messages sent to the server.
         """
         return self._gate.limit(task_name, self._answer(task_name, shareable, fl_ctx, abort_signal), fl_ctx)
 
-    def _answer(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
+    def _answer(
+        self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal
+    ) -> Answer | Shareable:
         task = None
         try:
             task = model_to_task(FLModelUtils.from_shareable(shareable))
             fl_ctx.set_prop(TASK, replace(task, tensors={}, extras={}), private=True, sticky=False)  # for the ledger
-            answer = self._work(task_name, task, fl_ctx, abort_signal)
-            return FLModelUtils.to_shareable(answer_to_model(answer))
+            return self._work(task_name, task, fl_ctx, abort_signal)
         except Aborted:
             log.warning("%s: task '%s' aborted", fl_ctx.get_identity_name(), task_name)
             return make_reply(ReturnCode.TASK_ABORTED)
@@ -66,9 +69,7 @@ class BundleExecutor(Executor):
             log.exception("%s: task '%s' failed unexpectedly", fl_ctx.get_identity_name(), task_name)
             return self._failed(error, task, task_name, fl_ctx)
 
-    def _work(
-        self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal
-    ) -> Update | Extras | Release | dict[str, float]:
+    def _work(self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal) -> Answer:
         client = self._client or self._start(fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
         client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)

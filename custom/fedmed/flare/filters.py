@@ -2,9 +2,11 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from nvflare.apis.filter import Filter
 from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
@@ -14,6 +16,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from fedmed.errors import FedMedError, PrivacyError
 from fedmed.federation.progress import Progress
 from fedmed.flare.convert import answer_to_model, model_to_answer
+from fedmed.messages.answers import Answer, Release, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 from fedmed.settings.site import load_site
@@ -22,6 +25,7 @@ log = logging.getLogger("fedmed.site")
 # Properties of a task's context at the site; private ones do not travel.
 TASK = "fedmed.task"  # the task, without its tensors
 HANDLED = "fedmed.limits.handled"  # the reply that has passed the gate
+EMPTY = torch.empty(0)  # in the place of a tensor where only its name matters
 CODES = {value for name, value in vars(ReturnCode).items() if not name.startswith("_")}
 
 
@@ -42,7 +46,8 @@ class SiteLimitsFilter(Filter):
     FedMed's executors hold their answers against it before they return them, whatever a job's workflow does with them:
     some of FLARE's send answers from site to site and ask no filter. It also stands in the site's
     ``local/privacy.json``, where no job reaches it, against executors of another make; and in the job, for sites
-    without such a file. The first one acts, the others have nothing left to do. It takes no arguments: a job that
+    without such a file. The first one acts, the others have nothing left to do: the reply itself is remembered in the
+    task's context, so nothing is clipped, noised, converted or written down twice. It takes no arguments: a job that
     brings some does not start. What leaves is put together anew from the checked answer, so nothing else can travel
     with it. An answer that may not leave is replaced by an error code.
     """
@@ -57,14 +62,20 @@ class SiteLimitsFilter(Filter):
             return shareable
         return self.limit(str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), shareable, fl_ctx)
 
-    def limit(self, name: str, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
-        """Return what may leave of an answer to the task ``name``.
+    def limit(self, name: str, answer: Answer | Shareable, fl_ctx: FLContext) -> Shareable:
+        """Return what may leave of an answer to the task ``name``, converted for FLARE.
 
         Never raises, though FLARE would send only a code then, too.
+
+        Args:
+            name: of the task.
+            answer: as FedMed's own client makes it, or as FLARE carries it: an error code, or the answer of an
+                executor of another make, which is opened and searched for what is no part of it.
+            fl_ctx: of the task.
         """
         reply = make_reply(ReturnCode.TASK_RESULT_FILTER_ERROR)
         try:
-            reply = self._limited(name, shareable, fl_ctx)
+            reply = self._limited(name, answer, fl_ctx)
         except FedMedError as error:
             self._refused(name, error, fl_ctx)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with an answer, it must not leave
@@ -73,18 +84,15 @@ class SiteLimitsFilter(Filter):
         fl_ctx.set_prop(HANDLED, reply, private=True, sticky=False)
         return reply
 
-    def _limited(self, name: str, shareable: Shareable, fl_ctx: FLContext) -> Shareable:
+    def _limited(self, name: str, answer: Answer | Shareable, fl_ctx: FLContext) -> Shareable:
         self._limits, round = self._limits or site_limits(fl_ctx), _round(fl_ctx)
-        code = shareable.get_return_code()
-        if code != ReturnCode.OK:  # the site's own error: the code may leave, its text may not
-            code = code if code in CODES else ReturnCode.EXECUTION_EXCEPTION
-            self._limits.refused(name, round, f"the task ended with {code}; see the site's log")
-            return make_reply(code)
-        answer = model_to_answer(name, FLModelUtils.from_shareable(shareable), self._limits.site.site)
-        known = FLModelUtils.to_shareable(answer_to_model(answer))
-        known.set_return_code(ReturnCode.OK)
-        if stranger := _stranger(shareable, known):
-            raise PrivacyError(f"the answer to task '{name}' carries '{stranger}', which is no part of it")
+        if isinstance(answer, Shareable):
+            code = answer.get_return_code()
+            if code != ReturnCode.OK:  # the site's own error: the code may leave, its text may not
+                code = code if code in CODES else ReturnCode.EXECUTION_EXCEPTION
+                self._limits.refused(name, round, f"the task ended with {code}; see the site's log")
+                return make_reply(code)
+            answer = _opened(name, answer, self._limits.site.site)
         return FLModelUtils.to_shareable(answer_to_model(self._limits.answer(name, round, answer)))
 
     def _refused(self, name: str, error: Exception, fl_ctx: FLContext) -> None:
@@ -101,6 +109,25 @@ def _round(fl_ctx: FLContext) -> int | None:
     """Round of the task; a strange executor does not say it."""
     task = fl_ctx.get_prop(TASK)
     return task.round if isinstance(task, Task) else None
+
+
+def _opened(name: str, shareable: Shareable, site: str) -> Answer:
+    """Return the answer that an executor of another make gives, its tensors copied: what it changes later stays here.
+
+    Raises:
+        FedMedError: it is no answer to this task, or more than one.
+    """
+    answer = model_to_answer(name, FLModelUtils.from_shareable(shareable), site)
+    bare = (
+        replace(answer, tensors=dict.fromkeys(answer.tensors, EMPTY))
+        if isinstance(answer, Update | Release)
+        else answer
+    )
+    known = FLModelUtils.to_shareable(answer_to_model(bare))  # the keys that it may have
+    known.set_return_code(ReturnCode.OK)
+    if stranger := _stranger(shareable, known):
+        raise PrivacyError(f"the answer to task '{name}' carries '{stranger}', which is no part of it")
+    return answer
 
 
 def _stranger(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> str | None:

@@ -12,7 +12,7 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 from nvflare.private.admin_defs import Message, error_reply
-from nvflare.private.defs import SysCommandTopic
+from nvflare.private.defs import SysCommandTopic, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
@@ -63,6 +63,9 @@ class ServerTimeouts(FLComponent):
         os.environ.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", str(client_outcome_wait_timeout))
 
 
+CLOSED = (SysCommandTopic.SHELL, SysCommandTopic.REPORT_ENV, TrainingTopic.CONFIGURE_JOB_LOG)
+
+
 class _Closed(RequestProcessor):
     """Answers commands that a site does not take."""
 
@@ -75,20 +78,22 @@ class _Closed(RequestProcessor):
 
     def process(self, req: Message, app_ctx: object) -> Message:
         """Refuse, whoever asks."""
-        return error_reply("this site lets nobody read its files through NVFlare")
+        return error_reply("this site takes no commands that read its files or change where it logs")
 
 
 class NoRemoteReading(FLComponent):
     """Takes away the commands that read a site's files or tell its paths: cat, grep, head, ls, pwd, tail, report_env.
 
+    With them goes ``configure_job_log``: its settings may name any function, which Python's logging then calls.
+
     NVFlare's client runs them on any path for whoever speaks for the server: only the server checks the path, and the
     site's ``authorization.json`` is asked only when the message itself says so.
 
     Args:
-        topics: NVFlare's names for these commands.
+        topics: NVFlare's names for all these commands.
     """
 
-    def __init__(self, topics: Sequence[str] = (SysCommandTopic.SHELL, SysCommandTopic.REPORT_ENV)) -> None:
+    def __init__(self, topics: Sequence[str] = CLOSED) -> None:
         super().__init__()
         processors = ClientRequestProcessors.request_processors
         processors[:] = [one for one in processors if not set(one.get_topics()) & set(topics)] + [_Closed(topics)]

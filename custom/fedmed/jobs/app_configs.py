@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.rule_spec import for_flare
 
 if TYPE_CHECKING:
     from fedmed.jobs.specification import JobSpec
@@ -40,21 +41,26 @@ def controller(spec: "JobSpec", plan: Plan) -> dict[str, Any]:
     args |= {"evaluate_last": True} if spec.evaluate_last else {}
     args |= {"exchange": dict(spec.exchange)} if spec.exchange else {}
     args |= {"release_from": spec.release_from} if spec.release_from else {}
+    args |= {"patience": spec.patience, "min_rounds": spec.min_rounds} if spec.patience else {}
     args |= {"validate_every": spec.validate_every} if spec.validate_every != 1 else {}
     return args | ({"task_timeout": spec.task_timeout} if spec.task_timeout else {})
 
 
 def rule(spec: "JobSpec") -> dict[str, Any]:
-    """Arguments of :class:`fedmed.aggregation.weighted_mean.WeightedMean` beside buffers and normalisation."""
-    given = {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
+    """Arguments of the aggregator that say which rule it has, see :func:`fedmed.jobs.rule_spec.rule_spec`."""
+    if not isinstance(spec.rule, str):
+        return {"rule": for_flare(spec.rule)}
+    given: dict[str, Any] = {"user_weights": dict(spec.user_weights)}
+    given |= {"rule": spec.rule if spec.rule != "mean" else None, "trim": spec.trim, "clip_norm": spec.clip_norm}
     given |= {"weighting": spec.weighting if spec.weighting != "iterations" else None}
     given |= {"form": spec.form, "floor": spec.floor}
-    return {"user_weights": dict(spec.user_weights), **{k: v for k, v in given.items() if v is not None}}
+    return {k: v for k, v in given.items() if v is not None}
 
 
 def aggregator(spec: "JobSpec") -> dict[str, Any]:
     """The aggregator component."""
-    args = {"sharing": spec.sharing, "buffers": spec.buffers, "normalise": spec.normalise}
+    args: dict[str, Any] = {"sharing": spec.sharing, "buffers": spec.buffers}
+    args |= {"normalise": spec.normalise} if isinstance(spec.rule, str) else {}
     args |= {"warm_start_sharing": spec.warm_start_sharing, **rule(spec)}
     kind = "IterationWeightedAggregator" if spec.sharing == "full" else "PartialSharingAggregator"
     kind = "SelfAdaptiveAggregator" if spec.weighting == "self_adaptive" else kind

@@ -41,6 +41,9 @@ class Plan:
         evaluate: whether sites score the result on their testing lists.
         exchange: ``from_round``, counted from 0, and ``names``: from that round on sites first answer a ``metadata``
             task with values of these names, and train with those of the other sites.
+        patience: the run ends when so many models in a row are scored no better than the best one before; None = never.
+            With ``validate_every`` models are scored every so many rounds.
+        min_rounds: rounds that are trained before that, at least.
         resume: id of the job that this one continues after its last good round.
         fresh: sites whose private state of that job is lost; they start it afresh.
     """
@@ -63,6 +66,8 @@ class Plan:
     select: str = "best"
     evaluate: bool = True
     exchange: Mapping[str, Any] | None = None
+    patience: int | None = None
+    min_rounds: int = 0
 
     def __post_init__(self) -> None:
         self.sites = dict(sorted(self.sites.items()))
@@ -71,6 +76,7 @@ class Plan:
                 raise JobError(f"site '{site}': role '{role}' is unknown; use supervised, unsupervised or evaluate")
         self._check_result()
         self._check_length()
+        self._check_patience()
         check_exchange(self.exchange)
         if not 0 <= self.warm_start_rounds <= self.rounds:
             raise JobError(f"'warm_start_rounds' is {self.warm_start_rounds}; it must lie in 0…{self.rounds}")
@@ -114,6 +120,17 @@ class Plan:
         epochs = self.epochs
         if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):
             raise JobError(f"'epochs' is {epochs!r}; it must be a number above 0")
+
+    def _check_patience(self) -> None:
+        patience, least = self.patience, self.min_rounds
+        if patience is not None and (type(patience) is not int or patience < 1):
+            raise JobError(f"'patience' is {patience!r}; give a number of models, at least 1, or leave it out")
+        if patience is not None and self.select != "best":
+            raise JobError("'patience' waits for better scores, which only 'select': 'best' asks for")
+        if type(least) is not int or not 0 <= least <= self.rounds:
+            raise JobError(f"'min_rounds' is {least!r}; it must be a whole number in 0…{self.rounds}")
+        if least and patience is None:
+            raise JobError("'min_rounds' is for a run that may end early; give 'patience' too, or leave it out")
 
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""

@@ -31,8 +31,9 @@ def policy_of_round(
         warm_start_sharing: group during the warm start; None = ``sharing``. With ``full``, the layers that become
             private later are trained together first, so that sites without labels start from a trained model.
     """
-    warm = max(round, 0) < warm_start_rounds and warm_start_sharing is not None  # -1 is the starting model
-    return SharingPolicy.from_groups(names, warm_start_sharing if warm else sharing, groups, buffers)
+    warm = max(round, 0) < warm_start_rounds  # -1 is the starting model
+    group = warm_start_sharing if warm and warm_start_sharing is not None else sharing
+    return SharingPolicy.from_groups(names, group, groups, buffers)
 
 
 class RolePolicies:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmed.aggregation.weighted_mean import WeightedMean
-from fedmed.aggregation.weighting import check_user_weights
+from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import JobError
 from fedmed.jobs import app_configs as job_files
+from fedmed.jobs.class_paths import load_rule, server_allows
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES, Plan
+from fedmed.jobs.rule_spec import rule_spec
 
 
 @dataclass
@@ -36,7 +37,8 @@ class JobSpec:
         buffers: BatchNorm statistics: ``average``, ``pooled`` or ``local``.
         normalise: divide by the sum of weighted steps (see ``site_weights``).
         user_weights: site -> weight, 1 unless given.
-        rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted.
+        rule: ``mean``, or ``median`` or ``trimmed_mean`` where not every site is trusted; or ``{path, args}`` of a
+            server's rule, whose arguments then say what ``normalise`` to ``floor`` would (see ``load_rule``).
         trim: fraction that ``trimmed_mean`` drops at each end; None = 0.2.
         clip_norm: an update with a larger L2 norm is scaled down to it; None = no bound.
         weighting: what a site counts by: ``iterations``, ``samples``, ``uniform`` or ``self_adaptive``.
@@ -47,6 +49,7 @@ class JobSpec:
         task_timeout: seconds that a site may take for one task; 0 = no limit.
         validate_every: labelled sites score the model they receive every so many rounds.
         release_from: supervised site whose private layers score the sites that have none; it must allow that itself.
+        patience, min_rounds: when a run ends before its last round (see ``Plan``).
         select: ``best``, the model that labelled sites score best, or ``last``.
         evaluate: whether sites score the result on their test lists.
         exchange: which values sites get of the others before they train, from which round on (see ``Plan``).
@@ -73,7 +76,7 @@ class JobSpec:
     buffers: str = "average"
     normalise: bool = True
     user_weights: Mapping[str, float] = field(default_factory=dict)
-    rule: str = "mean"
+    rule: str | Mapping[str, Any] = "mean"
     trim: float | None = None
     clip_norm: float | None = None
     min_clients: int | None = None
@@ -93,6 +96,8 @@ class JobSpec:
     form: str | None = None
     floor: float | None = None
     checkpoint_tensors: Sequence[str] = ()
+    patience: int | None = None
+    min_rounds: int = 0
 
     def files(self) -> dict[str, str]:
         """Relative path -> text of every file of the job folder, checked against the installed bundle.
@@ -113,11 +118,16 @@ class JobSpec:
             select=self.select,
             evaluate=self.evaluate,
             exchange=self.exchange,
+            patience=self.patience,
+            min_rounds=self.min_rounds,
         )
         self._check(plan)
         roles = [role for role in ROLES if plan.of_role(role)]
         server = job_files.server(self, plan)
-        files = {"meta.json": job_files.meta(self, plan, roles), "app_server/config/config_fed_server.json": server}
+        files: dict[str, Any] = {
+            "meta.json": job_files.meta(self, plan, roles),
+            "app_server/config/config_fed_server.json": server,
+        }
         for role in roles:
             files[f"app_{role}/config/config_fed_client.json"] = job_files.client(self, role)
         for app in ["server", *roles] if self.custom else []:
@@ -139,12 +149,9 @@ class JobSpec:
             )
         if self.checkpoint_tensors and not self.checkpoint:
             raise JobError("'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too")
-        check_user_weights(self.user_weights, plan.sites)
-        rule = WeightedMean(buffers=self.buffers, normalise=self.normalise, **job_files.rule(self))
-        trained = {round: plan.participants(round) for round in (0, plan.rounds - 1)}  # warm start and what follows
-        counted = {round: [s for s in sites if self.user_weights.get(s, 1)] for round, sites in trained.items()}
-        rule.weighting.check_sites(max(map(len, counted.values())))
-        rule.check_senders({f"round {round}": len(sites) for round, sites in counted.items()})
+        rule = load_rule(rule_spec(job_files.aggregator(self)["args"]), server_allows())
+        for round in (0, plan.rounds - 1):  # warm start and what follows; of the network nothing is known here
+            rule.check(ExpectedSenders(plan.sites, {site: [f"of round {round}"] for site in plan.participants(round)}))
 
     def added(self, role: str) -> Sequence[str]:
         """Overlays that a role merges after the job's own."""

@@ -1,25 +1,26 @@
 """Masks that readers saved in the label server become training data of their site."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, read_datalist
+from fedmed.data.datalist import list_entries, read_datalist
+from fedmed.data.entry_forms import UNLABELED, ImageWithMask
 from fedmed.errors import DataError
-from fedmed.labelling.plan import REFUSED, TRAINING, Outcome, Plan
-from fedmed.labelling.provenance import provenance, read_notes
+from fedmed.labelling.correction_plan import REFUSED, TRAINING, CorrectionPlan, LabelOutcome
+from fedmed.labelling.label_origin import provenance, read_notes
 from fedmed.labelling.staging import Staging
 from fedmed.labelling.studies import CORRECTED, LISTS
-from fedmed.labelling.work import Work, ending_of, uploaded
+from fedmed.labelling.work_folder import WorkFolder, ending_of, uploaded
 from fedmed.settings.site import SiteConfig
 
 RECORD = "corrections.json"
 
 
 @dataclass
-class Result:
+class CorrectionResult:
     """What :func:`use_labels` did, or would do.
 
     Attributes:
@@ -28,13 +29,13 @@ class Result:
         changed: whether the datalist or a mask is (or would be) another.
     """
 
-    outcomes: list[Outcome]
+    outcomes: list[LabelOutcome]
     labelled: int
     unlabelled: int
     changed: bool
 
 
-def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result:
+def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> CorrectionResult:
     """Make training cases of the labels in ``labels/final`` of a work folder.
 
     A mask that fits its image is written to ``<data_root>/corrected_labels``, and the image's entry moves from
@@ -57,7 +58,7 @@ def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result
     """
     before = _content(site)
     refuse_classes(site)
-    plan = Plan(site, dict(read_datalist(site.datalist)))
+    plan = CorrectionPlan(site, dict(read_datalist(site.datalist)))
     notes, foreign = read_notes(work.folder), uploaded(work.folder)
     images = {key: path for key, path in work.all_images.items() if key not in foreign}
     outcomes = []
@@ -65,19 +66,20 @@ def use_labels(site: SiteConfig, work: Work, *, dry_run: bool = False) -> Result
         try:
             outcomes.append(plan.take(case, label, images.get(case), provenance(notes, case, label)))
         except DataError as error:
-            outcomes.append(Outcome(case, REFUSED, str(error)))
+            outcomes.append(LabelOutcome(case, REFUSED, str(error)))
     if plan.masks:
         plan.require_foreground()
         if not dry_run:
             _write(site, plan, before)
     counts = [len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED)]
-    return Result(outcomes, *counts, changed=bool(plan.masks))
+    return CorrectionResult(outcomes, *counts, changed=bool(plan.masks))
 
 
 def refuse_classes(site: SiteConfig) -> None:
     """Refuse a site of classification, whose labels are words of the datalist: no viewer draws those."""
-    listed = [entry for name in LISTS if name != UNLABELED for entry in list_entries(site.datalist, name)]
-    if labels_are_classes(listed):
+    form = ImageWithMask()
+    listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
+    if any(isinstance(entry, Mapping) and form.wrong(name, "", entry) for name, entry in listed):
         raise DataError(
             f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
             f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""
@@ -103,7 +105,7 @@ def _content(site: SiteConfig) -> bytes:
         raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
 
 
-def _write(site: SiteConfig, plan: Plan, before: bytes) -> None:
+def _write(site: SiteConfig, plan: CorrectionPlan, before: bytes) -> None:
     datalist = site.datalist.resolve()  # a link stays a link
     record_path = site.data_root / CORRECTED / RECORD
     try:

@@ -20,7 +20,7 @@ RESERVED = 600.0
 
 
 @dataclass(frozen=True)
-class Limits:
+class RequestLimits:
     """What one request may cost, and how long an image that was handed out is kept from others.
 
     Attributes:
@@ -34,7 +34,7 @@ class Limits:
     reserved: float = RESERVED
 
     @classmethod
-    def of(cls, request: Mapping[str, Any]) -> "Limits":
+    def of(cls, request: Mapping[str, Any]) -> "RequestLimits":
         """Read them from a request; what is not named keeps its default.
 
         Raises:
@@ -141,7 +141,7 @@ class Choice:
 def choose(
     scorer: Scorer,
     images: Images,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: RequestLimits = RequestLimits(),  # noqa: B008 - frozen
     now: Callable[[], float] = time.time,
 ) -> Choice | None:
     """Score what has no score yet, within the limits, and choose the highest.

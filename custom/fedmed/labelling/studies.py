@@ -3,15 +3,26 @@
 import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import UNLABELED, labels_are_classes, list_entries, listed_file, load_datalist
+from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.entry_forms import UNLABELED, listed_file
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
 from fedmed.labelling.held import in_use, is_held
-from fedmed.labelling.work import ANOTHER, DICOM, Work, ending_of, give_ids, known_ids, link_images, uploaded, write_map
+from fedmed.labelling.work_folder import (
+    ANOTHER,
+    DICOM,
+    WorkFolder,
+    ending_of,
+    give_ids,
+    known_ids,
+    link_images,
+    uploaded,
+    write_map,
+)
 from fedmed.settings.site import SiteConfig, load_file
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
@@ -39,7 +50,9 @@ def work_folder(studies: Path) -> Path:
     return fedmed_home() / "label" / f"{plain}-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
-def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = False, pictures: bool = False) -> Work:
+def prepare_work(
+    studies: Path, work: Path | None = None, *, everything: bool = False, pictures: bool = False
+) -> WorkFolder:
     """Make or update the folder of links for one label server.
 
     Args:
@@ -81,7 +94,7 @@ def prepare_work(studies: Path, work: Path | None = None, *, everything: bool = 
         raise DataError(
             f"the work folder {folder} cannot be written ({error.strerror or error}); free some space or {ANOTHER}"
         ) from error
-    return Work(folder, images, gone, tuple(path for path in found if path not in readable))
+    return WorkFolder(folder, images, gone, tuple(path for path in found if path not in readable))
 
 
 def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:
@@ -101,24 +114,21 @@ def _identify(studies: Path) -> tuple[str, str, SiteConfig | None]:
 def _site_images(site: SiteConfig, everything: bool) -> list[Path]:
     """Images of a site, each once, as the datalist spells them."""
     cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False)
-    corrected = str(site.data_root / CORRECTED) + os.sep
     for name in LISTS[:-1]:
-        entries = list_entries(site.datalist, name)
-        if labels_are_classes(entries):
-            cases += _of_classes(site, name, entries) if everything else []
-            continue
-        labelled = load_datalist(site.data_root, site.datalist, name, required=False)
-        cases += [case for case in labelled if everything or str(case["label"]).startswith(corrected)]
+        for number, entry in enumerate(list_entries(site.datalist, name)):
+            if everything or _corrected(entry):
+                where = f"{site.datalist}: entry {number} of '{name}'"
+                cases.append({"image": listed_file(site.data_root, where, "image", entry)})
     if not cases:
         hint = "" if everything else f" has no '{UNLABELED}' images; --all serves those of the other lists too"
         raise DataError(f"{site.datalist}{hint or ' lists no image'}")
     return list(dict.fromkeys(Path(case["image"]) for case in cases))
 
 
-def _of_classes(site: SiteConfig, name: str, entries: list[Any]) -> list[dict[str, Any]]:
-    wheres = (f"{site.datalist}: entry {number} of '{name}'" for number in range(len(entries)))
-    files = (listed_file(site.data_root, where, "image", e) for where, e in zip(wheres, entries, strict=True))
-    return [{"image": file} for file in files]
+def _corrected(entry: Any) -> bool:
+    """Whether the label of an entry is a mask that a reader drew in the label server."""
+    label = entry.get("label") if isinstance(entry, Mapping) else None
+    return isinstance(label, str) and Path(label).is_relative_to(CORRECTED)
 
 
 def _folder_images(root: Path, pictures: bool) -> list[Path]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedmed.data.augment.base import Augment, weak_view
 from fedmed.data.augment.build import build_augment
 from fedmed.errors import FedMedError
-from fedmed.labelling.scores import view_disagreement
+from fedmed.labelling.label_scores import view_disagreement
 
 View = Callable[[Tensor], Tensor]
 DEFAULTS = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}

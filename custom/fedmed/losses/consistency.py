@@ -12,7 +12,7 @@ SCOPES = ("whole", "foreground", "two_sided")
 
 
 class ConsistencyLoss(nn.Module):
-    """Distance between the student's prediction and the pseudo-label, over a region where the model is sure.
+    """Distance between the student's prediction and the pseudo-label, over a region where the model is confident.
 
     The target is the pseudo-label ``p > 0.5`` (Eq. 4), for ``dice_soft`` the probability ``p`` itself. The paper's
     default is ``dice_hard`` over ``foreground`` with threshold 0.90.
@@ -50,8 +50,8 @@ class ConsistencyLoss(nn.Module):
         """Voxels that the loss looks at: bool, the shape of ``p``."""
         if self.scope == "whole":
             return torch.ones_like(p, dtype=torch.bool)
-        sure = p if self.scope == "foreground" else torch.maximum(p, 1 - p)
-        return sure > self.threshold
+        confidence = p if self.scope == "foreground" else torch.maximum(p, 1 - p)
+        return confidence > self.threshold
 
     def forward(self, p: Tensor, q: Tensor) -> Tensor:
         """Return the scalar loss.
@@ -73,7 +73,7 @@ class ConsistencyLoss(nn.Module):
         inside = self.region(p).to(q.dtype)
         target = p if self.kind == "dice_soft" else (p > 0.5).to(q.dtype)
         if self.kind.startswith("dice"):
-            # What is multiplied by zero adds nothing to any sum of the Dice: it is the Dice over the region only.
+            # Voxels that are multiplied by zero add nothing to any sum: this is the Dice over the region only.
             scores = soft_dice_loss(q * inside, target * inside)
             return (scores * (inside.flatten(2).amax(2))).mean()
         voxels = list(range(1, q.ndim))

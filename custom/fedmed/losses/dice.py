@@ -19,8 +19,8 @@ def soft_dice_loss(
 
     ``1 - (2 Σ y q + smooth_nr) / (Σ y² + Σ q² + smooth_dr)``, sums over the voxels of one sample and channel.
 
-    The sums are taken as the equation writes them. ``monai.losses.DiceLoss(squared_pred=True)`` gets ``Σ y q`` as
-    ``(|y|² + |q|² - |y - q|²) / 2``: equal in exact arithmetic, but in float32 with a small lesion in a large patch
+    The sums are computed as the equation writes them. ``monai.losses.DiceLoss(squared_pred=True)`` computes ``Σ y q``
+    as ``(|y|² + |q|² - |y - q|²) / 2``: equal in exact arithmetic, but in float32 with a small lesion in a large patch
     the gradient of its background voxels is wrong by up to 0.3 %.
 
     Args:
@@ -75,5 +75,6 @@ class SoftDiceLoss(nn.Module):
 
     def forward(self, q: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of probabilities ``q`` against targets ``y``, both (B, C, ...)."""
-        terms = {"squared": self.squared, "smooth_nr": self.smooth_nr, "smooth_dr": self.smooth_dr}
-        return soft_dice_loss(q, y, batch=self.batch, **terms).mean()
+        return soft_dice_loss(
+            q, y, squared=self.squared, smooth_nr=self.smooth_nr, smooth_dr=self.smooth_dr, batch=self.batch
+        ).mean()

@@ -10,6 +10,8 @@ from fedmed.errors import FedMedError
 def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
     """Return ``-log(e^(s⁺/τ) / (e^(s⁺/τ) + Σ_j e^(s_j/τ)))``, mean over the batch.
 
+    MONAI's ``ContrastiveLoss`` takes its negatives from the batch, not from a queue.
+
     Args:
         positive: similarity of each query to its key, shape (B,).
         negatives: similarities of each query to the N negatives, shape (B, N).

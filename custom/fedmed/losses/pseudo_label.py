@@ -10,7 +10,7 @@ from fedmed.errors import FedMedError
 
 
 def fixmatch_loss(weak: Tensor, strong: Tensor, threshold: float = 0.95) -> Tensor:
-    """``1[max p_w >= τ] · CE(argmax p_w, p_s)``, mean over the whole batch: an unsure sample counts as 0.
+    """``1[max p_w >= τ] · CE(argmax p_w, p_s)``, mean over the whole batch: an uncertain sample counts as 0.
 
     Args:
         weak: logits (B, C) of the weakly augmented samples; constant.
@@ -63,7 +63,7 @@ def annealing_threshold(progress: float, classes: int, schedule: str = "linear")
 
 
 def annealed_cross_entropy(logits: Tensor, labels: Tensor, threshold: float) -> Tensor:
-    """Cross-entropy of labelled samples (B, C), (B,) without those that are already too sure of the truth.
+    """Cross-entropy of labelled samples (B, C), (B,) without those whose true class is already certain.
 
     Mean over the samples that are kept (true-class probability at most ``threshold``); 0 when there is none.
     """

@@ -1,5 +1,6 @@
 """What a site answers to the server."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ class Update:
     n_steps: int
     n_samples: int
     metrics: dict[str, float] = field(default_factory=dict)
-    extras: dict = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -60,3 +61,6 @@ class Release:
     round: int | None
     allowed: bool = False
     tensors: dict[str, Tensor] = field(default_factory=dict)
+
+
+Answer = Update | Extras | Release | Mapping[str, float]  # the last: scores of a validation or evaluation

@@ -53,12 +53,14 @@ class Task:
     reuse: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
 
-    def config(self) -> dict:
+    def config(self) -> dict[str, Any]:
         """Everything but tensors and extras, as plain JSON values."""
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in CARRIED}
 
     @classmethod
-    def from_config(cls, config: dict, tensors: dict[str, Tensor], extras: Mapping[str, Any] | None = None) -> "Task":
+    def from_config(
+        cls, config: Mapping[str, Any], tensors: dict[str, Tensor], extras: Mapping[str, Any] | None = None
+    ) -> "Task":
         """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
 
         Raises:

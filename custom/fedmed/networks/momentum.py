@@ -15,6 +15,8 @@ def key_encoder(network: nn.Module) -> nn.Module:
 def momentum_update(key: nn.Module, query: nn.Module, momentum: float) -> None:
     """``θ_key ← m θ_key + (1 - m) θ_query`` for all parameters at once; buffers are left alone.
 
+    torch's ``AveragedModel`` would overwrite the key encoder's BatchNorm statistics with those of the query encoder.
+
     Args:
         key: made by :func:`key_encoder` of ``query``, changed in place.
         query: the network that is trained.

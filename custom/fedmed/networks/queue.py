@@ -12,13 +12,13 @@ from fedmed.errors import FedMedError, StateError
 class KeyQueue:
     """The last ``size`` keys, first in, first out, as a ring: a new batch overwrites the oldest keys in place.
 
-    A batch may wrap around the end; ``size`` need not be a multiple of the batch. The queue is private: it lies in a
+    A batch may wrap around the end; ``size`` need not be a multiple of the batch. The queue is private: it is part of a
     site's own state and must never be sent, since keys are features of single images.
 
     Args:
         size: N, keys that are kept.
         dim: d, length of a key.
-        device: where they lie.
+        device: where the keys are kept.
 
     Attributes:
         keys: (N, d) float32; rows that were never written are zero. Changed in place by :meth:`enqueue`.

@@ -9,7 +9,7 @@ KINDS = ("current", "ema")
 
 
 def build_teacher(kind: str, network: nn.Module, decay: float = 0.99) -> AveragedModel | None:
-    """Return what makes pseudo-labels besides the student itself, or None.
+    """Return the model that makes pseudo-labels, or None when the student itself makes them.
 
     ``teacher.update_parameters(student)`` copies the student at its first call, and from then on moves each
     parameter to ``decay * teacher + (1 - decay) * student``. Buffers, such as BatchNorm's statistics, are always
@@ -27,7 +27,9 @@ def build_teacher(kind: str, network: nn.Module, decay: float = 0.99) -> Average
     if kind not in KINDS:
         raise FedMedError(f"teacher is {kind!r}; use one of {', '.join(KINDS)}")
     if not 0 <= decay < 1:
-        raise FedMedError(f"ema_decay is {decay}; use a number from 0 to below 1, such as 0.99: at 1 nothing moves it")
+        raise FedMedError(
+            f"ema_decay is {decay}; use a number from 0 to below 1, such as 0.99: at 1 nothing changes it"
+        )
     if kind == "current":
         return None
     teacher = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay))

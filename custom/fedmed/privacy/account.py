@@ -107,7 +107,7 @@ class PrivacyAccount:
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            entries = json.loads(self.path.read_text(encoding="utf-8"))["answers_with_noise"]
+            entries: list[dict[str, Any]] = json.loads(self.path.read_text(encoding="utf-8"))["answers_with_noise"]
             if not all(_sound(entry) for entry in entries):
                 raise ValueError("an entry is malformed")
         except FileNotFoundError:

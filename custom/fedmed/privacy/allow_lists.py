@@ -60,7 +60,9 @@ class Allowed:
 
     def _check_names(self, tensors: Mapping[str, Tensor]) -> None:
         patterns = self.privacy.allowed_tensors
-        for name in tensors if patterns is not None else ():
+        if patterns is None:
+            return
+        for name in tensors:
             if not any(re.search(pattern, name) for pattern in patterns):
                 raise self.refusal(f"tensor '{name}' is not among those that may leave", "allowed_tensors")
 

@@ -8,7 +8,6 @@ from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.aggregation.sharing import SharingPolicy, tensor_bytes
-from fedmed.aggregation.weighting import SIMILARITY
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.bundles.score import Score
@@ -16,6 +15,7 @@ from fedmed.errors import JobError, PrivacyError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.jobs.rule_spec import SIMILARITY
 from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.ledger import describe
@@ -117,20 +117,19 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     private = describe({name: tensor for name, tensor in own.items() if name not in sent})
     metadata = list(_metadata(plan, site))
     sendings = [*metadata, *training, *_closing(plan, args["role"], policies, own, allowed, bundle.score)]
-    wanted = needed * bool(training) + list(plan.exchange["names"] if metadata else [])
+    wanted = needed * bool(training) + list(plan.exchange["names"] if plan.exchange and metadata else [])
     return Forecast(job.name, bundle.name, args["role"], site, sendings, private, asked, epsilon, wanted)
 
 
 def _measures_change(parser: ConfigParser) -> bool:
     """Whether the engine looks at probe images: then it tells how much a round has changed, whatever weighs sites."""
-    trainer = parser.config.get("train", {}).get("trainer", {})
-    return isinstance(trainer, Mapping) and trainer.get("probe_loader") is not None
+    return "train#trainer#probe_loader" in parser and parser["train#trainer#probe_loader"] is not None
 
 
 def _metadata(plan: Plan, site: SiteConfig) -> Iterator[Sending]:
     """What the site would send for the others, of a size that only the bundle's method knows."""
     rounds = [r for r in range(plan.rounds) if plan.exchanges(r) and site.site in plan.participants(r)]
-    if rounds:
+    if plan.exchange and rounds:
         extras = _allowed_extras(plan.exchange["names"], site)
         yield Sending("metadata", (rounds[0], rounds[-1]), len(rounds), {}, {}, [], extras=extras)
 
@@ -210,7 +209,7 @@ def _within_account(
     for sending in training:
         if sending.refused:
             kept.append(sending)
-        elif left:
+        elif left and sending.rounds:
             first, last = sending.rounds
             times = min(sending.times, left)
             kept.append(replace(sending, times=times, rounds=(first, min(last, first + times - 1))))

@@ -2,8 +2,8 @@
 
 from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.privacy.forecast import Forecast, Sending
-from fedmed.reports.ledger import weak
-from fedmed.reports.sheet import Sheet, Table
+from fedmed.reports.ledger_page import weak
+from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
 from fedmed.settings.site import SiteConfig
 
@@ -28,18 +28,18 @@ def forecast_sheet(made: Forecast) -> Sheet:
     facts += [("tensors that leave", str(len(_leaving(made)))), ("tensors that stay", str(len(_staying(made))))]
     if made.epsilon:
         facts.append(("ε now → after", " → ".join(map(plain_epsilon, made.epsilon))))
-    sent = Table(
+    sent = SheetTable(
         "What each task sends", _note(made), ["task", "rounds", "times#", "tensors#", "each#", "numbers"], _rows(made)
     )
-    limits = Table(
+    limits = SheetTable(
         "This site's own limits", f"From {made.site.source}; no job can loosen them.", ["limit", "value"], []
     )
     limits.rows.extend([list(pair) for pair in limits_in_words(made.site)])
-    leaving = Table("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
+    leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
     if stay := _staying(made):
         note = "They lie in the job's folder at the site."
-        tables.append(Table("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
+        tables.append(SheetTable("Tensors that stay at the site", note, ["name", "kind"], stay, long=True))
     closing = [("What never leaves", [NEVER]), ("What remains", [REMAINS])]
     return Sheet(f"{made.site.site} in {made.job}", KIND, _summary(made), facts, tables, _notices(made), closing)
 
@@ -147,8 +147,8 @@ def _rounds(sending: Sending) -> str:
 def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
     """The limits that the site has set, and what holds where it has set none."""
     own = site.privacy
-    listed = {None: "all that a job shares", (): "none"}
-    said = [("tensors", listed.get(own.allowed_tensors) or ", ".join(own.allowed_tensors))]
+    shared = own.allowed_tensors
+    said = [("tensors", "all that a job shares" if shared is None else ", ".join(shared) or "none")]
     said.append(("numbers", "all" if own.allowed_metrics is None else ", ".join(own.allowed_metrics) or "none"))
     said.append(("extras of a method", ", ".join(own.allowed_extras) or "none"))
     if own.extras_noise is not None:
@@ -159,12 +159,11 @@ def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
     said.append(
         ("norm of an update", "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger")
     )
-    if own.noise_multiplier is None:
+    if own.noise_std is None:
         said.append(("noise", "none"))
     else:
-        std, most = own.noise_multiplier * own.clip_norm, "no limit"
-        said.append(("noise", f"Gaussian, standard deviation {std:g} in every value"))
-        most = most if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
+        said.append(("noise", f"Gaussian, standard deviation {own.noise_std:g} in every value"))
+        most = "no limit" if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
         said.append(("account", f"ε at δ = {plain_delta(own.delta)}: {most}; kept in {own.account}, over all jobs"))
     said.append(("private layers", "released when a job asks" if site.allow_release else "never released"))
     return said

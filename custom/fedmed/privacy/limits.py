@@ -12,11 +12,11 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.errors import PrivacyError
-from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.values import map_tensors
 from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.allow_lists import Allowed
-from fedmed.privacy.ledger import Ledger, describe, kind, measure
+from fedmed.privacy.ledger import Ledger, describe, kind, payload_bytes, payload_digest
 from fedmed.privacy.noise import Source, add_noise, l2_norm, scale_down, seeded_source, system_source
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -37,7 +37,7 @@ class SiteLimits:
         self.allowed, self.account = Allowed(site), PrivacyAccount(site.privacy)
         self.ledger = Ledger(folder, site.site)
 
-    def answer(self, task: str, round: int | None, answer: Update | Extras | Release | Mapping[str, Any]) -> Any:
+    def answer(self, task: str, round: int | None, answer: Answer) -> Answer:
         """Return what may leave of any kind of answer: see the methods below."""
         if isinstance(answer, Update):
             return self.apply(answer)
@@ -54,19 +54,18 @@ class SiteLimits:
         """
         self.allowed.check_update(update.tensors)
         metrics = self.allowed.metrics({**update.metrics, "n_samples": update.n_samples})
-        update = replace(update, n_samples=metrics.pop("n_samples", 0), metrics=metrics)
+        update = replace(update, n_samples=int(metrics.pop("n_samples", 0)), metrics=metrics)
         tensors, facts = self._clipped(update.tensors)
         extras, more = self._extras(update.extras, update.round)
         update, facts = replace(update, extras=extras), facts | more
-        self._measured(_content(replace(update, tensors=tensors)))  # what is too large must not cost anything
-        if self.privacy.noise_multiplier is not None:
+        self._sized(_content(replace(update, tensors=tensors)))  # what is too large must not cost anything
+        if self.privacy.noise_std is not None:
             facts |= {"epsilon": self.account.spend(), "delta": self.privacy.delta}
-            tensors, more = self._noised(tensors, update.round)
+            tensors, more = self._noised(tensors, update.round, self.privacy.noise_std)
             facts |= more
         known = self.allowed.protection(facts.get("epsilon"))
         update = replace(update, tensors=tensors, metrics={**update.metrics, **known})
-        content = _content(update)
-        self._write("update", "train", update.round, content, **self._measured(content), **facts)
+        self._write("update", "train", update.round, _content(update), **facts)
         return update
 
     def metadata(self, extras: Extras) -> Extras:
@@ -76,8 +75,7 @@ class SiteLimits:
             PrivacyError: it is too large, holds what nothing may send, or the ledger cannot be written.
         """
         values, facts = self._extras(extras.values, extras.round)
-        content = {"extras": values}
-        self._write("metadata", "metadata", extras.round, content, **self._measured(content), **facts)
+        self._write("metadata", "metadata", extras.round, {"extras": values}, **facts)
         return replace(extras, values=values)
 
     def release(self, release: Release) -> Release:
@@ -88,7 +86,7 @@ class SiteLimits:
         """
         self.allowed.check_release(release.tensors)
         content = {"tensors": release.tensors, "allowed": release.allowed}
-        self._write("release", "release", release.round, content, **self._measured(content))
+        self._write("release", "release", release.round, content)
         return release
 
     def metrics(self, task: str, round: int | None, metrics: Mapping[str, Any]) -> dict[str, float]:
@@ -97,9 +95,9 @@ class SiteLimits:
         Raises:
             PrivacyError: the ledger cannot be written.
         """
-        content = {"metrics": self.allowed.metrics(metrics)}
-        self._write("scores", task, round, content, **self._measured(content))
-        return content["metrics"]
+        kept = self.allowed.metrics(metrics)
+        self._write("scores", task, round, {"metrics": kept})
+        return kept
 
     def live(self, tag: str, value: float, step: int) -> bool:
         """Whether a scalar may leave while the site works; if so, it is in the ledger.
@@ -130,8 +128,10 @@ class SiteLimits:
         norm = l2_norm(tensors)
         return scale_down(tensors, norm, bound), {"norm": norm, "norm_clipped": min(norm, bound)}
 
-    def _noised(self, tensors: Mapping[str, Tensor], round: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        std, source = self.privacy.noise_multiplier * self.privacy.clip_norm, self._source(round)
+    def _noised(
+        self, tensors: Mapping[str, Tensor], round: int, std: float
+    ) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        source = self._source(round)
         facts = {"noise_std": std} | ({"noise_seed": True} if self.privacy.noise_seed is not None else {})
         return {name: add_noise(tensor, std, source) for name, tensor in tensors.items()}, facts
 
@@ -162,12 +162,14 @@ class SiteLimits:
         )
         return seeded_source(derive_seed(self.privacy.noise_seed, self.site.site, round, purpose))
 
-    def _measured(self, content: Mapping[str, Any]) -> dict[str, Any]:
-        size, digest = measure(content)
+    def _sized(self, content: Mapping[str, Any]) -> int:
+        size = payload_bytes(content)
         self.allowed.check_size(size)
-        return {"bytes": size, "sha256": digest}
+        return size
 
     def _write(self, answer: str, task: str, round: int | None, content: Mapping[str, Any], **facts: Any) -> None:
+        """Write down what leaves, with its digest: here alone an answer is hashed, as it leaves."""
+        facts = {"bytes": self._sized(content), "sha256": payload_digest(content), **facts}
         plain = {key: value for key, value in content.items() if key not in ("tensors", "extras")}
         extras = {name: map_tensors(value, kind) for name, value in sorted(content.get("extras", {}).items())}
         plain |= {"tensors": describe(content.get("tensors", {})), "extras": extras}

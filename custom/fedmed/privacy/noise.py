@@ -68,4 +68,5 @@ def gaussian(n: int, source: Source) -> Tensor:
     """Return ``n`` independent standard normal numbers, float64, at most 8.2 from 0."""
     bits = np.frombuffer(source(8 * n), dtype="<u8") >> np.uint64(12)
     uniform = (bits.astype(np.float64) + 0.5) * 2.0**-52  # exact; in (0, 1), symmetric about 1/2
-    return torch.special.ndtri(torch.from_numpy(uniform))
+    numbers: Tensor = torch.special.ndtri(torch.from_numpy(uniform))
+    return numbers

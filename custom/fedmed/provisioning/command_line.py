@@ -11,7 +11,8 @@ from cryptography import x509
 
 from fedmed.errors import FedMedError, SiteConfigError
 from fedmed.provisioning.kit_builder import NEEDS
-from fedmed.provisioning.kits import Federation, read_project
+from fedmed.provisioning.kits import Federation
+from fedmed.provisioning.project_file import read_project
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"

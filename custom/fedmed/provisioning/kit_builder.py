@@ -5,10 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nvflare.lighter.entity import Participant, Project
+from nvflare.lighter import entity
+from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
+from fedmed.provisioning.project_file import Participant, Role
+from fedmed.settings.yaml_model import Document, check_model
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
 # What our jobs load beyond NVFlare's own list; a job without custom/ runs only where a kit allows these.
@@ -23,11 +26,16 @@ JOB_CLASSES = (
     "fedmed.flare.filters.SiteLimitsFilter",
     "fedmed.flare.persistor.BundleModelPersistor",
 )
+# First of all parts: they work from the moment they are built, and what a job brings is read later.
+WALLS = (
+    {"id": "json_only", "path": "fedmed.flare.json_only.JsonOnly", "args": {}},
+    {"id": "plain_jobs", "path": "fedmed.flare.job_gate.PlainJobs", "args": {}},
+)
 # seconds; NVFlare's own are 600, 10 and 900
 HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone
 ADMIN_TIMEOUT = 30.0  # for a site's answer to a command, such as taking a job
 OUTCOME_TIMEOUT = 60.0  # of a finished job for the last word of a site
-NEEDS = {
+NEEDS: dict[Role, str] = {
     "supervised": "This site has images with masks. Its datalist needs 'training', 'validation' and best 'testing'.",
     "unsupervised": "This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
     "evaluate": "This site is only scored: its datalist needs 'testing', images with masks. It trains nothing.",
@@ -53,18 +61,12 @@ class SiteBuilder(Builder):
     """
 
     def initialize(self, project: Project, ctx: ProvisionContext) -> None:
-        """Refuse a project that would be unsafe or that we cannot explain."""
-        for participant in project.get_all_participants():
-            security = participant.get_prop_fb("connection_security") or "mtls"
-            if security != "mtls":
-                text = f"'connection_security' is '{security}'; FedMed's kits use certificates on both sides: remove it"
-                raise SiteConfigError(f"participant '{participant.name}': {text}")
-            if not isinstance(participant.get_prop("custom_code", False), bool):
-                raise SiteConfigError(f"participant '{participant.name}': 'custom_code' must be true or false")
-        for site in project.get_clients():
-            if site.get_prop("fedmed_role", "supervised") not in NEEDS:
-                known = f"use {', '.join(NEEDS)}"
-                raise SiteConfigError(f"site '{site.name}': 'fedmed_role' is '{site.get_prop('fedmed_role')}'; {known}")
+        """Refuse a project that would be unsafe or that we cannot explain, also one that NVFlare itself was given."""
+        for one in project.get_all_participants():
+            facts = {"name": one.name, "type": one.type, "org": one.org}
+            facts["connection_security"] = one.get_prop_fb("connection_security")
+            document = Document(f"participant '{one.name}'", {**one.props, **facts})
+            check_model(document, Participant, error=SiteConfigError)
 
     def build(self, project: Project, ctx: ProvisionContext) -> None:
         """Write the additions."""
@@ -94,7 +96,8 @@ def _server_resources(resources: dict[str, Any]) -> None:
     parts["job_manager"]["args"]["uri_root"] = "store/jobs"
     parts["job_scheduler"]["args"]["max_jobs"] = 1  # two at a time would share each site's memory
     args = {"client_outcome_wait_timeout": OUTCOME_TIMEOUT}
-    resources["components"].append({"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args})
+    timeouts = {"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args}
+    resources["components"] = [*WALLS, *parts.values(), timeouts]
 
 
 def _site_resources(resources: dict[str, Any]) -> None:
@@ -103,7 +106,7 @@ def _site_resources(resources: dict[str, Any]) -> None:
     parts = _by_id(resources)
     parts.pop("site_log_streamer", None)
     closed = {"id": "no_remote_reading", "path": "fedmed.flare.kit.NoRemoteReading", "args": {}}
-    resources["components"] = [*parts.values(), closed]
+    resources["components"] = [*WALLS, *parts.values(), closed]
 
 
 def _allow(resources: dict[str, Any]) -> None:
@@ -116,7 +119,7 @@ def _by_id(resources: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {part["id"]: part for part in resources["components"]}
 
 
-def _authorize(local: Path, template: str, participant: Participant) -> None:
+def _authorize(local: Path, template: str, participant: entity.Participant) -> None:
     policy = json.loads((TEMPLATES / template).read_text(encoding="utf-8"))
     if participant.get_prop("custom_code", False):
         for rights in policy["permissions"].values():

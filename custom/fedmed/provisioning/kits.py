@@ -20,9 +20,8 @@ from nvflare.lighter.provision import prepare_project
 from nvflare.lighter.provisioner import Provisioner
 
 from fedmed.errors import SiteConfigError
+from fedmed.provisioning.project_file import read_project
 
-BUILDER = "fedmed.provisioning.kit_builder.SiteBuilder"
-OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # as federations provisioned earlier name it in their records
 RECORD = "project.yml"  # of a federation's folder: what was provisioned
 PARTS = {".lock", ".gitignore", "authority", "kits"}  # what an interrupted first provisioning leaves
 
@@ -146,32 +145,6 @@ class Federation:
         finally:
             os.umask(before)
         self.project = dict(project)
-
-
-def read_project(path: Path) -> dict[str, Any]:
-    """Read a project file.
-
-    Raises:
-        SiteConfigError: not readable, or without the parts that every project has; says the file and the key.
-    """
-    try:
-        project = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SiteConfigError(f"{path}: not a readable YAML file ({error})") from error
-    if not isinstance(project, dict):
-        raise SiteConfigError(f"{path}: holds no 'key: value' lines; start from site_configs/project.yml")
-    for key, kind in (("name", str), ("participants", list), ("builders", list)):
-        if not isinstance(project.get(key), kind) or not project[key]:
-            raise SiteConfigError(f"{path}: key '{key}' is missing or wrong; start from site_configs/project.yml")
-    names = [p.get("name") if isinstance(p, dict) else None for p in project["participants"]]
-    if None in names or len(set(names)) < len(names):
-        raise SiteConfigError(f"{path}: every entry of 'participants' needs a 'name' of its own")
-    for builder in project["builders"]:
-        if builder.get("path") == OLD_BUILDER:
-            builder["path"] = BUILDER
-    if BUILDER not in [b.get("path") for b in project["builders"]]:
-        raise SiteConfigError(f"{path}: 'builders' does not name {BUILDER}; the kits would lack FedMed's settings")
-    return project
 
 
 def _provision(project: Mapping[str, Any], workspace: Path) -> Path:

@@ -36,4 +36,4 @@ def holders(round: int, earlier: Mapping[str, int]) -> list[str]:
         round: counted from 0.
         earlier: job -> rounds of the run that were done when it ended, oldest first.
     """
-    return [id for id, done in reversed(earlier.items()) if round < done]
+    return [id for id, done in reversed(list(earlier.items())) if round < done]

@@ -11,10 +11,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
+from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.privacy.ledger import kind
 
 log = logging.getLogger("fedmed.server")
@@ -38,6 +40,7 @@ class ModelStore:
             the rest keeps its initial weights. None = everything.
 
     Raises:
+        BundleError: the bundle lacks what a federation needs.
         JobError: the checkpoint is not a plain file name, there is no such file, or a wrong regular expression.
     """
 
@@ -53,6 +56,7 @@ class ModelStore:
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
+        check_bundle(self.bundle, Use())
         self.checkpoint = self._find(checkpoint) if checkpoint else None
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:
@@ -61,8 +65,8 @@ class ModelStore:
             raise JobError(f"'checkpoint_tensors': {error}") from error
 
     def _find(self, name: str) -> Path:
-        folders = [Path(folder).expanduser()] if (folder := os.environ.get(MODELS)) else []
-        folders.append(self.bundle.root / "models")
+        own = os.environ.get(MODELS)
+        folders = [*([Path(own).expanduser()] if own else []), self.bundle.root / "models"]
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
             raise JobError(f"checkpoint {name!r} is not a plain file name; put the file into {folders[0]} and name it")
         for folder in folders:
@@ -121,7 +125,11 @@ class ModelStore:
 
     def describe(self) -> dict[str, Any]:
         """Plain facts for the run's record."""
-        facts = {"bundle": self.bundle.name, "version": self.bundle.version, "digest": self.bundle.digest}
+        facts: dict[str, Any] = {
+            "bundle": self.bundle.name,
+            "version": self.bundle.version,
+            "digest": self.bundle.digest,
+        }
         facts |= {"overlays": self.bundle.overlays, "overrides": self.bundle.overrides, "seed": self.seed}
         facts |= {"checkpoint": self.checkpoint.name} if self.checkpoint else {}
         return facts | ({"checkpoint_tensors": self._patterns} if self._patterns is not None else {})

@@ -15,7 +15,8 @@ from fedmed.jobs.plan import Plan
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.same_run import CARRIED, check_same, config_of
-from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, STATE, SavedState, ServerState
+from fedmed.recovery.saved_state import SavedState
+from fedmed.recovery.server_state import MODELS, RESULT, ROUNDS, RULE, STATE, ServerState
 
 # A downloaded result, a server's run folder, the folder of the records itself.
 PLACES = ("workspace/fedmed", "fedmed", ".")
@@ -131,7 +132,7 @@ def write_resumed(
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
         new = copy_job(run.job, job, controller, Path(temporary) / "job")
-        if state:
+        if run.state and state:
             _carry(run.state, state, new / job.app.name / CARRIED)
         if out.exists():
             shutil.rmtree(out)
@@ -162,6 +163,9 @@ def _carry(source: ServerState, state: SavedState, folder: Path) -> None:
     for name in (STATE, ROUNDS):
         if (source.folder / name).is_file():
             shutil.copyfile(source.folder / name, folder / name)
+    if source.read_rule(state) is not None:
+        (folder / RULE).mkdir()
+        shutil.copyfile(source.rule_path(state.round), ServerState(folder).rule_path(state.round))
     for round in sorted(state.models):
         source.read_model(round)  # a damaged one is found here, not at the server
         shutil.copyfile(source.model_path(round), ServerState(folder).model_path(round))

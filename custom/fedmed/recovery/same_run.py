@@ -10,12 +10,13 @@ from fedmed.errors import JobError, StateError
 from fedmed.jobs.plan import Plan
 from fedmed.recovery.earlier_jobs import earlier_folder
 from fedmed.recovery.model_store import ModelStore
-from fedmed.recovery.server_state import RESULT, STATE, SavedState, ServerState
+from fedmed.recovery.saved_state import SavedState
+from fedmed.recovery.server_state import RESULT, STATE, ServerState
 
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run
     "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last", "release_from",
-    "collapse_guard", "resume", "fresh",
+    "collapse_guard", "resume", "fresh", "patience", "min_rounds",
 }  # fmt: skip
 
 

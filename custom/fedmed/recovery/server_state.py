@@ -1,16 +1,15 @@
 """What the server needs to continue a run: written after every finished round, so that a kill at any point leaves
 a whole state.
 
-``server_state.json`` names the models it belongs to, ``models/round_<r>.pt``. A round's model is there before the
-state that names it, and a model is deleted only after the state that no longer does. So the two never mix, whatever
-``FL_global_model.pt`` holds by then.
+``server_state.json`` names the models it belongs to, ``models/round_<r>.pt``, and what the server's rule left in the
+same round, ``rule/round_<r>.pt``, if it left anything. These files are there before the state that names them, and are
+deleted only after the state that no longer does. So they never mix, whatever ``FL_global_model.pt`` holds by then.
 """
 
 import json
-import math
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,49 +17,11 @@ from torch import Tensor
 
 from fedmed.durable_files import link, load_tensors, save_json, save_tensors
 from fedmed.errors import JobError, StateError
-from fedmed.jobs.job_id import check_plain
+from fedmed.recovery.rule_state import RuleState
+from fedmed.recovery.saved_state import SavedState, checked
 
-STATE, MODELS, ROUNDS, RESULT = "server_state.json", "models", "rounds.jsonl", "result.json"
+STATE, MODELS, RULE, ROUNDS, RESULT = "server_state.json", "models", "rule", "rounds.jsonl", "result.json"
 FORMAT = 1
-START = -1  # as a model's round: the starting model, which the job itself describes
-
-
-@dataclass(frozen=True)
-class SavedState:
-    """A run after its last good round; later rounds that failed are repeated.
-
-    Attributes:
-        round: the last round whose updates were aggregated.
-        last_round: site -> round of its last update in the model.
-        best_round, best_score: of the selection; None: no model was scored.
-        best_model: the round that aggregated the selected model's tensors; older than ``best_round`` where rounds
-            between failed.
-        best_private: site -> round of the private state with which the selected model was scored.
-        best_scores: each labelled site's score of it.
-        temperature: to which it is calibrated; None: it is not.
-        guard: state of the collapse guard.
-        seconds: time that the run has taken.
-        config: what must not change: plain arguments of the job, the bundle's digest and settings.
-        earlier: earlier jobs of the run -> rounds that were done when each ended, oldest first.
-    """
-
-    round: int
-    last_round: Mapping[str, int]
-    best_round: int | None = None
-    best_score: float | None = None
-    best_model: int = START
-    best_private: Mapping[str, int] = field(default_factory=dict)
-    best_scores: Mapping[str, float] = field(default_factory=dict)
-    temperature: float | None = None
-    guard: Mapping[str, Any] = field(default_factory=dict)
-    seconds: float = 0.0
-    config: Mapping[str, Any] = field(default_factory=dict)
-    earlier: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def models(self) -> set[int]:
-        """Rounds whose models the state needs."""
-        return {self.round, self.best_model if self.best_round is not None else START} - {START}
 
 
 class ServerState:
@@ -72,19 +33,30 @@ class ServerState:
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        self.path, self.models = self.folder / STATE, self.folder / MODELS
+        self.path, self.models, self.rules = self.folder / STATE, self.folder / MODELS, self.folder / RULE
 
     def model_path(self, round: int) -> Path:
         """Where the model aggregated in ``round`` is kept."""
         return self.models / f"round_{round}.pt"
 
-    def save(self, state: SavedState, tensors: Mapping[int, Mapping[str, Tensor]], last: Path | None = None) -> None:
-        """Write a state after the models that it names.
+    def rule_path(self, round: int) -> Path:
+        """Where what the rule left in ``round`` is kept."""
+        return self.rules / f"round_{round}.pt"
+
+    def save(
+        self,
+        state: SavedState,
+        tensors: Mapping[int, Mapping[str, Tensor]],
+        last: Path | None = None,
+        rule: RuleState | None = None,
+    ) -> None:
+        """Write a state after the files that it names.
 
         Args:
             state: the state.
             tensors: round -> the model aggregated in it, for every round in ``state.models``.
             last: file that holds the model of ``state.round`` already; it is linked, which takes no time and space.
+            rule: what the rule left in ``state.round``, if ``state.rule``.
 
         Raises:
             StateError: the disk is full or the folder cannot be written; the older state stays.
@@ -93,10 +65,12 @@ class ServerState:
             path = self.model_path(round)
             if not path.is_file() and not (last and round == state.round and link(last, path)):
                 save_tensors(path, {"model": dict(tensors[round]), "meta": {"round": round}})
+        if rule is not None and not (path := self.rule_path(state.round)).is_file():
+            save_tensors(path, {"meta": {"round": state.round}, **rule.content()})
         save_json(self.path, {"format": FORMAT, **asdict(state)})
-        needed = {self.model_path(round).name for round in state.models}
-        for path in self.models.iterdir():
-            if path.name not in needed:
+        needed = {self.model_path(round) for round in state.models} | {self.rule_path(state.round)}
+        for path in (*self.models.iterdir(), *self.rules.glob("*")):
+            if path not in needed:
                 path.unlink()
 
     def read(self) -> SavedState:
@@ -110,7 +84,7 @@ class ServerState:
             if content.pop("format") != FORMAT:
                 raise StateError(f"{self.path} was written by another version of FedMed; continue with that one")
             known = {f.name for f in fields(SavedState)}
-            return _checked(SavedState(**{key: value for key, value in content.items() if key in known}))
+            return checked(SavedState(**{key: value for key, value in content.items() if key in known}))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, JobError) as error:
             raise StateError(f"{self.path} cannot be read: {error}; copy the run's folder again") from error
 
@@ -124,6 +98,19 @@ class ServerState:
         if content.get("meta", {}).get("round") != round:
             raise StateError(f"{path} holds the model of another round; copy the run's folder again")
         return dict(content["model"])
+
+    def read_rule(self, state: SavedState) -> RuleState | None:
+        """Read what the rule left in the state's round; None if nothing.
+
+        Raises:
+            StateError: the file is missing, damaged, or of another round.
+        """
+        if not state.rule:
+            return None
+        content = load_tensors(path := self.rule_path(state.round))
+        if content.get("meta", {}).get("round") != state.round:
+            raise StateError(f"{path} holds the rule's state of another round; copy the run's folder again")
+        return RuleState.from_content(content, path)
 
     def read_rounds(self, until: int) -> list[dict[str, Any]]:
         """Lines of ``rounds.jsonl`` up to a round; what a kill left of a later line is no matter."""
@@ -143,23 +130,5 @@ class ServerState:
     def remove(self) -> None:
         """The run is finished: nothing continues it."""
         self.path.unlink(missing_ok=True)
-        shutil.rmtree(self.models, ignore_errors=True)
-
-
-def _checked(state: SavedState) -> SavedState:
-    """A job may bring a state, and its numbers become parts of paths at server and sites.
-
-    Raises:
-        TypeError, ValueError: it does not hold what a server writes.
-    """
-    rounds = [*state.last_round.values(), *state.best_private.values()]
-    numbers = [state.round, state.best_model, state.best_round or 0, *rounds, *state.earlier.values()]
-    if not all(type(number) is int and START <= number < 10**6 for number in numbers) or state.round < 0:
-        raise ValueError("it holds rounds that are none")
-    if state.temperature is not None and not 0 < float(state.temperature) < math.inf:
-        raise ValueError("its 'temperature' is none")
-    if max(rounds, default=0) > state.round or state.best_model > state.round:
-        raise ValueError("it speaks of rounds after its own")
-    for id in state.earlier:
-        check_plain(id)
-    return state
+        for folder in (self.models, self.rules):
+            shutil.rmtree(folder, ignore_errors=True)

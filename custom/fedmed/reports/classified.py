@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from fedmed.errors import DataError
-from fedmed.reports.files import column
+from fedmed.reports.run_files import column
 
 KEYS = ("image", "heat", "probabilities", "classes", "label", "case")
 PREFIX = "p_"  # of a class's column in cases.csv

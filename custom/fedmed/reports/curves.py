@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from fedmed.reports.files import number
 from fedmed.reports.palette import INK, MUTED, site_colours
 from fedmed.reports.plots import WIDTH, round_axis
 from fedmed.reports.run import Run
+from fedmed.reports.run_files import number
 
 DASHES = {"supervised": "-", "unsupervised": (0, (4, 1.6)), "evaluate": (0, (1, 1.4))}
 

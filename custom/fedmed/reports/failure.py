@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fedmed.reports.progress import LiveState
+from fedmed.reports.live_state import LiveState
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 # The last line of a traceback, and a line of NVFlare's log: "time - name - ERROR - message".

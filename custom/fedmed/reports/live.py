@@ -10,10 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.reports.files import number
+from fedmed.reports.live_state import ACCURACIES, LOSSES, LiveSite, LiveState, either
 from fedmed.reports.palette import DARK
-from fedmed.reports.progress import ACCURACIES, LOSSES, LiveState, SiteState, either
 from fedmed.reports.run import JOB_FOLDER, error_text
+from fedmed.reports.run_files import number
 from fedmed.reports.tail import Arrival, Tail
 from fedmed.reports.words import NOTHING, duration, fixed
 
@@ -36,7 +36,7 @@ class Follower:
     """
 
     def __init__(self, folder: Path, job: str, sites: Iterable[str]) -> None:
-        self.state = LiveState(job, {name: SiteState() for name in sites})
+        self.state = LiveState(job, {name: LiveSite() for name in sites})
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
         self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
@@ -113,9 +113,9 @@ def _head(state: LiveState, now: float) -> Table:
     return head
 
 
-def _numbers(state: LiveState) -> list[tuple[str, Callable[[SiteState], float | None]]]:
+def _numbers(state: LiveState) -> list[tuple[str, Callable[[LiveSite], float | None]]]:
     """Heads and values of the columns of numbers: no column that this run can never fill."""
-    found: list[tuple[str, Callable[[SiteState], float | None]]] = [("loss", lambda site: site.loss)]
+    found: list[tuple[str, Callable[[LiveSite], float | None]]] = [("loss", lambda site: site.loss)]
     if any(site.accuracy is not None for site in state.sites.values()):
         found.append(("contrastive accuracy", lambda site: site.accuracy))
     if state.validated:

@@ -1,8 +1,8 @@
 """What happened in a run besides its scores: one sentence each, and nothing that the files do not say."""
 
-from fedmed.reports.clipping import clip_note
-from fedmed.reports.files import number
+from fedmed.reports.clipped_updates import clip_note
 from fedmed.reports.run import Run
+from fedmed.reports.run_files import number
 from fedmed.reports.words import count, join, plain_delta, plain_epsilon, size
 
 

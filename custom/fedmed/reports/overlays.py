@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from fedmed.reports.files import Picture, read_picture
 from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK
 from fedmed.reports.run import Site
+from fedmed.reports.run_files import SlicePicture, read_picture
 
 SCALE_BAR = 50.0  # mm
 
@@ -34,13 +34,13 @@ def contours(mask: np.ndarray, spacing: tuple[float, float]) -> list[np.ndarray]
     return [(np.asarray(line) - 0.5) * np.array([spacing[1], spacing[0]]) for line in lines]
 
 
-def extent(picture: Picture) -> tuple[float, float]:
+def extent(picture: SlicePicture) -> tuple[float, float]:
     """(width, height) in mm."""
     rows, columns = picture.image.shape
     return columns * picture.spacing[1], rows * picture.spacing[0]
 
 
-def svg(picture: Picture) -> str:
+def svg(picture: SlicePicture) -> str:
     """One picture as inline SVG: an 8-bit PNG below, vector contours and a scale bar above."""
     width, height = extent(picture)
     paths = "".join(
@@ -84,7 +84,7 @@ def figure(site: Site) -> Figure | None:
     return drawing
 
 
-def _draw(axes: Axes, picture: Picture) -> None:
+def _draw(axes: Axes, picture: SlicePicture) -> None:
     width, height = extent(picture)
     axes.imshow(picture.image, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0), interpolation="bilinear")
     for mask, colour, dashes in ((picture.truth, TRUTH, "-"), (picture.prediction, PREDICTION, (0, (3, 1.2)))):

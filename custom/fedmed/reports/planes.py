@@ -19,7 +19,7 @@ from fedmed.data.geometry import corner_distance
 from fedmed.errors import DataError
 from fedmed.reports.overlays import SCALE_BAR, contours
 from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
-from fedmed.reports.surface import View, find_lungs, render
+from fedmed.reports.surface import Viewpoint, find_lungs, render
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
 NIGHT = "#08090b"
@@ -32,7 +32,7 @@ MARKS = {"axial": "RLAP", "coronal": "RLHF", "sagittal": "APHF"}  # left, right,
 
 
 @dataclass(frozen=True)
-class Case:
+class ViewedCase:
     """A scan with one or two masks, array axes towards right, front, head (nearly so where the scan is oblique).
 
     Args:
@@ -59,7 +59,7 @@ class Case:
         return 2 * both / float(self.truth.sum() + self.prediction.sum())
 
 
-def read_case(image: Path, prediction: Path, truth: Path | None = None) -> Case:
+def read_case(image: Path, prediction: Path, truth: Path | None = None) -> ViewedCase:
     """Read a case from NIfTI files.
 
     Raises:
@@ -74,7 +74,7 @@ def read_case(image: Path, prediction: Path, truth: Path | None = None) -> Case:
     straight = nib.as_closest_canonical(scan)
     spacing = tuple(float(s) for s in np.linalg.norm(straight.affine[:3, :3], axis=0))
     name = Path(image).name.removesuffix(".gz").removesuffix(".nii")
-    return Case(name, np.asarray(straight.dataobj, dtype=np.float32), values[0], values[1], spacing)
+    return ViewedCase(name, np.asarray(straight.dataobj, dtype=np.float32), values[0], values[1], spacing)
 
 
 def _read(path: Path) -> nib.Nifti1Image:
@@ -98,7 +98,7 @@ def _same_grid(image: Path, scan: nib.Nifti1Image, path: Path, mask: nib.Nifti1I
         raise DataError(f"{path} lies {apart:.1f} mm away from {image}; give a mask of this image")
 
 
-def focus(case: Case) -> tuple[int, int, int]:
+def focus(case: ViewedCase) -> tuple[int, int, int]:
     """Voxel (x, y, z) whose three slices show most of the largest lesion: of the truth if there is one, else of the
     prediction; the middle of the volume where nothing is marked."""
     masks = [mask for mask in (case.truth, case.prediction) if mask is not None and mask.any()]
@@ -118,13 +118,13 @@ def cut(volume: np.ndarray, plane: str, at: tuple[int, int, int]) -> np.ndarray:
     return slices[plane].T
 
 
-def pixel_size(case: Case, plane: str) -> tuple[float, float]:
+def pixel_size(case: ViewedCase, plane: str) -> tuple[float, float]:
     """(row, column) spacing of a slice in mm."""
     x, y, z = case.spacing
     return {"axial": (y, x), "coronal": (z, x), "sagittal": (z, y)}[plane]
 
 
-def draw_plane(axes: Axes, case: Case, plane: str, at: tuple[int, int, int]) -> None:
+def draw_plane(axes: Axes, case: ViewedCase, plane: str, at: tuple[int, int, int]) -> None:
     """Draw one slice in mm: the prediction filled, the truth as an outline."""
     image, size = cut(case.image, plane, at), pixel_size(case, plane)
     height, width = image.shape[0] * size[0], image.shape[1] * size[1]
@@ -154,7 +154,7 @@ def _outline(axes: Axes, mask: np.ndarray, size: tuple[float, float], colour: st
         axes.plot(line[:, 0], line[:, 1], color=colour, linewidth=1.2)
 
 
-def draw_lungs(axes: Axes, case: Case, view: View) -> None:
+def draw_lungs(axes: Axes, case: ViewedCase, view: Viewpoint) -> None:
     """Draw the lungs in 3D with the prediction inside, and what of the truth the prediction missed."""
     lesions = [(case.prediction, PREDICTION)]
     if case.truth is not None:
@@ -165,7 +165,7 @@ def draw_lungs(axes: Axes, case: Case, view: View) -> None:
     axes.set_axis_off()
 
 
-def case_figure(case: Case, view: View | None = None, title: str | None = None) -> Figure:
+def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | None = None) -> Figure:
     """Axial slice and 3D view above, coronal and sagittal slice below, all slices at one scale.
 
     Args:
@@ -187,7 +187,7 @@ def case_figure(case: Case, view: View | None = None, title: str | None = None) 
 
     for plane, row, column in (("axial", 0, 0), ("coronal", 1, 0), ("sagittal", 1, 1)):
         draw_plane(place(row, column), case, plane, at)
-    draw_lungs(place(0, 1), case, view or View())
+    draw_lungs(place(0, 1), case, view or Viewpoint())
     _scale_bar(figure.axes[0])
     _heading(figure, case, title or case.name, 1 - 0.5 * head / height)
     return figure
@@ -201,7 +201,7 @@ def _scale_bar(axes: Axes) -> None:
     axes.text(middle, bottom - 4, "5 cm", color=INK_DARK, fontsize=8, **words)
 
 
-def _heading(figure: Figure, case: Case, title: str, y: float) -> None:
+def _heading(figure: Figure, case: ViewedCase, title: str, y: float) -> None:
     figure.text(0.012, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
     found = [(f"prediction {case.millilitres(case.prediction):.0f} ml", PREDICTION)]
     if case.truth is not None:

@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedmed.reports.palette import GRID, INK, MUTED, PAPER, VARIABLES, site_colours
 from fedmed.reports.run import Run
-from fedmed.reports.tables import SiteRow, site_rows
+from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.words import size
 
 WIDTH = 10.6  # inches; the page shows them at 100 px an inch

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedmed.reports.files import number, read_lines
+from fedmed.reports.run_files import number, read_lines
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from typing import Any
 
 from fedmed.bundles.score import DICE, Score
 from fedmed.errors import JobError
-from fedmed.reports.files import number, read_json, read_lines, read_table
 from fedmed.reports.rounds import Round, read_rounds
-from fedmed.reports.score import score_of
+from fedmed.reports.run_files import number, read_json, read_lines, read_table
+from fedmed.reports.run_score import score_of
 from fedmed.reports.words import join
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
@@ -75,6 +75,7 @@ class Run:
     hardware: dict[str, Any]
     resumed: dict[str, int] = field(default_factory=dict)  # jobs that it continued -> rounds done when each ended
     score: Score = DICE
+    kind: str = ""  # of the task, as the bundle named it; empty in runs of an earlier FedMed
 
     @property
     def has_site_folders(self) -> bool:
@@ -94,6 +95,11 @@ class Run:
     def tested(self) -> bool:
         """Whether the sites test the model at the end."""
         return self.plan.get("evaluate", True) is not False
+
+    @property
+    def scored(self) -> bool:
+        """Whether any site is ever asked for a score."""
+        return self.validated or self.tested
 
     def by_role(self, role: str) -> list[Site]:
         return [site for site in self.sites if site.role == role]
@@ -146,6 +152,7 @@ def read_run(folder: str | Path) -> Run:
         result=result,
         started=str(facts.get("started") or ""),
         score=score,
+        kind=str(facts.get("kind") or ""),
         **{key: facts.get(key) or {} for key in ("config", "versions", "hardware", "resumed")},
     )
 

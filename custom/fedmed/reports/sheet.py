@@ -16,7 +16,7 @@ TEMPLATE = "sheet.html.j2"
 
 
 @dataclass(frozen=True)
-class Table:
+class SheetTable:
     """One table.
 
     Attributes:
@@ -50,7 +50,7 @@ class Sheet:
     kind: str
     summary: str
     facts: list[tuple[str, str]]
-    tables: list[Table]
+    tables: list[SheetTable]
     notices: list[str] = field(default_factory=list)
     closing: list[tuple[str, list[str]]] = field(default_factory=list)
 

@@ -19,7 +19,7 @@ GLASS = np.array([0.62, 0.74, 0.86])
 
 
 @dataclass(frozen=True)
-class View:
+class Viewpoint:
     """Parallel projection of a patient who faces the viewer.
 
     Args:
@@ -76,7 +76,10 @@ def _closed(mask: np.ndarray, reach: list[int]) -> np.ndarray:
 
 
 def render(
-    lungs: np.ndarray, lesions: Sequence[tuple[np.ndarray, str]], spacing: Sequence[float], view: View | None = None
+    lungs: np.ndarray,
+    lesions: Sequence[tuple[np.ndarray, str]],
+    spacing: Sequence[float],
+    view: Viewpoint | None = None,
 ) -> np.ndarray:
     """Draw the lungs, transparent, and the lesions, solid.
 
@@ -90,7 +93,7 @@ def render(
         (H, W, 4) float in 0..1: colour (not multiplied by opacity) and opacity. One pixel is the same length across
         and down.
     """
-    view = view or View()
+    view = view or Viewpoint()
     masks = [lungs, *(mask for mask, _ in lesions)]
     box = _box(np.logical_or.reduce(masks))
     fields = (_field(mask[box], spacing) for mask in masks)
@@ -121,7 +124,7 @@ def _field(mask: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
     return ndimage.gaussian_filter(even, [max(2.0, 0.6 * s) / GRAIN for s in spacing])
 
 
-def _turn(field: np.ndarray, view: View) -> np.ndarray:
+def _turn(field: np.ndarray, view: Viewpoint) -> np.ndarray:
     """The field on the viewer's grid: (depth, row, column), rows from the top, depth away from the viewer."""
     right, up, away = view.axes()
     extent = np.array([np.abs(direction) @ np.array(field.shape) for direction in (away, up, right)])

@@ -28,7 +28,7 @@ def test_affine_and_hu_survive_the_conversion(tmp_path, write_dicom):
     assert int(image.header["sform_code"]) == int(image.header["qform_code"]) == 1
 
 
-def test_a_slope_that_is_no_integer_loses_nothing(tmp_path, write_dicom):
+def test_a_slope_with_a_fraction_loses_nothing(tmp_path, write_dicom):
     write_dicom(tmp_path, STORED, slope=0.5, intercept=-1000.5)
     array, _, _ = read(tmp_path)
     assert array.dtype == np.float32
@@ -60,7 +60,7 @@ def test_two_series_of_one_folder_are_two_volumes(tmp_path, write_dicom):
         ({"tilt": 0.6}, "tilted gantry"),
     ],
 )
-def test_what_is_no_regular_ct_volume_is_refused(tmp_path, write_dicom, change, reason):
+def test_an_irregular_volume_is_refused(tmp_path, write_dicom, change, reason):
     write_dicom(tmp_path, STORED, **change)
     with pytest.raises(DataError, match=reason):
         read(tmp_path)

@@ -23,7 +23,7 @@ def test_masks_in_their_own_folder(tmp_path):
     assert [path.name for path in stray] == ["lost.nii"]
 
 
-def test_masks_below_the_images_are_no_images(tmp_path):
+def test_masks_below_the_images_are_not_taken_for_images(tmp_path):
     touch(tmp_path, "a.nii.gz", "mask/a.nii.gz")
     sources, _ = find_sources(tmp_path, tmp_path / "mask")
     assert [(s.case, s.mask) for s in sources] == [("a", tmp_path / "mask" / "a.nii.gz")]

@@ -264,7 +264,7 @@ def test_the_command(folder, tmp_path, capsys):
     assert "nowhere, does not exist" in capsys.readouterr().err
 
 
-def test_an_error_while_writing_is_told_and_leaves_nothing(folder, tmp_path, monkeypatch):
+def test_an_error_while_writing_is_reported_and_leaves_nothing(folder, tmp_path, monkeypatch):
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
@@ -287,6 +287,6 @@ def test_names_that_no_table_was_made_for(folder, tmp_path):
     for old, new in zip(sorted((folder / "image").iterdir()), names, strict=False):
         old.rename(folder / "image" / new)
     prepare(folder, tmp_path / "site", masks=None, patient_pattern=None)
-    told = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
-    assert "\n'=1+1,'=1+1,used," in told and "\nM\\udcfcller," in told
+    report = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
+    assert "\n'=1+1,'=1+1,used," in report and "\nM\\udcfcller," in report
     assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20

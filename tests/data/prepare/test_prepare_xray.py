@@ -112,7 +112,7 @@ def test_labels_are_merged_and_limited(folder, tmp_path):
     assert prepared.classes == ["normal", "pneumonia"]
     prepared = prepare(folder, tmp_path / "site", classes=("virus", "normal"))
     assert prepared.classes == ["virus", "normal"]
-    assert set(reasons(prepared).values()) == {"its label 'bacteria' is none of virus, normal"}
+    assert set(reasons(prepared).values()) == {"its label 'bacteria' is not one of virus, normal"}
     with pytest.raises(DataError, match="'viral'"):
         prepare(folder, tmp_path / "site", merge=["pneumonia=viral"])
     for wrong in ("pneumonia", "pneumonia=", "=virus"):
@@ -143,24 +143,24 @@ def test_the_site_yaml_and_the_report(folder, tmp_path):
 
 def test_what_is_refused(folder, tmp_path):
     bad = folder / "bad"
-    picture(bad / "whole.jpg", 900)
-    (bad / "short.jpg").write_bytes((bad / "whole.jpg").read_bytes()[:400])
+    picture(bad / "undamaged.jpg", 900)
+    (bad / "short.jpg").write_bytes((bad / "undamaged.jpg").read_bytes()[:400])
     (bad / "text.png").write_text("no picture")
     (bad / "empty.png").write_bytes(b"")
     Image.fromarray(np.zeros((64, 64), np.uint8)).save(bad / "black.png")
     Image.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(bad / "colour.png")
     Image.fromarray(grey(1, 16)).save(bad / "icon.png")
-    (bad / "notes.txt").write_text("passed over")
+    (bad / "notes.txt").write_text("ignored")
     ct = dicom(bad, "ct", "dx", "P1", 950)
     ct.write_bytes(ct.read_bytes().replace(b"CS\x02\x00DX", b"CS\x02\x00CT"))
     cut = dicom(bad, "cut", "dx", "P2", 951)
     cut.write_bytes(cut.read_bytes()[:-500])
-    told = reasons(prepare(folder, tmp_path / "site", table=None))
-    assert "damaged" in told["bad/short.jpg"] and "no PNG, JPEG or DICOM" in told["bad/text.png"]
-    assert "no PNG" in told["bad/empty.png"] and told["bad/black.png"] == "empty: every pixel is 0"
-    assert "colour photograph" in told["bad/colour.png"] and "thumbnail" in told["bad/icon.png"]
-    assert "modality is CT" in told["bad/images/ct.dcm"] and "cannot be read" in told["bad/images/cut.dcm"]
-    assert len(told) == 8 and "bad/whole.jpg" not in told
+    refused = reasons(prepare(folder, tmp_path / "site", table=None))
+    assert "damaged" in refused["bad/short.jpg"] and "not a PNG, JPEG or DICOM" in refused["bad/text.png"]
+    assert "not a PNG" in refused["bad/empty.png"] and refused["bad/black.png"] == "empty: every pixel is 0"
+    assert "colour photograph" in refused["bad/colour.png"] and "thumbnail" in refused["bad/icon.png"]
+    assert "modality is CT" in refused["bad/images/ct.dcm"] and "cannot be read" in refused["bad/images/cut.dcm"]
+    assert len(refused) == 8 and "bad/undamaged.jpg" not in refused
 
 
 def test_copies_count_once_and_contradictions_not_at_all(folder, tmp_path):
@@ -170,11 +170,11 @@ def test_copies_count_once_and_contradictions_not_at_all(folder, tmp_path):
     shutil.copy(normal[3], folder / "z_ill.png")
     with (folder / "labels.csv").open("a") as table:
         table.write("z_again.png,normal,p99\nz_colours_of_grey.png,normal,p0\nz_ill.png,virus,p98\n")
-    told = reasons(prepare(folder, tmp_path / "site"))
+    refused = reasons(prepare(folder, tmp_path / "site"))
     contradicted = normal[3].relative_to(folder).as_posix()
-    assert set(told) == {"z_again.png", "z_colours_of_grey.png", "z_ill.png", contradicted}
-    assert "of another patient, 'p0'" in told["z_again.png"] and "patient" not in told["z_colours_of_grey.png"]
-    assert "other labels: normal, virus" in told[contradicted]
+    assert set(refused) == {"z_again.png", "z_colours_of_grey.png", "z_ill.png", contradicted}
+    assert "of another patient, 'p0'" in refused["z_again.png"] and "patient" not in refused["z_colours_of_grey.png"]
+    assert "different labels: normal, virus" in refused[contradicted]
 
 
 def test_who_the_patient_is(folder, tmp_path):
@@ -211,18 +211,18 @@ def lists_of(prepared, name):
 
 def test_wrong_tables(folder, tmp_path):
     table = tmp_path / "table.csv"
-    for content, told in (
+    for content, message in (
         ("file,label,patient\n", "no rows"),
-        ("file,label,patient\na.png,x,p\na.png,y,p\n", "line 3 says otherwise of 'a.png'"),
+        ("file,label,patient\na.png,x,p\na.png,y,p\n", "line 3 differs from an earlier line about 'a.png'"),
     ):
         table.write_text(content)
-        with pytest.raises(DataError, match=told):
+        with pytest.raises(DataError, match=message):
             read_table(table, Columns())
     table.write_bytes(b"file,label\n\xff\xfe,1\n")
     with pytest.raises(DataError, match="UTF-8"):
         read_table(table, Columns())
     (folder / "labels.csv").write_text("file,label,patient\nelsewhere/a.png,normal,p\n")
-    with pytest.raises(DataError, match="none of its files lies below"):
+    with pytest.raises(DataError, match="none of its files is in"):
         prepare(folder, tmp_path / "site")
 
 

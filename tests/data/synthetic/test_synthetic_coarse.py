@@ -18,9 +18,9 @@ CONTROLS = ("image_n", "image_lidc", "image_p")
 
 @pytest.fixture(scope="module")
 def scans():
-    """Six diseased patients of every hospital."""
+    """Four diseased patients of every hospital."""
     return {
-        name: [make_scan(coarse.SITES[name], f"{coarse.SITES[name].prefix}-{i:04d}") for i in range(1, 7)]
+        name: [make_scan(coarse.SITES[name], f"{coarse.SITES[name].prefix}-{i:04d}") for i in range(1, 5)]
         for name in HOSPITALS
     }
 
@@ -38,7 +38,7 @@ def test_every_site_has_its_lists_and_a_site_file():
 def test_masks_only_where_a_list_is_labelled(tmp_path, monkeypatch):
     for name in ("image_2", "image_p"):
         profile = coarse.SITES[name]
-        monkeypatch.setitem(coarse.SITES, name, replace(profile, counts=dict.fromkeys(profile.counts, 2)))
+        monkeypatch.setitem(coarse.SITES, name, replace(profile, counts=dict.fromkeys(profile.counts, 1)))
     home = demo_site("chest_ct_coarse", "image_2", tmp_path)
     assert home.parent.name == f"chest_ct_coarse-v{coarse.VERSION}-seed0"
     lists = json.loads((home / "datalist.json").read_text())

@@ -25,12 +25,11 @@ LISTS = ("training", "validation", "testing", "unlabeled")
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """All three institutions, tiny."""
-    folder = tmp_path_factory.mktemp("demo")
+def root(fedmed_home):
+    """All three institutions, tiny; shared with the other tests of the session."""
     for site in SITES:
-        demo_site("chest_xray_tiny", site, folder)
-    return folder
+        demo_site("chest_xray_tiny", site, fedmed_home)
+    return fedmed_home
 
 
 def lists_of(root, site, name="datalist.json"):
@@ -174,9 +173,11 @@ def test_children_are_built_differently_from_adults():
     assert np.mean([c.patient.height for c in children]) < np.mean([a.patient.height for a in adults])
 
 
-def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(tmp_path, monkeypatch):
+def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(root, tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
-    monkeypatch.setitem(KINDS, "chest_xray", KINDS["chest_xray_tiny"])
+    (tmp_path / "demo").mkdir()
+    made = root / "demo" / f"chest_xray_tiny-v{chest_xray.VERSION}-seed0"
+    (tmp_path / "demo" / made.name.replace("_tiny", "")).symlink_to(made)
     for site in KINDS["chest_xray"]:
         settings = load_file(CHECKOUT / "site_configs" / "demo" / f"{site}.yaml")
         assert set(settings.privacy.allowed_extras) == {"rsa", "mu", "sigma", "n"}
@@ -200,5 +201,5 @@ def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients()
 
 
 def test_the_command_makes_each_institution_once():
-    whole_sites = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["whole_sites"]
-    assert sorted(whole_sites("chest_xray")) == sorted(SITES) and len(whole_sites("chest_ct")) == 5
+    with_folders = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["sites_with_folders"]
+    assert sorted(with_folders("chest_xray")) == sorted(SITES) and len(with_folders("chest_ct")) == 5

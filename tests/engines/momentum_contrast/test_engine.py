@@ -125,7 +125,7 @@ def test_without_probe_images_nothing_leaves(build, network, batches):
     assert engine.extras() == {}
 
 
-def test_chk_m9_in_rounds(build, network, batches):
+def test_milestones_count_epochs_over_all_rounds(build, network, batches):
     rates = []
     state = {}
     for _ in range(4):
@@ -162,7 +162,7 @@ def test_gradients_are_clipped(build, network, batches):
     assert max(norms) <= 1e-3 * 1.01
 
 
-def test_a_loss_that_is_no_number_is_named(build, network, batches):
+def test_a_loss_that_is_not_finite_is_named(build, network, batches):
     batches[2]["image"][0] = float("nan")
     engine = build(network, batches)
     NonFiniteLossHandler().attach(engine)

@@ -12,7 +12,8 @@ DIM, SIZE = 6, 8  # as in conftest.py
 
 
 @pytest.mark.parametrize(("sites", "count"), [(1, 51), (2, 25), (5, 10)])
-def test_chk_m5(build, others, network, batches, sites, count):
+def test_number_of_draws(build, others, network, batches, sites, count):
+    """floor(η N / (K - 1)) with η = 0.05 and N = 1024 (Dong and Voiculescu 2021, Eq. 5)."""
     engine = build(network, batches, queue_size=1024)
     engine.receive({"others": [others(network)] * sites})
     assert engine.synthetic.count == count
@@ -75,7 +76,8 @@ def test_more_negatives_never_lower_the_loss():
     assert losses == sorted(losses)
 
 
-def test_chk_m2_with_a_synthetic_negative():
+def test_loss_with_a_synthetic_negative_worked_out_by_hand():
+    """He et al. 2020, Eq. 1, and Dong and Voiculescu 2021, Eq. 5."""
     positive = torch.tensor([0.9], dtype=torch.float64)
     negatives = torch.tensor([[0.2, 0.5, 0.7]], dtype=torch.float64)
     assert info_nce(positive, negatives[:, :2], 0.2).item() == pytest.approx(0.1531782071, abs=1e-9)

@@ -22,7 +22,7 @@ def warned(build, caplog, network, batches, state=(), **options):
     return [record.getMessage() for record in caplog.records], engine.state_dict()
 
 
-def test_a_queue_longer_than_a_round_is_told_once(build, network, batches, caplog):
+def test_a_queue_longer_than_a_round_gives_one_warning(build, network, batches, caplog):
     told, state = warned(build, caplog, network, batches, queue_size=17)  # a round: four batches of four
     assert len(told) == 1 and "17 keys, but a round makes only 16 (4 steps of 4 images)" in told[0]
     assert "queue_size to 16 or less or key_policy to refill" in told[0]
@@ -32,7 +32,7 @@ def test_a_queue_longer_than_a_round_is_told_once(build, network, batches, caplo
 @pytest.mark.parametrize(
     "fits", [{"queue_size": 16}, {"queue_size": 17, "key_policy": "refill"}, {"queue_size": 20, "epoch_length": 5}]
 )
-def test_a_queue_that_a_round_renews_is_no_matter(build, network, batches, caplog, fits):
+def test_a_queue_that_a_round_renews_gives_no_warning(build, network, batches, caplog, fits):
     assert warned(build, caplog, network, batches, **fits)[0] == []
 
 

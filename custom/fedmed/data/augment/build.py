@@ -8,7 +8,7 @@ from fedmed.data.augment.intensity import FixMatch, GaussianNoise, ScaleShift
 from fedmed.errors import FedMedError
 from fedmed.seeds import derive_seed
 
-CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2; the number is the variant's, not that of the boxes
+CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2: the number names the variant, not how many boxes it has
 KNOWN = ("identity", "scale_shift", "gauss_<variance>", "cutout_1", "cutout_2", "fix_<level>")
 
 
@@ -25,15 +25,15 @@ def build_augment(
         names: one name or a list of names, in the paper's spelling: ``identity``, ``scale_shift``,
             ``gauss_0.01`` (variance), ``cutout_1`` (one box), ``cutout_2`` (five boxes), ``fix_0.1`` (level of the
             weak view). Capitals do not matter.
-        seed: each augmentation draws from its own generator, whose seed is made from this and from the
-            augmentation's kind. Neither another augmentation nor another number, as in ``gauss_0.1``, changes what
-            one draws.
+        seed: each augmentation draws from its own generator, whose seed is derived from this one and from the
+            augmentation's kind. Adding another augmentation, or changing the number in ``gauss_0.1``, does not change
+            its draws.
         shift_level: of ``scale_shift``.
         cutout_size: voxels of a box.
         clip: clip to [0, 1] after each augmentation.
 
     Raises:
-        FedMedError: no name, an unknown name, or a number that the augmentation refuses.
+        FedMedError: no name, an unknown name, or a number outside the augmentation's range.
     """
     names = list(names) if isinstance(names, (list, tuple)) else [names]
     if not names:
@@ -54,7 +54,7 @@ def build_augment(
 
 
 def _parse(name: str) -> tuple[str, str]:
-    """Kind and number of a name, ``("gauss", "0.01")``; the number is ``""`` where there is none."""
+    """Kind and number of a name, ``("gauss", "0.01")``; the number is ``""`` where the name has none."""
     text = str(name).lower()
     kind, _, number = text.rpartition("_")
     if text in ("identity", "scale_shift"):
@@ -73,5 +73,5 @@ def _is_number(text: str) -> bool:
 
 
 def _seed(seed: int, kind: str, nth: int) -> int:
-    """The first scale-shift draws from the seed itself: what it drew when it was the only augmentation."""
+    """The first scale-shift uses the seed itself, so that earlier jobs, which had no other augmentation, repeat."""
     return seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)

@@ -18,7 +18,7 @@ class Cutout(Augment):
     Args:
         boxes: boxes in a patch; the paper's Cutout_1 has 1, its Cutout_2 has 5.
         size: voxels of a box along each spatial axis; the paper's 20 x 20 x 3 are 16 x 16 x 15 mm on its grid.
-        value: what the voxels become; 0 is air.
+        value: the hidden voxels get this value; 0 is air.
         seed: of the places. They are drawn on the CPU: the same on every device.
 
     Raises:
@@ -30,7 +30,7 @@ class Cutout(Augment):
             raise FedMedError(f"Cutout: boxes is {boxes}; use 1 or more")
         plain = isinstance(size, (list, tuple)) and len(size) > 0
         if not plain or any(not isinstance(voxels, int) or voxels < 1 for voxels in size):
-            raise FedMedError(f"Cutout: size is {size!r}; give whole numbers of voxels from 1, such as [20, 20, 3]")
+            raise FedMedError(f"Cutout: size is {size!r}; give integers of at least 1 voxel, such as [20, 20, 3]")
         self.boxes, self.size, self.value = boxes, tuple(size), value
         self.generator = torch.Generator().manual_seed(seed)
 

@@ -45,7 +45,7 @@ class GaussianNoise(Augment):
             numbers differ from the CPU's.
 
     Raises:
-        FedMedError: the variance is negative or no number.
+        FedMedError: the variance is negative, infinite or NaN.
     """
 
     def __init__(self, variance: float = 0.01, clip: bool = True, seed: int = 0) -> None:
@@ -66,7 +66,7 @@ class FixMatch(Augment):
     """Fix_y of the paper's Table 2: two scale-shifts, a weak one for the pseudo-label and a strong one to learn from.
 
     Args:
-        level: y in [0, 0.5]. The pseudo-label's view has level y, the student's 1 - y; at 0.5 both are alike. The
+        level: y in [0, 0.5]. The pseudo-label's view has level y, the student's 1 - y; at 0.5 both are equal. The
             paper tries 0.1 and 0.25.
         clip: clip to [0, 1], the range of the input, afterwards.
         seed: of both views, which are drawn independently.

@@ -11,11 +11,12 @@ from fedmed.errors import FedMedError
 
 
 class XrayViews:
-    """Random resized crop, horizontal flip, small rotation, and change of brightness and contrast (FedMoCo, section 8).
+    """Random resized crop, horizontal flip, small rotation, and change of brightness and contrast.
 
-    Crop, flip and rotation are one interpolation. Beyond the border the image is mirrored, so a constant image stays
-    constant. Each image gets draws of its own, from a generator of this object: the same seed gives the same views,
-    and no other random numbers change.
+    The views of FedMoCo (Dong and Voiculescu 2021); the default ranges are ours. Crop, flip and rotation are one
+    interpolation. Beyond the border the image is mirrored, so a constant image stays constant. Each
+    image gets its own draws, from a generator of this object: the same seed gives the same views, and no other random
+    numbers change. kornia's own augmentations draw from torch's global generator.
 
     Args:
         image_size: (H, W) of a view, or one number for both.

@@ -1,4 +1,4 @@
-"""What is known about one CT volume: where it was found, and what its inspection said."""
+"""What is known about one CT volume: where it was found, and the result of its inspection."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Source:
-    """One volume as it was found, before anything but its name was looked at.
+    """One volume as it was found; only its name has been read.
 
     Attributes:
-        case: name of the case, unique in the site, usable as a file name.
+        case: name of the case, unique at the site, usable as a file name.
         key: path relative to the scanned folder, without extension; patient patterns are searched in it.
         images: the NIfTI file, or the files of a DICOM series in the order of their slices.
         mask: NIfTI mask of the case, or None.
-        patient: who it belongs to, or None when only the DICOM header can tell.
+        patient: whose volume it is, or None when only the DICOM header can tell.
         dicom: whether ``images`` are DICOM files.
     """
 
@@ -30,10 +30,10 @@ class Checked:
     """What every preparation knows of a volume or image after its inspection.
 
     Attributes:
-        case: its name, unique in the site.
-        patient: who it belongs to; where a DICOM header tells, a pseudonym of its PatientID.
+        case: its name, unique at the site.
+        patient: whose volume or image it is; if a DICOM header tells it, a pseudonym of its PatientID.
         faults: why it is refused; empty for a usable one.
-        notes: what a person should look at, without being a reason to refuse.
+        notes: what a person should look at, but no reason to refuse it.
         lists: the datalist keys that hold it.
     """
 
@@ -45,7 +45,7 @@ class Checked:
 
     @property
     def usable(self) -> bool:
-        """Whether nothing speaks against it."""
+        """Whether no fault was found."""
         return not self.faults
 
 
@@ -55,11 +55,11 @@ class Case(Checked):
 
     Attributes:
         image, mask: NIfTI files that training will read; a DICOM series has been converted.
-        found: what the image was found as: the NIfTI file, or the folder of the series.
+        found: where the image was found: the NIfTI file, or the folder of the series.
         shape, spacing: voxels and mm along the three axes of the array.
         hu_min, hu_mean, hu_max: of all voxels.
         mask_ml: volume of the mask in ml, None without a mask.
-        content: SHA-256 of the voxel values; equal for copies of one volume under two names.
+        content: SHA-256 of the voxel values; equal for copies of one volume.
     """
 
     found: Path

@@ -1,4 +1,4 @@
-"""What makes a CT volume or a mask unusable, and what is merely odd. Arrays in, sentences out; no files."""
+"""What makes a CT volume or a mask unusable, and what is only unusual. Arrays in, sentences out; no files."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from fedmed.data.geometry import corner_distance
 
 @dataclass(frozen=True)
 class Limits:
-    """Where a volume stops being a plausible CT.
+    """Limits beyond which a volume is not a plausible CT.
 
     Attributes:
         lowest_peak: the brightest voxel of a scan with tissue in it is above this many HU.
@@ -42,7 +42,7 @@ def geometry_faults(shape: tuple[int, ...], affine: np.ndarray, zooms: tuple[flo
 
 
 def value_faults(values: np.ndarray, limits: Limits = LIMITS) -> list[str]:
-    """Say why the voxel values (any shape, HU expected) are no CT."""
+    """Say why the voxel values (any shape, HU expected) are not those of a CT."""
     if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
         return [f"voxels are of type {values.dtype}, not numbers in HU"]
     if values.size == 0:
@@ -63,7 +63,7 @@ def value_faults(values: np.ndarray, limits: Limits = LIMITS) -> list[str]:
 
 
 def value_notes(values: np.ndarray) -> list[str]:
-    """Say what is odd about voxel values that may still be a CT."""
+    """Say what is unusual about voxel values that may still be those of a CT."""
     low, high = float(values.min()), float(values.max())
     if low >= 0 and high <= 255:
         return [f"values {low:g}…{high:g} look like an 8-bit picture, not HU"]

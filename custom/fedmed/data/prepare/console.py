@@ -25,12 +25,12 @@ def progress(text: str) -> Track:
 
 
 def print_summary(prepared: Prepared, site: str) -> None:
-    """Print lists, refusals and notes of CT volumes, and what to do next."""
+    """Print lists, refusals and notes of CT volumes, and where everything is."""
     cases = prepared.cases
     used = sum(bool(case.lists) for case in cases)
     title = f"site '{site}': {used} of {len(cases)} volumes"
-    told = sections(cases, [str(path) for path in prepared.stray_masks[:20]], most=20)
-    print_site(title, list_table(cases), told, prepared.data_root, prepared.out, site)
+    lists = sections(cases, [str(path) for path in prepared.stray_masks[:20]], limit=20)
+    print_site(title, list_table(cases), lists, prepared.data_root, prepared.out, site)
 
 
 def print_site(

@@ -10,13 +10,13 @@ from fedmed.data.prepare.patients import pseudonym
 from fedmed.errors import DataError
 
 POSITION, ORIENTATION, MODALITY, PATIENT = "0020|0032", "0020|0037", "0008|0060", "0010|0020"
-GAP_TOLERANCE = 0.1  # of the usual distance of slices; scanners round positions, a missing slice doubles the distance
+GAP_TOLERANCE = 0.1  # of the usual slice distance; scanners round positions, a missing slice doubles the distance
 SHEAR_TOLERANCE = 0.01  # sideways shift for each mm of depth; a tilted gantry shows 0.1 and more
 
 
 def series_in(folder: Path) -> list[tuple[Path, ...]]:
     """Return the files of each DICOM series of one folder (not of its subfolders), in the order of their slices."""
-    itk.Object.SetGlobalWarningDisplay(False)  # it would tell of a folder without series, as the caller does
+    itk.Object.SetGlobalWarningDisplay(False)  # it warns of a folder without series, which the caller reports
     names = itk.GDCMSeriesFileNames.New()
     names.SetUseSeriesDetails(True)  # two reconstructions under one series UID are two series
     names.SetDirectory(str(folder))
@@ -24,17 +24,18 @@ def series_in(folder: Path) -> list[tuple[Path, ...]]:
 
 
 def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str]:
-    """Read one CT series.
+    """Read one CT series. MONAI's ``ITKReader`` does not check that the slices form a volume.
 
     Args:
         files: the slices in order, or one multi-frame file.
 
     Returns:
-        Array (X, Y, Z) in HU (rescale slope and intercept applied), int16 where that loses nothing, else float32;
+        Array (X, Y, Z) in HU (rescale slope and intercept applied), int16 if that is exact, else float32;
         its affine (4, 4) from indices to mm in RAS; and a pseudonym of the PatientID ("" without one).
 
     Raises:
-        DataError: not CT, unreadable, a single slice, slices missing, doubled, sheared or of different orientation.
+        DataError: not CT, unreadable, a single slice, or slices that are missing, doubled, sheared or of different
+            orientation.
     """
     try:
         headers = [_header(path) for path in files]
@@ -122,5 +123,5 @@ def _numbers(text: str) -> list[float]:
 
 def _shrink(array: np.ndarray) -> np.ndarray:
     limits = np.iinfo(np.int16)
-    whole = array.min() >= limits.min and array.max() <= limits.max and np.array_equal(array, np.rint(array))
-    return array.astype(np.int16 if whole else np.float32)
+    fits = array.min() >= limits.min and array.max() <= limits.max and np.array_equal(array, np.rint(array))
+    return array.astype(np.int16 if fits else np.float32)

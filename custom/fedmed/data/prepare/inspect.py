@@ -1,4 +1,4 @@
-"""Look at one found volume: convert it when it is DICOM, check it, measure it. Runs in worker processes."""
+"""Inspect one volume: convert it if it is DICOM, check it, measure it. Runs in worker processes."""
 
 import hashlib
 import zlib
@@ -19,18 +19,18 @@ from fedmed.data.prepare.check import (
     value_notes,
     voxel_sizes,
 )
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
 
 
 def inspect(source: Source, converted: Path, limits: Limits = LIMITS) -> Case:
-    """Check and measure one volume. Never raises for bad data: the faults stand in the returned case.
+    """Check and measure one volume. Never raises for bad data: the returned case lists the faults.
 
     Args:
         source: what was found.
         converted: folder for NIfTI files made from DICOM series.
-        limits: where a volume stops being plausible.
+        limits: beyond them a volume is not plausible.
     """
     found = source.images[0].parent if source.dicom else source.images[0]
     case = Case(source.case, source.patient or source.case, found, mask=source.mask)
@@ -59,7 +59,7 @@ def _nifti(source: Source, case: Case, converted: Path) -> Path:
     if source.patient is None:
         case.patient = pseudonym or source.case
         if not pseudonym:
-            case.notes.append("no PatientID; taken for a patient of its own")
+            case.notes.append("no PatientID; counted as a separate patient")
     return target
 
 
@@ -95,7 +95,7 @@ def _inspect_mask(case: Case, image_affine: np.ndarray, limits: Limits) -> None:
 
 
 def content_hash(values: np.ndarray) -> str:
-    """SHA-256 of shape and values, whatever type they are stored as."""
+    """SHA-256 of shape and values, independent of the type in which they are stored."""
     head = ",".join(map(str, values.shape)).encode()
     return hashlib.sha256(head + np.ascontiguousarray(values.T, dtype="<f4").tobytes()).hexdigest()
 
@@ -104,7 +104,7 @@ def _open(path: Path, what: str) -> nib.Nifti1Image:
     try:
         return nib.load(path)
     except UNREADABLE as error:
-        raise DataError(f"{what} {path.name} is unreadable ({_first_line(error)})") from error
+        raise DataError(f"{what} {path.name} is unreadable ({first_line(error)})") from error
 
 
 def _stored_zooms(image: nib.Nifti1Image) -> tuple[float, ...]:
@@ -118,8 +118,4 @@ def _voxels(image: nib.Nifti1Image, what: str) -> np.ndarray:
     try:
         return np.asanyarray(image.dataobj)
     except UNREADABLE as error:
-        raise DataError(f"{what} {Path(image.get_filename()).name} is unreadable ({_first_line(error)})") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError(f"{what} {Path(image.get_filename()).name} is unreadable ({first_line(error)})") from error

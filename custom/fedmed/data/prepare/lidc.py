@@ -1,7 +1,7 @@
 """Make a federation of lung-nodule crops (LIDC-IDRI) whose sites differ in slice spacing.
 
-LIDC names no hospital, so the sites stand for four scanning protocols, not for four institutions. The crops are centred
-on a nodule: a Dice on them is higher than on whole scans.
+LIDC does not name hospitals, so the sites stand for four scanning protocols, not for four institutions. The crops are
+centred on a nodule: a Dice on them is higher than on full scans.
 """
 
 import os
@@ -49,14 +49,14 @@ PROTOCOLS = (
 
 
 def default_data() -> Path:
-    """``$FEDMED_DATA`` or ``../shared/data`` beside the checkout, with ``ct_lidc_nodules`` appended."""
+    """``$FEDMED_DATA`` or ``../shared/data`` next to the checkout, with ``ct_lidc_nodules`` appended."""
     return Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser() / "ct_lidc_nodules"
 
 
 def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track | None = None) -> dict:
     """Write the four sites below ``out``.
 
-    Each ``out/<site>`` is a prepared site. Beside its ``datalist.json`` lies ``datalist_labelled.json``, which divides
+    Each ``out/<site>`` is a prepared site. Next to its ``datalist.json`` is ``datalist_labelled.json``, which divides
     all of its patients among labelled ``training``, ``validation`` and ``testing``, so that any site can be the one
     that trains. At ``lidc_thick`` both are equal; at ``lidc_thin`` ``testing`` is the same. ``out/site_configs`` holds
     the four site YAMLs, ``out/site_configs_labelled`` the same with ``lidc_thin`` fully labelled.
@@ -89,8 +89,8 @@ def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: 
 def group(cases: Sequence[Case]) -> dict[str, list[Case]]:
     """Give each case to the site of its slice spacing.
 
-    A patient whose crops fall into several groups stays with the one that holds most of them (the thicker at a tie);
-    the others are refused, so that no patient is at two sites. Unreadable cases appear at the first site.
+    A patient whose crops fall into several groups belongs to the one with most of them (at a tie, to the thicker one);
+    the other crops are refused, so that no patient is at two sites. Unreadable cases appear at the first site.
     """
     votes: dict[str, Counter[str]] = defaultdict(Counter)
     for case in cases:
@@ -150,7 +150,7 @@ def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases:
 
 
 def _write_labelled(folder: Path, final: Path, data: Path, cases: Sequence[Case], seed: int) -> None:
-    """Write the datalist in which every patient has masks; the cases' own lists stay as they are."""
+    """Write the datalist in which every patient has masks; the cases' own lists do not change."""
     assigned = assign(cases, "labelled", SPLIT, seed)
     shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
     files = {case.case: entry(case, data, final, folder) for case in shown}

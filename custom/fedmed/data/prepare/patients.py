@@ -1,8 +1,8 @@
-"""Who a patient is, without saying it."""
+"""Pseudonyms of patients."""
 
 import hashlib
 
 
 def pseudonym(patient: str) -> str:
-    """A datalist may be shown to others, so it holds no PatientID; equal IDs give equal pseudonyms."""
+    """The name that a datalist, which others may see, has instead of a PatientID; "" for ""."""
     return "patient-" + hashlib.sha256(patient.encode()).hexdigest()[:12] if patient else ""

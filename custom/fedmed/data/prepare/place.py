@@ -1,4 +1,4 @@
-"""Write a site folder all or nothing: work beside it, then rename. Files of other origin are never touched."""
+"""Write a site folder completely or not at all: work next to it, then rename. Other files are never touched."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ PREPARED = "prepared"  # images that were converted, linked or copied
 
 @contextmanager
 def staging_for(out: Path) -> Iterator[Path]:
-    """Give a new folder beside ``out`` that is removed at the end, whatever happens.
+    """Give a new folder next to ``out`` that is removed at the end, whatever happens.
 
     Raises:
         DataError: ``out`` is a file, holds a datalist that no preparation wrote, or cannot be written.
@@ -42,7 +42,7 @@ def staging_for(out: Path) -> Iterator[Path]:
 def publish(staging: Path, out: Path) -> None:
     """Turn ``staging`` into ``out``. In a folder that exists, only what a preparation writes is replaced.
 
-    A site YAML that a person has changed is kept beside the new one, with ``.before`` after its name.
+    A site YAML that a person has changed is kept next to the new one, with ``.before`` after its name.
     """
     if not out.exists():
         staging.rename(out)

@@ -1,4 +1,4 @@
-"""Inspect many volumes at once, and find the copies among them."""
+"""Inspect many volumes in parallel, and find the copies among them."""
 
 import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +27,7 @@ def run_all(
         work: can be pickled, never raises for bad data.
         sources: what was found.
         workers: processes; 1 works in this one.
-        track: shows progress: gets the results as they come and their number, yields them again.
+        track: shows progress: takes the results as they come, and their number, and yields them again.
 
     Raises:
         DataError: a worker process died (most often for lack of memory).
@@ -57,8 +57,8 @@ def inspect_all(
     Args:
         sources: what was found.
         converted: folder for NIfTI files made from DICOM series.
-        limits: where a volume stops being plausible.
-        workers, track: see :func:`run_all`, which also says what is raised.
+        limits: beyond them a volume is not plausible.
+        workers, track: see :func:`run_all`; so are the errors.
     """
     cases = run_all(partial(inspect, converted=converted, limits=limits), sources, workers, track)
     refuse_copies(cases)
@@ -66,7 +66,7 @@ def inspect_all(
 
 
 def refuse_copies(cases: Sequence[Case]) -> None:
-    """Mark every usable case whose voxels another one has too; a case with a mask is kept before one without."""
+    """Mark every usable case with the same voxels as another one; one with a mask is kept rather than one without."""
     kept: dict[str, str] = {}
     for case in sorted(cases, key=lambda case: (case.mask_ml is None, case.case)):
         if case.usable and kept.setdefault(case.content, case.case) != case.case:

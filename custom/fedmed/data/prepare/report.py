@@ -1,4 +1,4 @@
-"""Say what a preparation found: a CSV line a case, a page to read, and a summary for the terminal."""
+"""Report what a preparation found: a CSV line for each case, a page to read, and a summary for the terminal."""
 
 import csv
 import io
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case, Checked
+from fedmed.errors import DataError
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
@@ -20,12 +21,12 @@ COLUMNS = (
 
 
 def write_csv(path: Path, cases: Sequence[Case], files: dict[str, dict[str, str]]) -> None:
-    """Write one line a case.
+    """Write one line for each case.
 
     Args:
         path: the file to write.
         cases: in the order of the lines.
-        files: case → ``image`` and ``label`` as they stand in the datalist.
+        files: case → ``image`` and ``label`` as in the datalist.
     """
     path.write_bytes(table(COLUMNS, (_row(case, files.get(case.case, {})) for case in cases)))
 
@@ -33,8 +34,8 @@ def write_csv(path: Path, cases: Sequence[Case], files: dict[str, dict[str, str]
 def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> bytes:
     """CSV with a heading. None is an empty cell.
 
-    Texts come from files and their names: one that a spreadsheet would run as a formula is quoted as it quotes text,
-    and a name that is no UTF-8 is escaped.
+    Texts come from files and their names: one that a spreadsheet would run as a formula gets the quote that marks it
+    as text, and a name that is not UTF-8 is escaped.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
@@ -87,14 +88,25 @@ def slice_spacing(case: Case) -> float:
     return case.spacing[-1]
 
 
-def refusals(cases: Sequence[Checked], most: int = 20) -> list[str]:
-    """One sentence for each case that was refused, at most ``most`` and the number of the others."""
-    refused = [f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable]
-    return refused[:most] + ([f"… and {len(refused) - most} more"] if len(refused) > most else [])
+def refusals(cases: Sequence[Checked], limit: int = 20) -> list[str]:
+    """One sentence for each case that was refused, at most ``limit`` and then the number of the others."""
+    return shortened([f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable], limit)
+
+
+def require_used(cases: Sequence[Checked], folder: Path, what: str) -> None:
+    """Raise DataError, with the reasons, when no case is in a list; ``what`` they are, such as "volumes"."""
+    if not any(case.lists for case in cases):
+        reasons = "".join(f"\n    {line}" for line in refusals(cases))
+        raise DataError(f"{folder}: none of {len(cases)} {what} is usable:{reasons}")
+
+
+def shortened(lines: Sequence[str], limit: int) -> list[str]:
+    """The first ``limit`` lines, and the number of the others."""
+    return [*lines[:limit], *([f"… and {len(lines) - limit} more"] if len(lines) > limit else [])]
 
 
 def note_counts(cases: Sequence[Checked]) -> list[str]:
-    """Each note with the number of usable cases that carry it (first case named)."""
+    """Each note with the number of usable cases that have it and the name of the first one."""
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for case in cases:
@@ -107,17 +119,17 @@ def note_counts(cases: Sequence[Checked]) -> list[str]:
 def write_markdown(
     path: Path, title: str, settings: dict[str, object], cases: Sequence[Case], stray: list[str]
 ) -> None:
-    """Write the page a person reads: settings, lists, refusals with reasons, notes."""
+    """Write the page for a person to read: settings, lists, refusals with reasons, notes."""
     used = sum(bool(case.lists) for case in cases)
     refused = sum(not case.usable for case in cases)
     summary = f"{len(cases)} volumes found, {used} used, {refused} refused."
     write_page(path, title, settings, summary, list_table(cases), sections(cases, stray))
 
 
-def sections(cases: Sequence[Case], stray: Sequence[str], most: int = 1000) -> dict[str, list[str]]:
-    """What follows the table of the lists: heading → lines, possibly none."""
+def sections(cases: Sequence[Case], stray: Sequence[str], limit: int = 1000) -> dict[str, list[str]]:
+    """The parts after the table of the lists: heading → lines, possibly none."""
     return {
-        "Refused": refusals(cases, most),
+        "Refused": refusals(cases, limit),
         "Worth a look": note_counts(cases),
         "Masks without an image": list(stray),
     }

@@ -22,35 +22,35 @@ def find_sources(
     """Find NIfTI files and DICOM series at any depth of ``folder``.
 
     Args:
-        folder: where the volumes lie. Hidden files and folders are passed over.
+        folder: where the volumes are. Hidden files and folders are ignored.
         masks: folder of the masks; the mask of ``a/b.nii.gz`` is ``a/b.nii.gz`` or ``a/b.nii`` there, that of the DICOM
             series ``a/b`` is ``a/b.nii.gz`` or, named by its case, ``a_b.nii.gz``.
-        mask_suffix: what the name of a mask has after the name of its case (``_seg``). Without ``masks``, masks lie
-            beside their images.
+        mask_suffix: what the name of a mask has after the name of its case (``_seg``). Without ``masks``, masks are
+            next to their images.
         image_suffix: what the name of a NIfTI image has after the name of its case (``_0000``, ``_ct``); files without
-            it are passed over.
+            it are ignored.
         patient_pattern: regular expression searched in the path relative to ``folder``, without extension; its first
-            group, or else the whole match, is the patient. Without it, each NIfTI file is a patient of its own
-            and a DICOM series belongs to its PatientID.
+            group, or else the full match, is the patient. Without it, each NIfTI file counts as a separate patient and
+            a DICOM series belongs to its PatientID.
         skip: folders that are not entered.
 
     Returns:
         The sources, sorted by path, and the mask files that belong to no image.
 
     Raises:
-        DataError: ``folder`` or ``masks`` is no folder, a folder in it cannot be listed, or the pattern is no regular
-            expression.
+        DataError: ``folder`` or ``masks`` is not a folder, a folder in it cannot be listed, or the pattern is not a
+            regular expression.
     """
     folder = existing(folder, "the folder of volumes")
     masks = existing(masks, "the folder of masks") if masks else None
     pattern = compile_pattern(patient_pattern)
     skip = {Path(path).resolve() for path in skip} | ({masks} if masks and masks != folder else set())
     suffix = mask_suffix or ""
-    beside = suffix if masks in (None, folder) else ""
-    found, stray, taken = [], [], set()
+    suffix_beside = suffix if masks in (None, folder) else ""  # of masks among the images
+    found, taken = [], set()
     mask_files = set(_nifti_files(masks)) if masks and masks != folder else set()
     for key, files, dicom in _volumes(folder, skip):
-        if beside and not dicom and key.endswith(beside):
+        if suffix_beside and not dicom and key.endswith(suffix_beside):
             mask_files.add(files[0])
         elif dicom or not image_suffix:
             found.append((key, files, dicom))
@@ -62,13 +62,11 @@ def find_sources(
         place = masks or (folder if suffix else None)
         mask = _mask_of(place, key, case, suffix) if place else None
         sources.append(Source(case, key, files, mask, _patient(pattern, key, case, dicom), dicom))
-    paired = {source.mask for source in sources}
-    stray = sorted(mask_files - paired)
-    return sources, stray
+    return sources, sorted(mask_files - {source.mask for source in sources})
 
 
 def existing(folder: Path, what: str) -> Path:
-    """The absolute path of a folder, ``what`` it is for the error."""
+    """The absolute path of a folder; ``what`` names it in the error when it does not exist."""
     folder = Path(folder).expanduser().resolve()
     if not folder.is_dir():
         raise DataError(f"{what}, {folder}, does not exist; correct the path or mount it")
@@ -76,11 +74,11 @@ def existing(folder: Path, what: str) -> Path:
 
 
 def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
-    """The patient pattern as a regular expression; DataError if it is none."""
+    """The patient pattern as a regular expression; DataError if it is not one."""
     try:
         return re.compile(pattern) if pattern else None
     except re.error as error:
-        raise DataError(f"--patient-pattern '{pattern}' is no regular expression ({error})") from error
+        raise DataError(f"--patient-pattern '{pattern}' is not a regular expression ({error})") from error
 
 
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
@@ -97,7 +95,7 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[
 
 
 def unlisted(error: OSError) -> None:
-    """``os.walk`` would pass over a folder it may not enter, and the scans in it would be missing unnoticed."""
+    """``os.walk`` would skip a folder that it may not enter, and the scans in it would be missing without notice."""
     raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 
 

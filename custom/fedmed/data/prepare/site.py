@@ -1,4 +1,4 @@
-"""Make a site of a folder of CT volumes: datalist, site YAML, report; all or nothing."""
+"""Make a site from a folder of CT volumes: datalist, site YAML, report; completely or not at all."""
 
 import os
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, inspect_all
-from fedmed.data.prepare.report import refusals
+from fedmed.data.prepare.report import require_used
 from fedmed.data.prepare.scan import find_sources
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import require_readable, write_files
@@ -17,7 +17,7 @@ from fedmed.errors import DataError
 
 @dataclass(frozen=True)
 class Prepared:
-    """What became of a folder: the site's folder, where its data lie, every case, and masks that fit no image."""
+    """The result for a folder: the site's folder, where its data are, every case, and masks that fit no image."""
 
     out: Path
     data_root: Path
@@ -44,13 +44,13 @@ def prepare_site(
     """Check every volume below ``folder`` and write the site folder ``out``.
 
     NIfTI files stay where they are and the datalist points at them. When there are DICOM series (converted to NIfTI),
-    or with ``copy``, all images lie in ``out/prepared`` instead.
+    or with ``copy``, all images are in ``out/prepared`` instead.
 
     Args:
         folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.scan.find_sources`.
-        out: site folder; what an earlier preparation left there is replaced, all else is left alone.
+        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
-        role: ``labelled`` or ``unlabelled``; None means labelled if masks are asked for.
+        role: ``labelled`` or ``unlabelled``; None means labelled if ``masks`` or ``mask_suffix`` is given.
         fractions: training, validation, testing.
         seed: of the split.
         workers: processes that read images.
@@ -81,7 +81,7 @@ def prepare_site(
 
 
 def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: int) -> None:
-    """Set ``lists`` of every case; a usable case that fits none gets a note."""
+    """Set ``lists`` of every case; a usable case that fits into no list gets a note."""
     assigned = assign(cases, role, fractions, seed)
     for case in cases:
         case.lists = [assigned[case.case]] if case.case in assigned else []
@@ -91,12 +91,10 @@ def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], see
 
 def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float], folder: Path) -> None:
     """Raise DataError when nothing usable remains, or when a labelled site has nothing to learn from."""
-    if not any(case.lists for case in cases):
-        reasons = "".join(f"\n    {line}" for line in refusals(cases))
-        raise DataError(f"{folder}: none of {len(cases)} volumes is usable:{reasons}")
+    require_used(cases, folder, "volumes")
     labelled = [case for case in cases if case.usable and case.mask_ml is not None]
     if role == "labelled" and not labelled:
-        raise DataError(f"{folder}: a labelled site needs masks and none was found; give --masks or --mask-suffix")
+        raise DataError(f"{folder}: a labelled site needs masks, and no mask was found; give --masks or --mask-suffix")
     training = [case for case in labelled if "training" in case.lists]
     if role == "labelled" and fractions[0] > 0 and not any(case.mask_ml for case in training):
         raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
@@ -110,7 +108,7 @@ def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Pat
 
 
 def _gather(cases: Sequence[Case], staging: Path) -> None:
-    """Bring images and masks that lie elsewhere into the site folder: hard links if possible, else copies."""
+    """Bring images and masks from elsewhere into the site folder: hard links if possible, else copies."""
     for case in cases:
         if case.lists:
             case.image = _link(case.image, staging, "images", case.case)
@@ -118,7 +116,7 @@ def _gather(cases: Sequence[Case], staging: Path) -> None:
 
 
 def _settle(cases: Sequence[Case], staging: Path, out: Path) -> None:
-    """Let the cases name their files where they lie now; a refused DICOM series has no file."""
+    """Correct the cases' paths after the folder was renamed; a refused DICOM series has no file."""
     for case in cases:
         if case.image and case.image.is_relative_to(staging):
             case.image = out / case.image.relative_to(staging) if case.usable else None

@@ -11,9 +11,9 @@ ROLES = ("labelled", "unlabelled")
 
 
 def apportion(count: int, fractions: Sequence[float]) -> list[int]:
-    """Divide ``count`` into whole parts as near to ``fractions`` as possible; earlier parts win a tie.
+    """Divide ``count`` into integer parts as near to ``fractions`` as possible; earlier parts win a tie.
 
-    A part with a fraction above 0 gets at least one when there is enough for all.
+    A part with a fraction above 0 gets at least one if ``count`` is large enough for all.
 
     Example:
         >>> apportion(10, (0.6, 0.2, 0.2)), apportion(3, (0.8, 0.1, 0.1)), apportion(1, (0.6, 0.2, 0.2))
@@ -21,14 +21,14 @@ def apportion(count: int, fractions: Sequence[float]) -> list[int]:
     """
     shares = [fraction * count / sum(fractions) for fraction in fractions]
     parts = [int(share + 1e-9) for share in shares]
-    by_rest = sorted(range(len(shares)), key=lambda i: (parts[i] - shares[i], i))
-    for i in by_rest[: count - sum(parts)]:
+    by_remainder = sorted(range(len(shares)), key=lambda i: (parts[i] - shares[i], i))
+    for i in by_remainder[: count - sum(parts)]:
         parts[i] += 1
     wanted = [i for i, fraction in enumerate(fractions) if fraction > 0]
     for i in wanted:
-        richest = max(wanted, key=lambda j: (parts[j], -j))
-        if parts[i] == 0 and parts[richest] > 1:
-            parts[i], parts[richest] = 1, parts[richest] - 1
+        largest = max(wanted, key=lambda j: (parts[j], -j))
+        if parts[i] == 0 and parts[largest] > 1:
+            parts[i], parts[largest] = 1, parts[largest] - 1
     return parts
 
 

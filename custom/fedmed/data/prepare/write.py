@@ -1,4 +1,4 @@
-"""Write what a site consists of: datalist, site YAML and the report of its preparation."""
+"""Write the files of a site: datalist, site YAML and the report of its preparation."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ amp: false       # mixed precision, GPU only
 
 
 def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
-    """Read a written datalist with the reader of training, which raises DataError for what it does not accept.
+    """Read a written datalist as training does, which raises DataError for what it does not accept.
 
     Args:
         datalist: the file.
         data_root: folder of the images.
-        classes: names of the classes, where labels are such names and no masks.
+        classes: names of the classes, if labels are class names instead of masks.
     """
     for name in LISTS:
         load_datalist(data_root, datalist, name, required=False, classes=classes)
@@ -78,7 +78,7 @@ def write_datalist(path: Path, cases: Sequence[Case], files: Mapping[str, Mappin
 
 
 def write_site_yaml(path: Path, site: str, data_root: Path, datalist: Path) -> None:
-    """Write a site YAML that works as it is and shows the settings a site may change."""
+    """Write a site YAML that works without changes and shows the settings that a site may change."""
     facts = {"site": site, "data_root": str(data_root), "datalist": str(datalist)}
     body = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=10_000)
     path.write_text(YAML_HEAD.format(site=site) + body + YAML_TAIL, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What is known about one X-ray image: where it was found, and what its inspection said."""
+"""What is known about one X-ray image: where it was found, and the result of its inspection."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ from fedmed.data.prepare.case import Checked
 
 @dataclass(frozen=True)
 class XraySource:
-    """One image as it was found, before its pixels were looked at.
+    """One image as it was found; its pixels have not been read.
 
     Attributes:
-        case: path relative to the scanned folder, with ``/`` and with extension; unique in the site.
+        case: path relative to the scanned folder, with ``/`` and with extension; unique at the site.
         path: the file.
-        patient: who it belongs to; None when only the DICOM header can tell, "" when nobody can.
-        label: name of its class, "" for none.
-        fault: why it is refused before it is read, "" for nothing.
+        patient: whose image it is; None when only the DICOM header can tell, "" when it is unknown.
+        label: name of its class, "" without a label.
+        fault: why it is refused before it is read, "" if it is not.
     """
 
     case: str
@@ -36,7 +36,7 @@ class XrayCase(Checked):
         modality, view: as the DICOM header says, else "".
         rows, columns: pixels.
         low, high: smallest and largest stored value.
-        content: SHA-256 of the grey values; equal for copies of one image under two names.
+        content: SHA-256 of the grey values; equal for copies of one image.
     """
 
     label: str = ""

@@ -1,4 +1,4 @@
-"""Find the X-ray images of a folder, with what the table, the name or nobody says of them. No image is read."""
+"""Find the X-ray images of a folder, and their labels and patients from a table or their names. No image is read."""
 
 import os
 import re
@@ -25,20 +25,20 @@ def find_xrays(
     """Find PNG, JPEG and DICOM files at any depth of ``folder``.
 
     Args:
-        folder: where the images lie. Hidden files and folders are passed over.
-        table: file → label and patient; files that it does not name are refused where their patient is unknown.
+        folder: where the images are. Hidden files and folders are ignored.
+        table: file → label and patient; files that it does not name are refused if their patient is unknown.
         patient_pattern: searched in the path relative to ``folder``, without extension; its first group, or else the
-            whole match, is the patient. It is used where the table names none. Without both, a DICOM file belongs to
-            its PatientID and any other is a patient of its own.
+            full match, is the patient. It is used where the table names no patient. Without both, a DICOM file belongs
+            to its PatientID and any other file counts as a separate patient.
         merged: label of the table → class.
-        classes: the only classes there may be; others are refused.
+        classes: the only classes that are allowed; images of others are refused.
         skip: folders that are not entered.
 
     Returns:
-        The sources, sorted by path, and files of the table that are not there.
+        The sources, sorted by path, and files of the table that do not exist.
 
     Raises:
-        DataError: ``folder`` is none or cannot be listed, or the pattern is no regular expression.
+        DataError: ``folder`` is not a folder or cannot be listed, or the pattern is not a regular expression.
     """
     folder = existing(folder, "the folder of images")
     pattern = compile_pattern(patient_pattern)
@@ -50,7 +50,7 @@ def find_xrays(
         label = (merged or {}).get(label, label)
         patient, fault = _patient(path, name, row, pattern, table is not None)
         if label and classes and label not in classes:
-            fault = fault or f"its label '{label}' is none of {', '.join(classes)}"
+            fault = fault or f"its label '{label}' is not one of {', '.join(classes)}"
         sources.append(XraySource(name, path, patient, label, fault))
     missing = sorted(set(table or ()) - {source.case for source in sources})
     return sources, missing
@@ -75,7 +75,7 @@ def _patient(
 
 
 def _files(folder: Path, skip: Collection[Path]) -> Iterator[Path]:
-    """Files that are images, or that call themselves so, in the order of their paths."""
+    """Files that are images by their content or by their name, in the order of their paths."""
     found = []
     for place, folders, names in os.walk(folder, onerror=unlisted):
         here = Path(place)
@@ -88,14 +88,14 @@ def _kind(path: Path) -> str | None:
     try:
         return file_kind(path)
     except OSError:
-        return None  # the inspection will say so, if it is called like an image
+        return None  # if its name is that of an image, the inspection will report it
 
 
 def require_some(sources: Sequence[XraySource], folder: Path, table: Path | None, missing: Sequence[str]) -> None:
-    """Raise DataError when there is no image, or when the table speaks of another folder."""
+    """Raise DataError when there is no image, or when the table is that of another folder."""
     if not sources:
         raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
     if missing and all(source.fault for source in sources):
         raise DataError(
-            f"{table}: none of its files lies below {folder}, the first is '{missing[0]}'; they must be relative to it"
+            f"{table}: none of its files is in {folder}, the first is '{missing[0]}'; paths must be relative to it"
         )

@@ -1,4 +1,4 @@
-"""Look at one X-ray image: read it, check it, measure it. Runs in worker processes."""
+"""Inspect one X-ray image: read it, check it, measure it. Runs in worker processes."""
 
 import hashlib
 import warnings
@@ -11,14 +11,15 @@ from PIL import Image, ImageOps
 
 from fedmed.data.prepare.patients import pseudonym
 from fedmed.data.prepare.xray_case import XrayCase, XraySource
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 CHEST = ("CHEST", "THORAX", "LUNG", "RIB")
 SIDE_VIEWS = ("LL", "RL", "LLD", "RLD", "LATERAL")
-MIN_SIDE = 32  # pixels; less is a thumbnail
-COLOURED, MOST_COLOURED = 25, 0.05  # of 255, and share of the pixels: marks in colour are fewer than a photograph's
+MIN_SIDE = 32  # pixels; a smaller image is a thumbnail
+COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
+MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
 
 
 def file_kind(path: Path) -> str | None:
@@ -32,7 +33,7 @@ def file_kind(path: Path) -> str | None:
 
 
 def inspect(source: XraySource) -> XrayCase:
-    """Check and measure one image. Never raises for bad data: the faults stand in the returned case."""
+    """Check and measure one image. Never raises for bad data: the returned case lists the faults."""
     case = XrayCase(source.case, source.patient or source.case, source.label, source.path)
     if source.fault:
         case.faults.append(source.fault)
@@ -40,7 +41,7 @@ def inspect(source: XraySource) -> XrayCase:
     try:
         case.kind = file_kind(source.path) or ""
         if not case.kind:
-            raise DataError("no PNG, JPEG or DICOM file, or damaged at its start")
+            raise DataError("not a PNG, JPEG or DICOM file, or damaged at its start")
         values = _read_dicom(source, case) if case.kind == "DICOM" else _read_picture(source.path)
         _measure(values, case)
     except DataError as error:
@@ -64,7 +65,7 @@ def _measure(values: np.ndarray, case: XrayCase) -> None:
     if levels < 32:
         case.notes.append("fewer than 32 grey levels: a mask, or a poor export?")
     if max(values.shape) > 2 * min(values.shape):
-        case.notes.append("more than twice as long as wide: the whole spine, or a strip?")
+        case.notes.append("one side is more than twice the other: an image of the full spine, or a strip?")
     head = f"{case.rows},{case.columns},".encode()
     case.content = hashlib.sha256(head + np.ascontiguousarray(values, dtype="<i4").tobytes()).hexdigest()
 
@@ -76,14 +77,14 @@ def _read_picture(path: Path) -> np.ndarray:
             file.load()
             image = ImageOps.exif_transpose(file)
     except (OSError, ValueError, SyntaxError, EOFError, Image.DecompressionBombError) as error:
-        raise DataError(f"damaged ({_first_line(error).replace(str(path), 'the file')})") from error
+        raise DataError(f"damaged ({first_line(error).replace(str(path), 'the file')})") from error
     if image.mode.startswith(("I", "F")):
         return np.asarray(image).astype(np.int32)
     if image.mode in ("1", "L"):
         return np.asarray(image.convert("L")).astype(np.int32)
     rgb = np.asarray(image.convert("RGB")).astype(np.int32)
     coloured = float((np.ptp(rgb, axis=-1) > COLOURED).mean())
-    if coloured > MOST_COLOURED:
+    if coloured > MAX_COLOURED:
         raise DataError(f"a colour photograph: {coloured:.0%} of the pixels show a colour")
     return np.asarray(image.convert("L")).astype(np.int32)
 
@@ -91,13 +92,13 @@ def _read_picture(path: Path) -> np.ndarray:
 def _read_dicom(source: XraySource, case: XrayCase) -> np.ndarray:
     """Stored values (H, W); fills in what the header says."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pydicom mentions every oddity of a header
+        warnings.simplefilter("ignore")  # pydicom warns of every unusual value of a header
         header = _header(source.path)
         case.modality, case.view = str(header.get("Modality") or ""), str(header.get("ViewPosition") or "")
         if source.patient is None:
             case.patient = pseudonym(str(header.get("PatientID") or "")) or source.case
             if case.patient == source.case:
-                case.notes.append("no PatientID; taken for a patient of its own")
+                case.notes.append("no PatientID; counted as a separate patient")
         _check_header(header, case)
         return _pixels(header)
 
@@ -105,12 +106,12 @@ def _read_dicom(source: XraySource, case: XrayCase) -> np.ndarray:
 def _header(path: Path) -> Any:
     try:
         return pydicom.dcmread(path, force=True)
-    except Exception as error:  # noqa: BLE001 - a damaged file breaks pydicom at any place
-        raise DataError(f"damaged DICOM ({_first_line(error)})") from error
+    except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
+        raise DataError(f"damaged DICOM ({first_line(error)})") from error
 
 
 def _check_header(header: Any, case: XrayCase) -> None:
-    """Refuse what is no single radiograph, and mention what may be none of a chest from the front."""
+    """Refuse what is not a single radiograph, and note what may not show a chest from the front."""
     if case.modality not in MODALITIES:
         raise DataError(f"DICOM modality is {case.modality or 'not given'}, not {' or '.join(MODALITIES)}")
     if "PixelData" not in header:
@@ -132,9 +133,5 @@ def _pixels(header: Any) -> np.ndarray:
         header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
     try:
         return np.asarray(header.pixel_array).astype(np.int32)
-    except Exception as error:  # noqa: BLE001 - each decoder has exceptions of its own
-        raise DataError(f"DICOM pixels cannot be read ({_first_line(error)}); export it uncompressed") from error
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    except Exception as error:  # noqa: BLE001 - each decoder has its own exceptions
+        raise DataError(f"DICOM pixels cannot be read ({first_line(error)}); export it uncompressed") from error

@@ -1,4 +1,4 @@
-"""Make a site of a folder of X-rays: datalist, site YAML, report; all or nothing."""
+"""Make a site from a folder of X-rays: datalist, site YAML, report; completely or not at all."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.report import refusals
+from fedmed.data.prepare.report import require_used
 from fedmed.data.prepare.split import split_patients
 from fedmed.data.prepare.write import require_readable
 from fedmed.data.prepare.xray_case import XrayCase
@@ -15,7 +15,6 @@ from fedmed.data.prepare.xray_find import find_xrays, require_some
 from fedmed.data.prepare.xray_inspect import inspect
 from fedmed.data.prepare.xray_table import Columns, check_used, merge_of, read_table
 from fedmed.data.prepare.xray_write import write_xray_files
-from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -25,9 +24,9 @@ class Labels:
     Attributes:
         table: CSV of files, labels and patients, or None.
         columns: names of its columns.
-        named: attributes of ``columns`` that must be there.
+        named: attributes of ``columns`` that the table must have.
         merge: ``new=old1,old2`` each.
-        classes: the only classes there may be, in the order of the report; empty means those that are found.
+        classes: the only classes that are allowed, in the order of the report; empty means those that are found.
         ignore: whether all images go to ``unlabeled``, whatever their labels.
     """
 
@@ -41,7 +40,7 @@ class Labels:
 
 @dataclass(frozen=True)
 class PreparedXrays:
-    """What became of a folder: the site's folder, where its data lie, every image, the classes, files not found."""
+    """The result for a folder: the site's folder, where its data are, every image, the classes, files not found."""
 
     out: Path
     data_root: Path
@@ -70,7 +69,7 @@ def prepare_xray_site(
 
     Args:
         folder: images at any depth; the table's files are relative to it.
-        out: site folder; what an earlier preparation left there is replaced, all else is left alone.
+        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
         labels: see :class:`Labels`.
         fractions: training, validation, testing, of the patients with a label.
@@ -94,7 +93,7 @@ def prepare_xray_site(
         refuse_copies(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
-        require_usable(cases, folder)
+        require_used(cases, folder, "images")
         data_root = out if copy else folder
         if copy:
             _gather(cases, staging)
@@ -109,7 +108,7 @@ def prepare_xray_site(
 
 
 def refuse_copies(cases: Sequence[XrayCase]) -> None:
-    """Keep one of several equal images, a labelled one first; none of them where their labels differ."""
+    """Keep one of several equal images, if possible a labelled one; refuse all of them if their labels differ."""
     groups: dict[str, list[XrayCase]] = defaultdict(list)
     for case in cases:
         if case.usable:
@@ -118,10 +117,10 @@ def refuse_copies(cases: Sequence[XrayCase]) -> None:
         labels = sorted({case.label for case in group if case.label})
         kept, *others = sorted(group, key=lambda case: (not case.label, case.case))
         for case in others:
-            whose = "" if case.patient == kept.patient else f" of another patient, '{kept.patient}'"
-            case.faults.append(f"same pixels as '{kept.case}'{whose}; one image counts once")
+            owner = "" if case.patient == kept.patient else f" of another patient, '{kept.patient}'"
+            case.faults.append(f"same pixels as '{kept.case}'{owner}; one image counts once")
         if len(labels) > 1:
-            kept.faults.append(f"same pixels as '{others[0].case}', but other labels: {', '.join(labels)}")
+            kept.faults.append(f"same pixels as '{others[0].case}', but different labels: {', '.join(labels)}")
 
 
 def fill_lists(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int, ignore: bool = False) -> None:
@@ -142,29 +141,22 @@ def fill_lists(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int,
 
 
 def stratified(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int) -> dict[str, str]:
-    """Patient → list, for patients with a label; each class is divided by ``fractions``, as near as whole patients can.
+    """Patient → list, for patients with a label; each class is divided by ``fractions``, rounded to patients.
 
-    A patient with several classes counts as one of the rarest of them.
+    A patient with several classes counts for the rarest of them.
     """
     held: dict[str, set[str]] = defaultdict(set)
     for case in cases:
         if case.label:
             held[case.patient].add(case.label)
-    rare = Counter(label for labels in held.values() for label in labels)
+    counts = Counter(label for labels in held.values() for label in labels)
     strata: dict[str, list[str]] = defaultdict(list)
     for patient, labels in held.items():
-        strata[min(labels, key=lambda label: (rare[label], label))].append(patient)
+        strata[min(labels, key=lambda label: (counts[label], label))].append(patient)
     split: dict[str, str] = {}
     for label in sorted(strata):
         split |= split_patients(strata[label], fractions, seed)
     return split
-
-
-def require_usable(cases: Sequence[XrayCase], folder: Path) -> None:
-    """Raise DataError, with the reasons, when nothing usable remains."""
-    if not any(case.lists for case in cases):
-        reasons = "".join(f"\n    {line}" for line in refusals(cases))
-        raise DataError(f"{folder}: none of {len(cases)} images is usable:{reasons}")
 
 
 def _gather(cases: Collection[XrayCase], staging: Path) -> None:

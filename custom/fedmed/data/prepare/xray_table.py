@@ -19,7 +19,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Row:
-    """What a table says of one file: ``label`` "" for none, ``patient`` None for none."""
+    """What a table says of one file; without them ``label`` is "" and ``patient`` is None."""
 
     label: str
     patient: str | None
@@ -31,10 +31,10 @@ def read_table(path: Path, columns: Columns, named: Sequence[str] = ()) -> dict[
     Args:
         path: the table.
         columns: names of its columns.
-        named: attributes of ``columns`` that a person asked for and that therefore must be there.
+        named: attributes of ``columns`` that the user gave, so that the table must have them.
 
     Raises:
-        DataError: unreadable, without rows or one of the columns, or two rows of one file that contradict each other.
+        DataError: unreadable, without rows or one of the columns, or two rows of one file that differ.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -60,7 +60,7 @@ def read_table(path: Path, columns: Columns, named: Sequence[str] = ()) -> dict[
         row = Row((record.get(columns.label) or "").strip(), (record.get(columns.patient) or "").strip() or None)
         if rows.setdefault(file, row) != row:
             raise DataError(
-                f"the table {path} contradicts itself: line {number} says otherwise of '{file}' than before"
+                f"the table {path} contradicts itself: line {number} differs from an earlier line about '{file}'"
             )
     return rows
 
@@ -84,7 +84,7 @@ def merge_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 def check_used(merged: Mapping[str, str], rows: Mapping[str, Row], path: Path | None) -> None:
-    """Raise DataError for a merged label that the table does not have: most often a slip of the pen."""
+    """Raise DataError for a merged label that the table does not have: most often a typing error."""
     labels = sorted({row.label for row in rows.values()} - {""})
     for old in merged:
         if old not in labels:

@@ -1,11 +1,11 @@
-"""Write what a site of X-rays consists of: datalist, site YAML and the report of its preparation."""
+"""Write the files of a site of X-rays: datalist, site YAML and the report of its preparation."""
 
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.place import DATALIST, REPORT
-from fedmed.data.prepare.report import LISTS, note_counts, refusals, table, write_page
+from fedmed.data.prepare.report import LISTS, note_counts, refusals, shortened, table, write_page
 from fedmed.data.prepare.write import write_site_yaml
 from fedmed.data.prepare.xray_case import XrayCase
 
@@ -32,8 +32,8 @@ def write_xray_files(
     used, refused = sum(bool(case.lists) for case in cases), sum(not case.usable for case in cases)
     summary = f"{len(cases)} images found, {used} used, {refused} refused."
     title = f"Preparation of site '{site}'"
-    told = xray_sections(cases, missing)
-    write_page(staging / f"{REPORT}.md", title, settings, summary, class_table(cases, classes), told)
+    rows, lists = class_table(cases, classes), xray_sections(cases, missing)
+    write_page(staging / f"{REPORT}.md", title, settings, summary, rows, lists)
 
 
 def write_xray_datalist(path: Path, cases: Sequence[XrayCase], staging: Path, out: Path, data_root: Path) -> None:
@@ -62,23 +62,22 @@ def class_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> list[tuple
     return rows
 
 
-def xray_sections(cases: Sequence[XrayCase], missing: Sequence[str], most: int = 1000) -> dict[str, list[str]]:
-    """What follows the table: heading → lines, possibly none."""
-    rest = [f"… and {len(missing) - most} more"] if len(missing) > most else []
+def xray_sections(cases: Sequence[XrayCase], missing: Sequence[str], limit: int = 1000) -> dict[str, list[str]]:
+    """The parts after the table: heading → lines, possibly none."""
     return {
-        "Refused": refusals(cases, most),
-        "Worth a look": [*_lone_class(cases), *note_counts(cases)],
-        "In the table, but not in the folder": [*missing[:most], *rest],
+        "Refused": refusals(cases, limit),
+        "Worth a look": [*_single_class(cases), *note_counts(cases)],
+        "In the table, but not in the folder": shortened(missing, limit),
     }
 
 
-def _lone_class(cases: Sequence[XrayCase]) -> list[str]:
-    """A site of one class can pre-train and be one of many, but nothing can be told apart at it alone."""
+def _single_class(cases: Sequence[XrayCase]) -> list[str]:
+    """A warning if training has one class: the site can pre-train and take part, but cannot learn to classify alone."""
     trained = {case.label for case in cases if "training" in case.lists}
     if len(trained) != 1:
         return []
     return [
-        f"every label in training is '{trained.pop()}': no score here, and no learning without other sites' classes"
+        f"every label in training is '{trained.pop()}': without other sites' classes nothing can be learned or scored"
     ]
 
 

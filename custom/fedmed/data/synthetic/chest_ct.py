@@ -19,7 +19,6 @@ from fedmed.seeds import derive_seed
 
 VERSION = 5  # grows with every change of the voxels: the folder's name holds it
 FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
-TINY_SHAPE = (64, 56, 16)
 
 
 @dataclass(frozen=True)

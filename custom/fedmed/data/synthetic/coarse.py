@@ -1,7 +1,7 @@
-"""The sites of the paper's tables on voxels so coarse that a whole federation is made in half a minute.
+"""The sites of the paper's tables on voxels so coarse that the federation is made in half a minute.
 
-The six sites play the parts of Yang et al. (2021): Image_1 to Image_3 with COVID-19, Image_N, Image_LIDC and Image_P
-without. Only what a run needs to be cheap is scaled down; what tells the sites apart is not.
+The six sites stand for those of Yang et al. (2021): Image_1 to Image_3 with COVID-19, Image_N, Image_LIDC and Image_P
+without. Only their size is scaled down, to make runs cheap; the differences between the sites are not.
 """
 
 from fedmed.data.synthetic import chest_ct

@@ -1,4 +1,4 @@
-"""Make a demo site on disk: once, whole or not at all, even when two processes ask at the same time."""
+"""Make a demo site on disk: once, completely or not at all, even when two processes ask for it at the same time."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_xray_tiny": xray_site.with_halves({name: chest_xray.tiny(s) for name, s in chest_xray.SITES.items()}),
     "chest_xray_large": large.SITES,
 }
-VERSIONS = {  # of kinds that can change alone
+VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": coarse.VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
@@ -53,7 +53,7 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
 
     Returns:
         ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and, of CT,
-        ``labels``. Sites that are halves of an institution get its folder; their datalists lie beside the whole one.
+        ``labels``. Sites that are halves of an institution get its folder, which has a datalist for each half too.
 
     Raises:
         DataError: for an unknown kind or site, or when the folder cannot be written.
@@ -94,7 +94,7 @@ def _profile(kind: str, site: str) -> Profile:
 
 def _make(profile: Profile, final: Path, seed: int) -> None:
     """Fill a temporary neighbour of ``final`` and rename it; the caller holds the site's lock."""
-    # A killed process cannot clean up after itself; nobody else is at work here now.
+    # A killed process cannot clean up after itself; the lock guarantees that no other process works here.
     for remains in final.parent.glob(f".{profile.name}.making-*"):
         shutil.rmtree(remains, ignore_errors=True)
     if final.exists():
@@ -116,15 +116,8 @@ def _fill(profile: SiteProfile, folder: Path, seed: int) -> None:
     lists = [name for name, count in profile.counts.items() for _ in range(count)]
     patients = [f"{profile.prefix}-{number:04d}" for number in range(1, len(lists) + 1)]
     with ThreadPoolExecutor(min(THREADS, os.cpu_count() or 1)) as pool:
-        jobs = [
-            pool.submit(chest_ct.write_patient, profile, name, patient, folder, seed)
-            for name, patient in zip(lists, patients, strict=True)
-        ]
-        try:
-            entries = [job.result() for job in jobs]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        # An error cancels those that have not begun.
+        entries = list(pool.map(lambda *who: chest_ct.write_patient(profile, *who, folder, seed), lists, patients))
     datalist = {name: [] for name in profile.counts}
     for name, entry in zip(lists, entries, strict=True):
         datalist[name].append(entry)

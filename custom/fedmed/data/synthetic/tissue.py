@@ -22,7 +22,7 @@ def paint_wall(rng: np.random.Generator, grid: Grid, patient: Patient, chest: Ch
     muscle = np.minimum(chest.body - layer, -chest.cage)
     seams = np.abs(smooth_noise(rng, grid, 26.0)) * 14 - 1.0
     paint(image, MUSCLE + 5 * texture, occupancy(np.minimum(muscle, seams), pixel))
-    # Between the ribs there is no fat worth seeing.
+    # Between the ribs there is no visible fat.
     paint(image, MUSCLE, occupancy(np.minimum(-chest.cage, chest.cage + 9), pixel) * 0.9)
     return image
 

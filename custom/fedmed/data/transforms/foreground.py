@@ -14,13 +14,13 @@ BACKGROUND = "background_index"
 class ForegroundIndexd(Transform):
     """Add flat indices of foreground and background voxels, for ``RandCropByPosNegLabeld``.
 
-    A whole CT has ten million background voxels; their indices would be larger than the image. Of each class at most
-    ``limit`` indices are kept, spread evenly over the volume, which leaves the distribution of crops practically
-    as it is.
+    A full CT has ten million background voxels, whose indices, which MONAI's ``FgBgToIndicesd`` would keep, are larger
+    than the image. At most ``limit`` indices of each class are kept, spread evenly over the volume, so that the
+    distribution of crops hardly changes.
 
     Args:
         label: key of the mask, shape (1, X, Y, Z), foreground > 0.
-        limit: most indices kept for a class.
+        limit: largest number of indices that are kept for a class.
 
     Returns:
         The case with ``foreground_index`` and ``background_index``: int32 tensors of at most ``limit`` flat indices

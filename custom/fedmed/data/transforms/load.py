@@ -8,13 +8,13 @@ from typing import Any
 from monai.config import KeysCollection
 from monai.transforms import LoadImage, MapTransform
 
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 
 def hush_dicom_decoder() -> None:
-    """Keep MONAI 1.6 from saying at every ``LoadImage`` that a GPU decoder is missing, which only DICOM would need.
+    """Silence MONAI 1.6's warning at every ``LoadImage`` that a GPU decoder, which only DICOM needs, is missing.
 
-    It does so wherever pydicom is installed.
+    MONAI gives it wherever pydicom is installed.
     """
     logging.getLogger("monai.data.nvimgcodec_pydicom_plugin").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="NvImgCodecPydicomReader")
@@ -42,6 +42,7 @@ class LoadCased(MapTransform):
             try:
                 case[key] = self.loader(case[key])
             except Exception as error:  # noqa: BLE001 - each file format's reader has exceptions of its own
-                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-                raise DataError(f"{data[key]}: the {key} cannot be read ({reason}); restore or remove it") from error
+                raise DataError(
+                    f"{data[key]}: the {key} cannot be read ({first_line(error)}); restore or remove it"
+                ) from error
         return case

@@ -40,7 +40,7 @@ class Sitter:
 
 
 def draw_sitter(rng: np.random.Generator, child: bool, shallow: float) -> Sitter:
-    """Draw an adult or a child; ``shallow`` (0 … 1) is how often and how much a breath falls short."""
+    """Draw an adult or a child; ``shallow`` (0 … 1) is how often, and by how much, a breath is less than a deep one."""
     patient = draw_patient(rng)
     missing = shallow * float(rng.beta(1.3, 2.2))  # of a deep breath
     if child:
@@ -104,7 +104,7 @@ def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tupl
     """Sum the phantom along the beam.
 
     Args:
-        thorax: whom.
+        thorax: the person.
         view: the image plane.
         extra: attenuation to add in each voxel, share of water's; the grid's shape.
 
@@ -117,7 +117,7 @@ def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tupl
     coarse = _turned(thorax, mu, view.turn)
     x, z = view.axes
     places = [(thorax.grid.first[0] - x) / thorax.grid.spacing[0], (thorax.grid.first[2] - z) / thorax.grid.spacing[2]]
-    # Straight lines stay straight: the place of one pixel and the steps down and along say it all.
+    # Straight lines stay straight: the position of one pixel and the steps down and along define all others.
     start = [place[0, 0] for place in places]
     steps = [[place[1, 0] - place[0, 0], place[0, 1] - place[0, 0]] for place in places]
     soft, lung = (
@@ -144,9 +144,9 @@ def _turned(thorax: Thorax, mu: np.ndarray, turn: float, layers: int = 4) -> np.
 
 def _moved(field: np.ndarray, away: float) -> np.ndarray:
     """``field`` moved by a few rows, or a part of one; what leaves at one side, air or an arm, enters at the other."""
-    whole = math.floor(away)
-    part = np.float32(away - whole)
-    return (1 - part) * np.roll(field, whole, axis=0) + part * np.roll(field, whole + 1, axis=0)
+    rows = math.floor(away)
+    part = np.float32(away - rows)
+    return (1 - part) * np.roll(field, rows, axis=0) + part * np.roll(field, rows + 1, axis=0)
 
 
 def _attenuation(thorax: Thorax) -> np.ndarray:

@@ -17,8 +17,8 @@ def bones(rng: np.random.Generator, sitter: Sitter, view: View, raised: float) -
     """Every bone of the view.
 
     Args:
-        rng: makes no two ribs alike.
-        sitter: whose.
+        rng: makes the ribs differ.
+        sitter: the person.
         view: the image plane.
         raised: how far the shoulders are up and turned outwards (0 … 1), as a technologist asks for.
 
@@ -111,9 +111,8 @@ def _spine(sitter: Sitter, view: View) -> np.ndarray:
     """Vertebral bodies parted by discs, pedicles and spinous processes."""
     patient = sitter.patient
     s, pitch = patient.scale, 0.104 * patient.height
-    whole, z = view.axes
-    columns = np.flatnonzero((np.abs(whole) < 60).any(axis=0))  # the rest of the image has none
-    x, z = (axis[:, columns] for axis in (whole, z))
+    columns = np.flatnonzero((np.abs(view.axes[0]) < 60).any(axis=0))  # the rest of the image shows no spine
+    x, z = (axis[:, columns] for axis in view.axes)
     middle, _ = spine_line(patient, z)
     u = (x - middle - math.sin(view.turn) * 30) / s
     level = (z - 1.045 * patient.height) / pitch

@@ -28,13 +28,13 @@ class Institution:
         prefix: start of its patients' identifiers.
         files: how it keeps images; each patient's are of one of these kinds (see ``xray.files``).
         detector: exposure and processing.
-        severity: how plain the findings are.
+        severity: how visible the findings are.
         shapes: rows and columns of its images; each patient's have one of these shapes.
         voxel: of the phantom that is projected, mm.
         field_of_view: mm of the phantom across the image's wider side.
         children: whether its patients are children.
         bedside: share of the images taken in bed: leads, tubes, slanting patients.
-        shallow: how often and how much a breath falls short, 0 … 1.
+        shallow: how often, and by how much, a breath is less than a deep one, 0 … 1.
         marks: whether side and projection are printed into the image.
         border: largest share of the image behind the collimator's leaves at an edge.
         prevalence: shares of ``findings.CLASSES`` among the patients.
@@ -91,9 +91,7 @@ TINY = {"training": 6, "validation": 4, "testing": 4, "unlabeled": 8}  # patient
 def tiny(site: Institution) -> Institution:
     """The same institution with about 24 images of about 64 pixels: for tests."""
     shapes = tuple(tuple(64 * n // max(shape) for n in shape) for shape in site.shapes)
-    return replace(
-        site, shapes=shapes, voxel=8.0, counts={"training": 6, "validation": 4, "testing": 4, "unlabeled": 8}
-    )
+    return replace(site, shapes=shapes, voxel=8.0, counts=TINY)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From mm of water to grey levels: scatter, quantum noise, the detector's curve and what an institution makes of it."""
+"""From mm of water to grey levels: scatter, quantum noise, the detector's curve and an institution's processing."""
 
 from dataclasses import dataclass
 

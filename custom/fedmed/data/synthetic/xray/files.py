@@ -1,4 +1,4 @@
-"""Keep a made-up radiograph as institutions do: DICOM of two kinds, 16-bit PNG, 8-bit JPEG."""
+"""Write a made-up radiograph in the formats of institutions: DICOM of two kinds, 16-bit PNG, 8-bit JPEG."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ def save(image: np.ndarray, folder: Path, name: str, kind: str, facts: Mapping[s
         folder: data root of the site.
         name: of the file, without extension.
         kind: a name in ``KINDS``.
-        facts: for DICOM headers: ``patient``, ``number`` (of the image), ``uid`` (a whole number), ``pixel`` (mm),
+        facts: for DICOM headers: ``patient``, ``number`` (of the image), ``uid`` (an integer), ``pixel`` (mm),
             ``position`` (PA or AP).
     """
     suffix, write = KINDS[kind]
@@ -31,17 +31,17 @@ def save(image: np.ndarray, folder: Path, name: str, kind: str, facts: Mapping[s
 
 
 def _png(image: np.ndarray, path: Path, facts: Mapping[str, object]) -> None:
-    """16 bits of which a detector of 12 bits fills the upper part in steps."""
-    Image.fromarray((_whole(image, 4095) << 4).astype(np.uint16)).save(path, compress_level=1)
+    """16 bits, of which a detector of 12 bits uses the upper 12."""
+    Image.fromarray((_integers(image, 4095) << 4).astype(np.uint16)).save(path, compress_level=1)
 
 
 def _jpeg(image: np.ndarray, path: Path, facts: Mapping[str, object]) -> None:
-    Image.fromarray(_whole(image, 255).astype(np.uint8)).save(path, quality=88)
+    Image.fromarray(_integers(image, 255).astype(np.uint8)).save(path, quality=88)
 
 
 def _dx(image: np.ndarray, path: Path, facts: Mapping[str, object]) -> None:
     """A digital detector: 14 bits, bright is dense, to be shown through the window that the header names."""
-    stored = 1200 + _whole(image, 11000)
+    stored = 1200 + _integers(image, 11000)
     dataset = _dicom(stored, facts, DigitalXRayImageStorageForPresentation, "DX", "MONOCHROME2", 14)
     dataset.PresentationIntentType = "FOR PRESENTATION"
     dataset.WindowCenter, dataset.WindowWidth = 6700, 11000
@@ -50,7 +50,7 @@ def _dx(image: np.ndarray, path: Path, facts: Mapping[str, object]) -> None:
 
 def _cr(image: np.ndarray, path: Path, facts: Mapping[str, object]) -> None:
     """A storage phosphor plate: 12 bits, and dense is dark as on film."""
-    stored = 4095 - _whole(image, 4095)
+    stored = 4095 - _integers(image, 4095)
     dataset = _dicom(stored, facts, ComputedRadiographyImageStorage, "CR", "MONOCHROME1", 12)
     dataset.save_as(path, enforce_file_format=True)
 
@@ -63,7 +63,7 @@ KINDS: Mapping[str, tuple[str, Callable[[np.ndarray, Path, Mapping[str, object]]
 }
 
 
-def _whole(image: np.ndarray, top: int) -> np.ndarray:
+def _integers(image: np.ndarray, top: int) -> np.ndarray:
     return np.rint(image * np.float32(top)).astype(np.int32)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with a lung, and what only looks like it: consolidation, interstitial disease, and distractions."""
+"""Findings in a lung, and what only looks like one: consolidation, interstitial disease, and distractions."""
 
 from dataclasses import dataclass
 
@@ -13,12 +13,12 @@ CLASSES = ("normal", "consolidation", "interstitial")
 
 @dataclass(frozen=True)
 class Severity:
-    """How plain a site's findings are: ranges of the attenuation that they add, as shares of water's.
+    """How visible a site's findings are: ranges of the attenuation that they add, as shares of water's.
 
     Args:
         consolidation: of consolidated lung over aerated lung.
         size: radius of a consolidation in mm of the phantom.
-        haze: of ground glass over the whole lungs.
+        haze: of ground glass over both lungs.
         lines: mm of water in the network of an interstitial disease.
     """
 
@@ -98,11 +98,11 @@ def distractions(rng: np.random.Generator, thorax: Thorax, view: View, lung: np.
         away = np.hypot(x - _side(rng) * rng.uniform(40, 95), z - rng.uniform(0.3, 0.8) * h)
         total += 10 / (1 + np.exp(np.clip((away - rng.uniform(2, 4)) / 0.7, -20, 20)))
     total *= np.clip(lung / 40, 0, 1)
-    # Veins fuller than usual: broad, soft shadows round the hila, which is no interstitial disease.
-    full = rng.uniform(0, 5)
+    # Veins fuller than usual: broad, soft shadows round the hila, which are not interstitial disease.
+    fullness = rng.uniform(0, 5)
     for side in (-1, 1):
         away = np.hypot((x - side * 42 * s) / 24, (z - 0.56 * h) / 36)
-        total += full * np.exp(-(away**2))
+        total += fullness * np.exp(-(away**2))
     uneven = rng.uniform(0.4, 1.6) * view.noise(rng, 70.0) + rng.uniform(0.3, 1.0) * view.noise(rng, 28.0)
     return total + uneven * np.clip(lung / 60, 0, 1.5)
 

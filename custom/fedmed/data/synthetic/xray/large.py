@@ -1,6 +1,6 @@
 """The three institutions with as many patients, all of them labelled, as comparisons of pre-trained encoders need.
 
-The demo's 54 labelled patients cannot tell arms apart: an AUROC on 62 images is known to about 0.12 either way.
+The demo's 54 labelled patients are too few for a comparison: an AUROC on 62 images is known only to about ± 0.12.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ COUNTS = {"training": 320, "testing": 320}  # patients
 
 
 def large(site: Institution) -> Institution:
-    """The same institution with other and more patients."""
+    """The same institution with other, and more, patients."""
     return replace(site, name=f"{site.name}_large", counts=COUNTS)
 
 

@@ -14,7 +14,7 @@ def markings(rng: np.random.Generator, thorax: Thorax, view: View) -> np.ndarray
     """Blood vessels of both lungs less the air of trachea and bronchi, as mm of water, the image's shape."""
     blood = _blood(rng, thorax)
     air, wide = vessels.airways(thorax.sitter.patient)
-    # Of bronchi within the lung little is seen.
+    # Bronchi within the lung are hardly visible.
     lines = [(*blood, np.full(len(blood[1]), 2.2 * (1 - thorax.sitter.lung)))]
     lines.append((air, wide, -1.1 * np.clip((wide - 5.2) / 3.2, 0, 1)))
     return view.tubes(*(np.concatenate(part) for part in zip(*lines, strict=True)), step=STEP)

@@ -62,12 +62,12 @@ def stamp(image: np.ndarray, text: str, row: int, col: int, size: int, grey: flo
         col += dots.shape[1] + size
 
 
-def collimate(rng: np.random.Generator, image: np.ndarray, most: float) -> None:
-    """Darken, in place, what the collimator covers: at each edge up to ``most`` of the image, slightly aslant."""
+def collimate(rng: np.random.Generator, image: np.ndarray, limit: float) -> None:
+    """Darken, in place, what the collimator covers: at each edge up to ``limit`` of the image, slightly oblique."""
     rows, cols = np.ogrid[: image.shape[0], : image.shape[1]]
     for axis, places in ((0, rows), (1, cols)):
         other = (cols if axis == 0 else rows) - image.shape[1 - axis] / 2
         slant = float(rng.normal(0, 0.012))
         for end in (places, image.shape[axis] - 1 - places):
-            width = float(rng.uniform(-0.6, 1.0)) * most * image.shape[axis]
+            width = float(rng.uniform(-0.6, 1.0)) * limit * image.shape[axis]
             image *= np.clip((end - width - slant * other) / 1.5, 0, 1).astype(np.float32)

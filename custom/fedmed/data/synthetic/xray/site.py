@@ -1,4 +1,4 @@
-"""Write one institution's images and datalists: who has what, who comes twice, and the halves for two nodes."""
+"""Write one institution's images and datalists: findings, second visits, and the halves for two nodes."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,22 +27,17 @@ def with_halves(sites: Mapping[str, Institution]) -> dict[str, Institution]:
 
 
 def fill(site: Institution, folder: Path, seed: int, threads: int = 1) -> None:
-    """Write all images of an institution, the datalist of each half and, last, the whole datalist.
+    """Write all images of an institution, the datalist of each half and, last, the full datalist.
 
     Args:
-        site: whose.
+        site: the institution.
         folder: an empty folder, the data root.
         seed: of the federation.
         threads: patients at a time; the files do not depend on it.
     """
     people = roster(site, seed)
     with ThreadPoolExecutor(threads) as pool:
-        jobs = [pool.submit(write_patient, site, patient, finding, folder, seed) for _, patient, finding in people]
-        try:
-            written = [job.result() for job in jobs]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        written = list(pool.map(lambda person: write_patient(site, *person[1:], folder, seed), people))
     datalist: dict[str, list[list[Entry]]] = {name: [] for name in site.counts}
     for (name, _, finding), entries in zip(people, written, strict=True):
         label = {} if name == "unlabeled" else {"label": finding}
@@ -53,7 +48,7 @@ def fill(site: Institution, folder: Path, seed: int, threads: int = 1) -> None:
 
 
 def roster(site: Institution, seed: int) -> list[tuple[str, str, str]]:
-    """(list, patient, finding) of every patient; each list has the institution's prevalences, as near as it can."""
+    """(list, patient, finding) of every patient; each list has the institution's prevalences, as near as possible."""
     people = []
     for name, count in site.counts.items():
         found = [c for c, n in zip(CLASSES, apportion(count, site.prevalence), strict=True) for _ in range(n)]
@@ -84,7 +79,7 @@ def write_patient(site: Institution, patient: str, finding: str, folder: Path, s
 
 
 def _half(datalist: dict[str, list[list[Entry]]], half: int) -> dict[str, list[list[Entry]]]:
-    """Every second patient of the lists that are trained on, of each finding apart; the others whole."""
+    """Every second patient of the lists that are trained on, for each finding separately; the other lists in full."""
     halved = {}
     for name, patients in datalist.items():
         if name in HALVED:

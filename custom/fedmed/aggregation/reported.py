@@ -1,0 +1,56 @@
+"""How much each site counts by a positive number that it reports beside its update."""
+
+from collections.abc import Mapping, Sequence
+
+from fedmed.aggregation.acceptance import MOST
+from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.weighting import SampleWeighting, Weighting
+from fedmed.errors import JobError, UpdateRefused
+
+
+class ReportedWeighting(Weighting):
+    """By a positive number that each site reports, such as the trace of its Fisher information (FedAS, CVPR 2024).
+
+    A site decides itself how much it counts: one that reports a number a thousand times the others' is nearly alone.
+    ``most`` bounds what is taken. Where a site does not report it, because its own settings do not allow it, the round
+    is weighed by samples.
+
+    Args:
+        name: of the value, among the values beside the model that a site sends.
+        most: largest number that is taken.
+
+    Raises:
+        JobError: a name or a number that cannot be meant.
+    """
+
+    kind = "reported"
+
+    def __init__(self, name: str, most: float = MOST) -> None:
+        if not isinstance(name, str) or not name:
+            raise JobError(f"weighting 'reported': 'name' is {name!r}; give the name of a value that sites send")
+        if type(most) not in (int, float) or not 0 < most <= MOST:
+            raise JobError(f"weighting 'reported': 'most' is {most!r}; give a number above 0, at most {MOST:,}")
+        self.name, self.most, self.wanted = name, most, f"'{name}'"
+
+    def check_update(self, update: Contribution) -> None:
+        """Refuse a value that is not a positive number, or too large."""
+        if not self.known(update):
+            return
+        value = update.extras[self.name]
+        number = type(value) in (int, float)
+        if not (number and 0 < value <= self.most):  # NaN is in no interval
+            shown = repr(value) if number else f"a {type(value).__name__}"
+            most = f"at most {self.most:,}"
+            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number above 0, {most}")
+
+    def known(self, update: Contribution) -> bool:
+        """Whether it sends the value."""
+        return self.name in update.extras
+
+    def instead(self) -> Weighting:
+        """Samples."""
+        return SampleWeighting()
+
+    def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
+        """The numbers."""
+        return {update.site: float(update.extras[self.name]) for update in updates}

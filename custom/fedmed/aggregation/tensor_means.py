@@ -1,0 +1,86 @@
+"""How a tensor of each kind follows from its senders' differences: parameters, BatchNorm statistics, counters."""
+
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
+
+from fedmed.aggregation.acceptance import all_finite
+from fedmed.aggregation.buffers import changed, classify, maximum, pooled_variance
+from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.mean import BlockMean
+from fedmed.aggregation.robust import MiddleMean, middle_counter
+from fedmed.aggregation.senders import Senders, SenderTable
+from fedmed.errors import RoundFailed, SharingError
+
+
+class TensorMeans:
+    """Moves every tensor of a model by what its senders say.
+
+    Args:
+        buffers: BatchNorm statistics: ``average`` or ``pooled``.
+        middle: a robust middle in place of the weighted mean; None: the mean.
+    """
+
+    def __init__(self, buffers: str, middle: MiddleMean | None) -> None:
+        self.buffers, self.middle = buffers, middle
+
+    def __call__(self, model: Mapping[str, Tensor], table: SenderTable) -> dict[str, Tensor]:
+        """Return new tensors, or the very same object where no site that counts sent it.
+
+        Raises:
+            RoundFailed: a result is not finite.
+            SharingError: a running variance that is pooled without its mean.
+        """
+        mean, result = BlockMean(), {}
+        for name, base in model.items():
+            senders = table.of(name)
+            result[name] = self._one(name, model, senders, mean) if senders.updates else base
+            if senders.updates and not all_finite(result[name]):
+                raise RoundFailed(f"aggregated tensor '{name}' is not finite in {base.dtype}; the model is unchanged")
+        return result
+
+    def _one(self, name: str, model: Mapping[str, Tensor], senders: Senders, mean: BlockMean) -> Tensor:
+        base, differences = model[name], senders.differences(name)
+        kind = classify(name, base)
+        if kind == "constant":
+            return base
+        if kind == "counter":
+            return middle_counter(base, differences) if self.middle else maximum(base, differences)
+        if kind == "running_var" and self.buffers == "pooled":
+            return _pooled(name, model, senders).clamp_(min=0)
+        if self.middle:
+            moved = self.middle(name, base, differences, senders.scales)
+        else:
+            weights = [weight * scale for weight, scale in zip(senders.weights, senders.scales, strict=True)]
+            moved = mean(base, differences, weights)
+        # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate, and a site may send
+        # anything, such as noise: a variance below 0 would make every output NaN.
+        return moved.clamp_(min=0) if kind == "running_var" else moved
+
+
+def _pooled(name: str, model: Mapping[str, Tensor], senders: Senders) -> Tensor:
+    partner = name.removesuffix("running_var") + "running_mean"
+    if partner not in model or any(partner not in update.tensors for update in senders.updates):
+        raise SharingError(f"tensor '{name}' cannot be pooled without '{partner}' from the same sites")
+    means, variances = (
+        [d.double() * scale for d, scale in zip(senders.differences(key), senders.scales, strict=True)]
+        for key in (partner, name)
+    )
+    return pooled_variance(model[partner], model[name], means, variances, senders.weights)
+
+
+def check_fit(model: Mapping[str, Tensor], updates: Sequence[Contribution]) -> None:
+    """Refuse updates that do not fit the model.
+
+    Raises:
+        SharingError: names site and tensor.
+    """
+    for update in updates:
+        for name, difference in update.tensors.items():
+            if name not in model:
+                raise SharingError(f"site '{update.site}' sends tensor '{name}', which the model does not have")
+            if difference.shape != model[name].shape:
+                shapes = f"{tuple(difference.shape)}, in the model {tuple(model[name].shape)}"
+                raise SharingError(f"site '{update.site}': tensor '{name}' has shape {shapes}")
+            if classify(name, model[name]) == "constant" and changed(difference):
+                raise SharingError(f"site '{update.site}' changed tensor '{name}', a constant; make it private")

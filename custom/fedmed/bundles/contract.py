@@ -1,0 +1,158 @@
+"""What a bundle must define for a federation, and what of it is missing; ``docs/bundles.md`` says it in words."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from monai.bundle import ConfigParser
+
+from fedmed.bundles.find import SHARED_OVERLAYS
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretraining
+from fedmed.bundles.site_facts import FACTS, missing_fact
+from fedmed.errors import BundleError
+
+TRAINING = ("supervised", "unsupervised")
+EVERY_SITE = (*TRAINING, "evaluate")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a bundle is opened for.
+
+    Attributes:
+        role: of the site; None at the server.
+        labels: whether the kind of task has labels, by which models are scored.
+        chooses: whether a model is chosen by the sites' validation lists.
+        scores: whether the result is scored on their testing lists.
+        exchanges: whether sites send values of their images before they train.
+    """
+
+    role: str | None = None
+    labels: bool = True
+    chooses: bool = True
+    scores: bool = True
+    exchanges: bool = False
+
+
+# Id in the configuration -> what it is, by when it is needed.
+ALWAYS = {"network": "the network, with its initial weights"}
+TO_TRAIN = {
+    "train#data": "the cases that a round trains on, a list",
+    "train#trainer": "an engine of fedmed.engines, or one with its methods",
+    "optimizer": "the optimizer, whose state a site keeps over the rounds",
+    "batch_size": "cases in a batch, which a site may cut",
+    "epoch_length": "optimizer steps of a round",
+    "max_epochs": "1 in a federation: a round is one epoch",
+}
+TO_CHOOSE = {"validate#evaluator": "a MONAI evaluator that scores a model on the validation list"}
+TO_SCORE = {
+    "evaluate#evaluator": "a MONAI evaluator that runs a model on the testing list",
+    "evaluate#recorder": "it has attach(evaluator) and finish() -> scores, and writes what stays at the site",
+}
+TO_EXCHANGE = {"metadata#provider": "called before training, it returns what other sites get of this one"}
+SITE = ("dataset_dir", "datalist", "device")
+
+
+def faults(bundle: Bundle, use: Use, settings: Mapping[str, str] | None = None) -> list[str]:
+    """Everything that a bundle lacks, each with the place to put it; empty for a sound one. No component is built.
+
+    Args:
+        bundle: with its overlays.
+        use: what it is opened for.
+        settings: ids that its kind of task needs in the configuration -> what they are.
+    """
+    return [*_of_federation(bundle), *_of_metadata(bundle), *_of_configs(bundle, use, settings or {})]
+
+
+def needed(use: Use) -> dict[str, str]:
+    """Ids that the configuration must have."""
+    found = dict(ALWAYS)
+    if use.role in TRAINING:
+        found |= TO_TRAIN
+    if use.labels and use.chooses and use.role == "supervised":
+        found |= TO_CHOOSE
+    if use.labels and use.scores and use.role in EVERY_SITE:
+        found |= TO_SCORE | {"evaluation_dir": FACTS["evaluation_dir"].what}
+    if use.exchanges and use.role in TRAINING:
+        found |= TO_EXCHANGE
+    return found
+
+
+def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterator[str]:
+    try:
+        parser = bundle.parser()
+    except BundleError as error:
+        yield str(error)
+        return
+    over = f" or an overlay ({', '.join(bundle.overlays)})" if bundle.overlays else ""
+    for id, what in {**needed(use), **settings}.items():
+        if _missing(parser, id):
+            yield f"configs/train.yaml{over} has no '{id}': {what}"
+    if use.role is not None:
+        yield from (
+            fault for name in FACTS if _in_question(name, parser) if (fault := missing_fact(name, parser.config))
+        )
+
+
+def _in_question(name: str, parser: ConfigParser) -> bool:
+    """Whether a site fills a fact in that the configuration lacks; what only training needs is asked for above."""
+    return name not in parser.config and (FACTS[name].optional or name in SITE)
+
+
+def _missing(parser: ConfigParser, id: str) -> bool:
+    return parser.get(id) is None
+
+
+def _of_federation(bundle: Bundle) -> Iterator[str]:
+    path, content = "configs/federation.yaml", bundle.federation
+    if not content.get("score"):
+        yield f"{path} has no 'score': by what models are compared"
+    else:
+        yield from _said(lambda: bundle.score)
+    if not isinstance(content.get("sharing"), Mapping):
+        yield f"{path} has no 'sharing': groups of tensors that stay at the sites, for each class of network"
+    else:
+        yield from (
+            f"{path}: 'sharing.{network}' has no group 'full': []"
+            for network, groups in content["sharing"].items()
+            if not isinstance(groups, Mapping) or "full" not in groups
+        )
+    if unknown := sorted(set(map(str, content.get("overridable", []))) - _ids(bundle)):
+        yield f"{path}: 'overridable' lists '{unknown[0]}', which no file in configs/ has; correct or remove it"
+    if not isinstance(content.get("calibration", ""), str):
+        yield f"{path}: 'calibration' is {content['calibration']!r}; name one tensor of the network"
+    yield from _said(lambda: _pretrains(bundle))
+
+
+def _pretrains(bundle: Bundle) -> None:
+    made = pretraining(bundle)
+    if made and ConfigParser.load_config_file(bundle.config_file(made.overlay)).get("kind") is None:
+        raise BundleError(
+            f"configs/{made.overlay}.yaml has no 'kind', though 'pretraining' in federation.yaml names the overlay; "
+            "write 'kind: encoder' there"
+        )
+
+
+def _of_metadata(bundle: Bundle) -> Iterator[str]:
+    try:
+        version: Any = bundle.version
+    except (OSError, ValueError, KeyError, TypeError):
+        version = None
+    if not isinstance(version, str) or not version:
+        yield "configs/metadata.json has no 'version', a text"
+
+
+def _said(ask: Any) -> Iterator[str]:
+    try:
+        ask()
+    except BundleError as error:
+        yield str(error)
+
+
+def _ids(bundle: Bundle) -> set[str]:
+    """Ids of the first level in all files that a training may be merged of."""
+    folders = (bundle.root / "configs", SHARED_OVERLAYS)
+    files = [path for folder in folders for path in folder.iterdir() if path.suffix in (".yaml", ".json")]
+    contents = [ConfigParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
+    return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}

@@ -1,0 +1,70 @@
+"""All that a check finds at a site."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fedmed.checks.connection import Connection
+from fedmed.checks.disk import Space
+from fedmed.checks.entries import MEASURED, Entry
+from fedmed.checks.inspection import Inspection
+from fedmed.checks.machine import Machine
+from fedmed.checks.part_in_job import PartInJob
+from fedmed.checks.site_findings import SiteFinding, problems
+from fedmed.checks.training import Measured
+from fedmed.checks.wanted import Wanted
+from fedmed.data.prepare.case import Case
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import made
+from fedmed.kinds.segmentation_3d import Segmentation3D
+from fedmed.settings.site import SiteConfig
+
+
+@dataclass
+class CheckedSite:
+    """All that was found at a site. Only :mod:`fedmed.checks.study_lead_page` decides what of it may leave.
+
+    Attributes:
+        counts: list -> number of entries.
+        cases: entry -> what its inspection said.
+        work, wanted: the site's part in the job, and what the job's bundle wants of images and labels.
+        kind: of the task; what the datalist looks like where no job says it.
+        findings: what is wrong or worth a look.
+        left_out: parts that were not checked, of ``PARTS``.
+    """
+
+    site: SiteConfig
+    counts: Mapping[str, int] = field(default_factory=dict)
+    cases: Mapping[Entry, Case] = field(default_factory=dict)
+    entries: Sequence[Entry] = ()
+    work: PartInJob | None = None
+    wanted: Wanted = field(default_factory=Wanted)
+    kind: Kind = field(default_factory=Segmentation3D)
+    role: str | None = None
+    measured: Measured | None = None
+    spaces: Sequence[Space] = ()
+    machine: Machine | None = None
+    connection: Connection | None = None
+    findings: list[SiteFinding] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str | None:
+        """Hash of the job's bundle, as it is installed here."""
+        return self.wanted.digest
+
+    @property
+    def inspection(self) -> Inspection:
+        """What opens and lists the images."""
+        return made(self.kind.inspects)
+
+    @property
+    def trained_on(self) -> int:
+        """Images that the site's rounds read: usable, or at least listed."""
+        lists = ("training",) if self.kind.labelled else MEASURED["unsupervised"]
+        used = [e for e in self.entries if e.list in lists and (e not in self.cases or self.cases[e].usable)]
+        return len({entry.image for entry in used})
+
+    @property
+    def ready(self) -> bool:
+        """Whether nothing must be solved before the site joins."""
+        return not problems(self.findings)

@@ -1,0 +1,157 @@
+"""What a site would do in a job: its role there, with which bundle and settings."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedmed.bundles.find import find_bundle
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.pretraining import pretraining
+from fedmed.errors import BundleError, JobError
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.plan import ROLES, Plan
+
+METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
+CHANGE = "rsa"  # what `weighting: self_adaptive` weighs a site by
+OF_A_RUN = {"resume"}  # arguments that mean an earlier run, which a check has nothing to do with
+
+
+@dataclass(frozen=True)
+class PartInJob:
+    """A site's part in a job.
+
+    Attributes:
+        name: the job's name, or the bundle's when there is no job.
+        args: arguments of the site's executor, for :meth:`fedmed.federation.client.Client.from_args`.
+        steps: optimizer steps a round, None without a job, or where it counts epochs.
+        epochs: passes over the site's images a round, None without a job, or where it counts steps.
+        rounds: rounds of the job, None without a job.
+        folder: the job's folder, None without a job.
+        part: the site in the job whose part this is; another one when only the role was known.
+        chooses: whether labelled sites score models on their validation lists, by which one is chosen.
+        scores: whether the result is scored on the testing lists.
+        exchanged: values that sites send of their images before they train (a ``metadata`` task).
+        extras: all that the job asks for beside updates and scores; a site sends what its own settings allow.
+    """
+
+    name: str
+    args: Mapping[str, Any]
+    steps: int | None = None
+    rounds: int | None = None
+    folder: Path | None = None
+    part: str = ""
+    epochs: float | None = None
+    chooses: bool = True
+    scores: bool = True
+    exchanged: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
+
+    @property
+    def role(self) -> str:
+        """``supervised``, ``unsupervised`` or ``evaluate``."""
+        return self.args["role"]
+
+
+def find_work(
+    job: str,
+    site: str,
+    role: str | None = None,
+    overlays: Sequence[str] = (),
+    lists: Mapping[str, int] | None = None,
+    bundles: Path | None = None,
+) -> PartInJob:
+    """Return what ``site`` does in a job, or would do with a bundle.
+
+    Args:
+        job: a job folder, or the name of an installed bundle.
+        site: the site's name in the job.
+        role: take this role's part, when the job does not name the site.
+        overlays: overlays of a bundle that is named without a job.
+        lists: list -> number of entries; tells the role when neither ``role`` nor a job does.
+        bundles: the site's own folder of bundles.
+
+    Raises:
+        JobError: no such job or bundle, a damaged job, or one without this site and role.
+    """
+    if role is not None and role not in ROLES:
+        raise JobError(f"--role {role} is unknown; use {', '.join(ROLES)}")
+    folder = Path(job).expanduser()
+    if (folder / "meta.json").is_file():
+        if overlays:
+            raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
+        return _of_job(folder, site, role)
+    if folder.is_dir() or "/" in job:
+        raise JobError(f"{folder} is no job folder (meta.json is missing); give the folder that the study lead sent")
+    try:
+        find_bundle(job, bundles)
+        method = pretraining(Bundle(job, site_bundles=bundles))
+    except BundleError as error:
+        raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
+    role = role or _role_of(lists or {})
+    own = [method.overlay] if method and role == "unsupervised" else METHODS.get(role, [])
+    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
+
+
+def _of_job(folder: Path, site: str, role: str | None) -> PartInJob:
+    job = read_job(folder)
+    named = {name: args.get("role") for name, args in job.clients.items()}
+    match = site if site in named else next((name for name in named if role and named[name] == role), None)
+    if match is None:
+        known = ", ".join(f"{name} ({its})" for name, its in named.items())
+        hint = "say which part it takes with --role, or ask the study lead to name it"
+        raise JobError(f"the job {folder} has no site '{site}'{f' and no role {role!r}' if role else ''}: it has "
+                       f"{known}; {hint}")  # fmt: skip
+    if role and named[match] != role:
+        raise JobError(
+            f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
+        )
+    if named[match] not in ROLES:
+        raise JobError(f"the job {folder} gives site '{match}' the role {named[match]!r}; use {', '.join(ROLES)}")
+    try:
+        plan = Plan(**job.controller)
+    except (TypeError, AttributeError) as error:
+        raise JobError(f"the job {folder}: its controller's arguments are wrong: {error}") from error
+    args = {key: value for key, value in job.clients[match].items() if key not in OF_A_RUN}
+    exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
+    adaptive = job.aggregator.get("weighting") == "self_adaptive"
+    extras = () if named[match] == "evaluate" else (*exchanged, *((CHANGE,) if adaptive else ()))
+    asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
+    return PartInJob(
+        job.name,
+        args,
+        plan.steps,
+        plan.rounds,
+        folder,
+        match,
+        exchanged=exchanged,
+        extras=tuple(sorted(extras)),
+        **asked,
+    )
+
+
+def _role_of(lists: Mapping[str, int]) -> str:
+    return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
+
+
+def client_app(work: PartInJob) -> tuple[set[str], bool]:
+    """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
+    if work.folder is None:
+        return set(), False
+    meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
+    apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
+    configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]
+    return set(class_paths(configs)), any((app / "custom").is_dir() for app in apps)
+
+
+def class_paths(value: Any) -> Iterator[str]:
+    """Class paths anywhere in a configuration of NVFlare."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("path"), str):
+            yield value["path"]
+        for item in value.values():
+            yield from class_paths(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from class_paths(item)

@@ -1,0 +1,55 @@
+"""The page that a hospital sends to the study lead: figures, and nothing that tells of a patient.
+
+It is made of :mod:`fedmed.checks.facts`, of bins over all cases, and of the number of findings of each kind. No
+sentence of a finding, no name of a file, folder, patient, user or machine, and no date has a way into it.
+"""
+
+from importlib import resources
+from pathlib import Path
+
+from jinja2 import Environment, StrictUndefined
+
+from fedmed.checks.bins import rounded, shown, summarise_classes
+from fedmed.checks.checked_site import CheckedSite
+from fedmed.checks.facts import head, sections, summary
+from fedmed.checks.site_findings import count_kinds
+from fedmed.errors import FedMedError
+from fedmed.files import write_atomically
+from fedmed.reports import palette
+
+TEMPLATE = "check.html.j2"
+
+
+def write_page(checked: CheckedSite, path: Path) -> Path:
+    """Write the page.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    try:
+        write_atomically(path, lambda stream: stream.write(page(checked).encode()))
+        path.chmod(0o644)  # it is made to be passed on
+    except OSError as error:
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --out") from error
+    return path
+
+
+def page(checked: CheckedSite) -> str:
+    """Return the page's HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    source = resources.files("fedmed.checks").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
+    cases = list({id(case): case for case in checked.cases.values()}.values())
+    return environment.from_string(source).render(
+        site=checked.site.site,
+        ready=checked.ready,
+        summary=summary(checked),
+        head=head(checked),
+        sections=sections(checked),
+        kinds=count_kinds(checked.findings),
+        charts=[*checked.inspection.bins(cases), *summarise_classes(checked.entries, checked.wanted.classes)],
+        checked="data" not in checked.left_out,
+        rounded=rounded,
+        shown=shown,
+        light=palette.css(dark=False),
+        dark=palette.css(dark=True),
+    )

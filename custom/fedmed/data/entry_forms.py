@@ -1,0 +1,149 @@
+"""How an entry of a datalist looks: which files it names, and what its label is."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fedmed.errors import DataError
+
+UNLABELED = "unlabeled"  # the list whose labels nobody reads
+FILE_KEYS = ("image", "label")  # under which a case may name a file
+_FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
+
+
+@dataclass(frozen=True)
+class ImageAlone:
+    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read."""
+
+    def files(self, key: str) -> tuple[str, ...]:
+        """Names under which an entry of the list ``key`` must name a file."""
+        return ("image",)
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        """The label of an entry of the list ``key``, where it is a word and no file."""
+        label = entry.get("label")
+        return label if key != UNLABELED and is_word(label) else None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        """What is wrong with a label that is a word, as a sentence; empty for nothing."""
+        return ""
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        """The entry with the absolute paths of its files.
+
+        Args:
+            root: the site's data folder.
+            key: the entry's list.
+            where: the entry's place, for errors.
+            entry: as it stands in the datalist.
+
+        Raises:
+            DataError: it is not an entry of this form.
+        """
+        files = {name: str(listed_file(root, where, name, entry)) for name in self.files(key)}
+        return {**entry, **files}
+
+
+@dataclass(frozen=True)
+class ImageWithMask(ImageAlone):
+    """``{"image": file, "label": file}``: the label is a mask on the grid of its image."""
+
+    def files(self, key: str) -> tuple[str, ...]:
+        return ("image",) if key == UNLABELED else ("image", "label")
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        label = entry.get("label")
+        if key == UNLABELED or not is_word(label):
+            return ""
+        return (
+            f"{where}: the label is {label!r}, the name of a class, where the file of a mask is needed; use a bundle "
+            "for classification, or list the mask"
+        )
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        try:
+            return super().read(root, key, where, entry)
+        except DataError as error:  # a file may be called like a class, so only one that is not there is a mistake
+            sentence = self.wrong(key, where, entry) if isinstance(entry, Mapping) else ""
+            raise DataError(sentence or str(error)) from error
+
+
+@dataclass(frozen=True)
+class ImageWithClass(ImageAlone):
+    """``{"image": file, "label": name}``: the label is the name of the image's class.
+
+    Args:
+        classes: names of the classes in the order of the network's outputs; None where no job has said them.
+    """
+
+    classes: tuple[str, ...] | None = None
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None if key == UNLABELED else entry.get("label")
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        if key == UNLABELED or isinstance(entry.get("label"), str):
+            return ""
+        return f"{where} has no class as its 'label'; name it, or list the image under '{UNLABELED}'"
+
+    def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
+        """As above; ``label`` becomes its place in ``classes``, an int counted from 0."""
+        case = super().read(root, key, where, entry)
+        return case if key == UNLABELED else {**case, "label": self._place(where, entry)}
+
+    def _place(self, where: str, entry: Mapping[str, Any]) -> int:
+        classes = self.classes or ()
+        known = ", ".join(classes)
+        if "label" not in entry:
+            raise DataError(f"{where} has no 'label'; name its class ({known}), or list the image under '{UNLABELED}'")
+        if entry["label"] not in classes:
+            raise DataError(f"{where}: the label is {entry['label']!r}, which is no class; use one of {known}")
+        return list(classes).index(entry["label"])
+
+
+def is_word(label: Any) -> bool:
+    """Whether a label is spelled like the name of a class, and not like a file: no folder, no extension."""
+    return isinstance(label, str) and bool(label) and not _FILE_NAME.search(label)
+
+
+def form_of(classes: Sequence[str] | None) -> ImageAlone:
+    """Masks, or the names of these classes."""
+    return ImageWithMask() if classes is None else ImageWithClass(tuple(classes))
+
+
+def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
+    """Absolute path of a file that an entry names.
+
+    The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
+
+    Args:
+        root: the site's data folder.
+        where: of the entry, for errors.
+        name: ``image`` or ``label``.
+        entry: as it stands in the datalist.
+
+    Raises:
+        DataError: not an entry, or it names no such file or one outside ``root``, or the file is not there.
+    """
+    if not isinstance(entry, Mapping):
+        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
+    if name not in entry:
+        hint = f"; cases without a mask belong into '{UNLABELED}'" if name == "label" else ""
+        raise DataError(f"{where} has no '{name}'{hint}")
+    value = entry[name]
+    relative = PurePosixPath(value) if isinstance(value, str) and value else None
+    if relative is None or relative.is_absolute() or ".." in relative.parts or "\\" in value:
+        raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
+    file = root / relative
+    try:
+        found = file.is_file()
+    except OSError as error:  # a folder that may not be read, or a name that no file system takes
+        raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
+    if not found:
+        raise DataError(f"{where}: the {name} {file} does not exist; restore it or remove the entry")
+    return file

@@ -1,0 +1,145 @@
+"""Corrections of a site's gradients, called at every step of any engine."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from ignite.engine import Engine, Events
+from torch import Tensor, nn
+
+from fedmed.engines.corrections import Correction, RoundStart
+from fedmed.errors import BundleError, JobError, StateError
+
+KEY = "corrections"  # of an engine's kept state
+
+
+class Corrections:
+    """All corrections of a training, in the order in which the configuration lists them.
+
+    They act by hooks of the optimizer, so they see what it sees: each engine's own way to it, gradient clipping and a
+    GradScaler included, stays as it is. Without corrections nothing is added to the engine.
+
+    Args:
+        items: the corrections.
+
+    Raises:
+        BundleError: one of them is not a correction.
+    """
+
+    def __init__(self, items: Sequence[Correction] = ()) -> None:
+        for item in items:
+            if not isinstance(item, Correction):
+                raise BundleError(
+                    f"'train#corrections' lists a {type(item).__name__}; list objects of classes that extend "
+                    "fedmed.engines.corrections.Correction"
+                )
+        self.items = list(items)
+        self._values: dict[str, Any] = {}
+
+    def receive(self, extras: Mapping[str, Any]) -> dict[str, Any]:
+        """Take what came with the task for a correction; return what is left, for the engine."""
+        taken = {name for item in self.items for name in item.takes}
+        self._values = {name: value for name, value in extras.items() if name in taken}
+        return {name: value for name, value in extras.items() if name not in taken}
+
+    def attach(self, engine: Engine, received: Collection[str], shared: Collection[str], **facts: int) -> None:
+        """Add to a trainer that has ``network`` and ``optimizer``.
+
+        Args:
+            engine: the trainer.
+            received: names of the tensors that the site received.
+            shared: names of those that it sends back.
+            facts: of time, see :class:`RoundStart`.
+
+        Raises:
+            JobError: the trainer does not train by the bundle's optimizer.
+        """
+        if not self.items:
+            return
+        if not getattr(engine, "takes_corrections", True):
+            raise JobError(
+                f"{type(engine).__name__} does not train by the bundle's optimizer, so 'train#corrections' would "
+                "change nothing; leave that overlay out"
+            )
+        hooks = []
+
+        def begin() -> None:
+            tensors = engine.network.state_dict()
+            copies = {name: tensors[name].detach().clone() for name in received}
+            for item in self.items:
+                values = {name: value for name, value in self._values.items() if name in item.takes}
+                item.begin(RoundStart(copies, frozenset(shared), values, **facts))
+            hooks.append(engine.optimizer.register_step_pre_hook(before))
+            hooks.append(engine.optimizer.register_step_post_hook(after))
+
+        def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if not _overflowed(optimizer):
+                _unscale(optimizer)
+                self._each("before_step", engine.network)
+
+        def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if not _overflowed(optimizer):
+                self._each("after_step", engine.network)
+
+        def end() -> None:
+            while hooks:
+                hooks.pop().remove()
+            self._each("end", engine.network)
+
+        engine.add_event_handler(Events.STARTED, begin)
+        engine.add_event_handler(Events.COMPLETED, end)
+
+    @torch.no_grad()
+    def _each(self, name: str, network: nn.Module) -> None:
+        parameters = dict(network.named_parameters())
+        for item in self.items:
+            getattr(item, name)(parameters)
+
+    def extras(self) -> dict[str, float | Tensor]:
+        """What all of them send."""
+        return {name: value for item in self.items for name, value in item.extras().items()}
+
+    def kept_with(self, engine_state: Mapping[str, Any]) -> dict[str, Any]:
+        """The engine's state with theirs; the engine's alone without corrections."""
+        kept = [{"path": _path(item), "state": item.state_dict()} for item in self.items]
+        return {**engine_state, KEY: kept} if kept else dict(engine_state)
+
+    def load_state_dict(self, engine_state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`kept_with` returned; nothing is loaded where it holds no corrections.
+
+        Raises:
+            StateError: it is of other corrections, or one of them refuses it.
+        """
+        kept = engine_state.get(KEY)
+        if kept is None:
+            return
+        theirs, ours = [entry["path"] for entry in kept], [_path(item) for item in self.items]
+        if theirs != ours:
+            raise StateError(
+                f"the site's kept state is of the corrections {theirs}, this job's are {ours}; "
+                "use the same job, or start a new run"
+            )
+        for item, entry in zip(self.items, kept, strict=True):
+            item.load_state_dict(entry["state"])
+
+
+def _path(item: Correction) -> str:
+    return f"{type(item).__module__}.{type(item).__qualname__}"
+
+
+def _overflowed(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether a fused optimizer, which a GradScaler calls also then, is about to skip its step."""
+    found = getattr(optimizer, "found_inf", None)
+    return found is not None and bool(found)
+
+
+def _unscale(optimizer: torch.optim.Optimizer) -> None:
+    """Divide the gradients by the scale where a fused optimizer would do that itself, while it steps."""
+    scale = getattr(optimizer, "grad_scale", None)
+    if scale is None:
+        return
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                parameter.grad.div_(scale)
+    optimizer.grad_scale = None

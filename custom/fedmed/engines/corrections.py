@@ -1,0 +1,79 @@
+"""Changes of a site's gradients: a term that a federated method adds to any bundle's training.
+
+A bundle's configuration lists them under ``train#corrections``; a federation calls them, a stand-alone training does
+not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the linear term of FedDyn (Acar et al.
+2021, arXiv 2111.04263), which keeps a state, another.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+Parameters = Mapping[str, nn.Parameter]
+
+
+@dataclass(frozen=True)
+class RoundStart:
+    """What a correction knows when a round's training begins.
+
+    Attributes:
+        received: name -> tensor that the site received, on the network's device; not to be changed.
+        shared: names of the tensors whose differences the site sends back; the rest of ``received`` only comes.
+        values: name -> what the server's rule sent for this site beside the model; only names in ``takes``.
+        round, rounds: this round, counted from 0, and those that the job plans.
+        steps: optimizer steps of this round.
+        steps_before, steps_total: of all rounds before this one, and of all rounds, if each has so many.
+    """
+
+    received: Mapping[str, Tensor]
+    shared: frozenset[str] = frozenset()
+    values: Mapping[str, Any] = field(default_factory=dict)
+    round: int = 0
+    rounds: int = 1
+    steps: int = 0
+    steps_before: int = 0
+    steps_total: int = 0
+
+
+class Correction:
+    """Does nothing; a method's correction overrides what it needs. Nothing is recorded for gradients.
+
+    Attributes:
+        takes: names of the values beside the model that it uses.
+    """
+
+    takes: Collection[str] = ()
+
+    def begin(self, start: RoundStart) -> None:
+        """Before the round's first step, with the network as received."""
+
+    def before_step(self, parameters: Parameters) -> None:
+        """Before each optimizer step.
+
+        Args:
+            parameters: the network's, by name. ``grad`` is that of the loss alone, also under mixed precision, whose
+                scale is divided out; it is None where the loss does not depend on the parameter. Add to it in place.
+        """
+
+    def after_step(self, parameters: Parameters) -> None:
+        """After each optimizer step; not after one that mixed precision skipped because a gradient overflowed."""
+
+    def end(self, parameters: Parameters) -> None:
+        """After the round's last step."""
+
+    def extras(self) -> dict[str, float | Tensor]:
+        """What leaves the site beside the model's difference, if its own settings allow it, after :meth:`end`."""
+        return {}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What must outlive the round: plain values and tensors."""
+        return {}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`; not called in a site's first round.
+
+        Raises:
+            StateError: it is of another network.
+        """

@@ -1,0 +1,148 @@
+"""Read a finished run: what the server wrote about it, and the models it kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.bundles.score import DICE, Score, parse_score
+from fedmed.durable_files import load_tensors
+from fedmed.errors import ExportError, FedMedError, JobError, StateError
+from fedmed.jobs.plan import Plan
+from fedmed.recovery.model_store import BEST, LAST
+from fedmed.reports.run_files import read_json, read_lines
+
+SELECTED, LAST_MODEL = "selected", "last"
+# A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.
+PLACES = ("server/simulate_job/fedmed", "simulate_job/fedmed", "workspace/fedmed", "fedmed", ".")
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A run that reached its end.
+
+    Attributes:
+        folder: as given by the user.
+        records: the folder of ``run.json``; models lie in the app folder beside it.
+        facts: ``run.json``.
+        rounds: ``rounds.jsonl``.
+        result: ``result.json``.
+    """
+
+    folder: Path
+    records: Path
+    facts: Mapping[str, Any]
+    rounds: list[Mapping[str, Any]]
+    result: Mapping[str, Any]
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """Plain arguments of the job: ``controller``, ``aggregator``, ``model``."""
+        return self.facts["config"]
+
+    @property
+    def plan(self) -> Plan:
+        """Sites, roles and rounds, as the server had them."""
+        return Plan(**self.config["controller"])
+
+    @property
+    def score(self) -> Score:
+        """What the run's models were compared by; Dice in runs that do not say it."""
+        told = self.facts.get("score")
+        return DICE if told is None else parse_score(told, self.records / "run.json")
+
+    @property
+    def aggregator(self) -> Mapping[str, Any]:
+        """Plain arguments of the aggregator."""
+        return self.config["aggregator"]
+
+    def accepted(self, site: str, until: int) -> int | None:
+        """The last round up to ``until`` in which an update of the site entered the model."""
+        rounds = [
+            line["round"]
+            for line in self.rounds
+            if line.get("aggregated") is not False and site in line.get("accepted", ()) and line["round"] <= until
+        ]
+        return max(rounds, default=None)
+
+    def model(self, which: str) -> tuple[int, dict[str, Tensor]]:
+        """Return (round it was aggregated in, tensors) of the ``selected`` or the ``last`` model.
+
+        Round -1 is the starting model. Without a score that could choose, the last aggregate is the selected one.
+
+        Raises:
+            ExportError: the file is missing, damaged, or of another round than the run's records say.
+        """
+        best = self.result.get("best_round")
+        chosen = which == SELECTED and best is not None
+        round = best if chosen else max((r["round"] for r in self.rounds if r.get("aggregated")), default=-1)
+        name = BEST if chosen else LAST
+        found = sorted(self.records.parent.glob(f"app_*/{name}"))
+        if not found:
+            raise ExportError(f"{self.records.parent} has no app_server/{name}; copy the run's folder completely")
+        try:
+            content = load_tensors(found[0])
+        except StateError as error:
+            raise ExportError(str(error)) from error
+        tensors, meta = _model(content, found[0])
+        if meta.get("round", round) != round:
+            raise ExportError(
+                f"{found[0]} is the model after round {meta['round']}, but {self.records} tells of round {round}; "
+                "the folder mixes two runs: copy the run again"
+            )
+        return round, tensors
+
+
+def read_finished(folder: str | Path) -> FinishedRun:
+    """Read a run: a simulator's workspace, a downloaded job result, or a server's run folder.
+
+    Raises:
+        ExportError: no such folder, no run, several runs, an unfinished or a damaged one; says what was looked for.
+    """
+    folder = Path(folder).expanduser().absolute()
+    records = _records(folder)
+    if not (records / "result.json").is_file():
+        raise ExportError(
+            f"the run at {folder} did not finish: {records / 'result.json'} is missing; its models are of the middle "
+            "of a training. Wait for it, or run the job again"
+        )
+    try:
+        facts, result = read_json(records / "run.json"), read_json(records / "result.json")
+        run = FinishedRun(folder, records, facts, read_lines(records / "rounds.jsonl"), result)
+        _ = run.score  # read once, so that a damaged one is told here
+        if not run.config["model"]["digest"] or run.aggregator is None or not run.plan.sites or not run.rounds:
+            raise KeyError("rounds.jsonl")
+    except (KeyError, TypeError, JobError) as error:
+        raise ExportError(
+            f"{records} is damaged or of another FedMed: {error} is missing from run.json or empty; copy it again"
+        ) from error
+    except FedMedError as error:
+        raise ExportError(str(error)) from error
+    return run
+
+
+def _records(folder: Path) -> Path:
+    if not folder.is_dir():
+        what = "it is a file; unpack it or give its folder" if folder.exists() else "the folder does not exist"
+        raise ExportError(f"no run at {folder}: {what}")
+    inside = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    only = inside if len(inside) == 1 else []  # NVFlare downloads a job into a folder of its id
+    for root in (folder, *only):
+        for place in PLACES:
+            if (root / place / "run.json").is_file():
+                return root / place
+    looked = ", ".join(f"{place}/run.json" for place in PLACES[:4])
+    raise ExportError(
+        f"{folder} is not the folder of a run. Looked for {looked}; give a simulator's workspace (default: "
+        "simulator_workspace), a downloaded job result, or the server's run folder"
+    )
+
+
+def _model(content: Any, path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
+    tensors = content.get("model") if isinstance(content, Mapping) else None
+    if not isinstance(tensors, Mapping) or not all(isinstance(value, Tensor) for value in tensors.values()):
+        raise ExportError(f"{path} is damaged: it does not hold a 'model' of named tensors; copy the run again")
+    meta = content.get("meta")
+    return dict(tensors), meta if isinstance(meta, Mapping) else {}

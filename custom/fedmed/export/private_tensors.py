@@ -1,0 +1,93 @@
+"""A site's own tensors that belong to a model, from the state files of its run folder."""
+
+import math
+from pathlib import Path
+
+from torch import Tensor
+
+from fedmed.errors import ExportError, StateError
+from fedmed.export.finished_run import FinishedRun
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.recovery.site_state import SiteState
+from fedmed.reports.run_files import read_lines
+
+# A run folder, a site's simulator folder, the folder of the state itself.
+PLACES = ("fedmed", "simulate_job/fedmed", ".")
+
+
+def private_state(
+    run: FinishedRun, policies: RolePolicies, names: list[str], site: str, site_run: Path | None, round: int
+) -> dict[str, Tensor]:
+    """Return the private tensors with which ``site`` was scored under the model after ``round``.
+
+    Args:
+        run: the run.
+        policies: what each role keeps to itself.
+        names: the network's tensors.
+        site: the site whose tensors are wanted.
+        site_run: its run folder; None = below the simulator's workspace.
+        round: the model's round.
+
+    Raises:
+        ExportError: an unknown site, one that keeps nothing or has trained nothing, a folder of another site or run,
+            or a state file that is missing, damaged or incomplete.
+    """
+    expected = _expected(run, policies, names, site, round)
+    trained = run.accepted(site, round)
+    if trained is None:
+        raise ExportError(f"site '{site}' has contributed to no round up to {round}; it has no layers for this model")
+    folder = _folder(run, site, site_run)
+    _check_owner(run, folder, site)
+    state = SiteState(folder)
+    state.earlier = run.facts.get("resumed") or {}
+    try:
+        private = state.load(trained).get("private", {})
+    except StateError as error:
+        raise ExportError(str(error)) from error
+    if missing := [name for name in expected if name not in private]:
+        raise ExportError(
+            f"the state of site '{site}' of round {trained} in {folder} lacks tensor '{missing[0]}': the site has not "
+            "trained its own layers for this model"
+        )
+    return {name: private[name] for name in expected}
+
+
+def _expected(run: FinishedRun, policies: RolePolicies, names: list[str], site: str, round: int) -> list[str]:
+    """Names that the site keeps to itself in the model's round."""
+    sites = run.plan.sites
+    if site not in sites:
+        raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(sites)}")
+    if not policies.of("supervised", round).private(names):
+        raise ExportError(f"the model after round {round} is complete: no tensor is a site's own; leave out --site")
+    if not policies.scorable(sites[site], round):
+        able = [other for other, role in sites.items() if policies.scorable(role, round)]
+        raise ExportError(
+            f"site '{site}' ({sites[site]}) has never trained its own layers against labels, so they make no model; "
+            f"export at {' or '.join(able)}"
+        )
+    return policies.of(sites[site], round).private(names)
+
+
+def _folder(run: FinishedRun, site: str, site_run: Path | None) -> Path:
+    root = Path(site_run).expanduser().absolute() if site_run else run.folder / site
+    for place in PLACES:
+        if (root / place / "state").is_dir():
+            return root / place
+    raise ExportError(
+        f"the private state of site '{site}' is not in {root} (looked for fedmed/state); give the site's own run "
+        "folder with --site-run"
+    )
+
+
+def _check_owner(run: FinishedRun, folder: Path, site: str) -> None:
+    """The site noted each validation score as the server did; another site's or run's folder tells other numbers."""
+    metric, label = run.score.validation, run.score.label
+    told = {line["round"]: line.get("sites", {}).get(site, {}).get(metric) for line in run.rounds}
+    for line in read_lines(folder / "progress.jsonl"):
+        ours = told.get(line.get("round")) if line.get("event") == "validated" and line.get("task") == "train" else None
+        noted = line.get("score", line.get("dice", math.nan))  # runs of FedMed 0.1 noted Dice under its name
+        if ours is not None and not math.isclose(ours, noted, rel_tol=1e-5):
+            raise ExportError(
+                f"{folder} is not of site '{site}' in this run: its validation {label} of round {line['round']} is "
+                f"{noted}, the server was told {ours}; give the right --site-run"
+            )

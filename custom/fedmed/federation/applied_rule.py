@@ -1,0 +1,133 @@
+"""The server's rule in a run: whole rounds or none, and what the last good one left for the tasks that follow."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from fedmed.aggregation.acceptance import all_finite
+from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts, ServerRule
+from fedmed.errors import FedMedError, JobError, StateError
+from fedmed.jobs.class_paths import class_path
+from fedmed.jobs.plan import TRAINING_ROLES, Plan
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.messages.answers import Update
+from fedmed.messages.task import Task
+from fedmed.recovery.rule_state import RuleState
+
+RESERVED = "others"  # what sites tell one another goes to a site under this name, see exchange.py
+
+
+class AppliedRule:
+    """A rule with what its last good round left.
+
+    Args:
+        rule: the rule.
+        plan: sites, roles, rounds.
+
+    Attributes:
+        outcome: of the current round, None until the round is good.
+        for_roles: role -> tensors that its sites train from instead of the model's.
+        values: site -> values that go with its next task to train.
+    """
+
+    def __init__(self, rule: ServerRule, plan: Plan) -> None:
+        self.rule, self.plan = rule, plan
+        self.outcome: Outcome | None = None
+        self.for_roles: Mapping[str, Model] = {}
+        self.values: Mapping[str, Mapping[str, Any]] = {}
+
+    def check(self, policies: RolePolicies, model: Model, max_norm: float | None) -> None:
+        """Ask the rule whether every kind of round has the senders that it needs, if all sites answer.
+
+        Raises:
+            JobError: names the round.
+        """
+        plan = self.plan
+        for round in sorted({0, min(plan.warm_start_rounds, plan.rounds - 1)}):
+            sites = plan.participants(round)
+            sent = {site: policies.of(plan.sites[site], round).sent(model) for site in sites}
+            try:
+                self.rule.check(ExpectedSenders(plan.sites, sent, max_norm))
+            except JobError as error:
+                raise JobError(f"round {round}: {error}") from error
+
+    def begin(self) -> None:
+        """Forget the outcome of the round before; what it left for tasks stays."""
+        self.outcome = None
+
+    def aggregate(
+        self, model: Model, updates: Sequence[Update], round: int, save: Callable[[Model], None]
+    ) -> dict[str, Tensor]:
+        """Return the next model after ``save`` has kept it; on any failure the rule is as it was before.
+
+        Raises:
+            FedMedError: the rule refused the round, or made something of it that does not fit the job.
+            StateError: the model cannot be kept.
+        """
+        before = copy.deepcopy(self.rule.state())
+        try:
+            outcome = self.rule.aggregate(model, updates, RoundFacts(round, self.plan.rounds, self.plan.sites))
+            self._check(outcome, model)
+            save(outcome.tensors)
+        except Exception:
+            self.rule.restore(before)
+            raise
+        self.outcome, self.for_roles, self.values = outcome, outcome.for_roles, outcome.values
+        return outcome.tensors
+
+    def model_for(self, role: str, model: Model) -> Model:
+        """What sites of a role train from."""
+        return {**model, **self.for_roles[role]} if role in self.for_roles else model
+
+    def fill(self, task: Task, site: str) -> Task:
+        """Add the rule's values for a site to its task to train."""
+        if site in self.values:
+            task.extras = {**task.extras, **self.values[site]}
+        return task
+
+    def kept(self, model: Model) -> RuleState | None:
+        """What must be saved with the model; None where there is nothing."""
+        state = self.rule.state()
+        if not (state or self.for_roles or self.values):
+            return None
+        return RuleState.of(class_path(self.rule), model, state, self.for_roles, self.values)
+
+    def take_over(self, kept: RuleState | None, model: Model) -> None:
+        """Go on from what was saved with ``model``.
+
+        Raises:
+            StateError: it is of another rule or another network.
+        """
+        if kept is None:
+            return
+        kept.check(class_path(self.rule), model)
+        try:
+            self.rule.restore(kept.state)
+            self._check(Outcome(dict(model), for_roles=dict(kept.for_roles), values=dict(kept.values)), model)
+        except FedMedError as error:
+            raise StateError(f"the kept state of rule {kept.rule} does not fit this job: {error}") from error
+        self.for_roles, self.values = kept.for_roles, kept.values
+
+    def _check(self, outcome: Outcome, model: Model) -> None:
+        if outcome.tensors.keys() != model.keys():
+            odd = sorted(outcome.tensors.keys() ^ model.keys())
+            raise FedMedError(f"the rule returned another model: tensor '{odd[0]}' is in one of the two alone")
+        for role in outcome.for_roles:
+            if role not in TRAINING_ROLES or (role == "supervised" and self.plan.select == "best"):
+                why = "which does not train" if role not in TRAINING_ROLES else "whose scores choose the model"
+                raise FedMedError(f"the rule has another model for the role '{role}', {why}; that cannot be")
+        for tensors in (outcome.tensors, *outcome.for_roles.values()):
+            _check_fit(tensors, model)
+        for site, values in outcome.values.items():
+            if site not in self.plan.sites or RESERVED in values or not all(isinstance(name, str) for name in values):
+                raise FedMedError(f"the rule's values for '{site}' are not values of this job's sites: {list(values)}")
+
+
+def _check_fit(tensors: Model, model: Model) -> None:
+    for name, tensor in tensors.items():
+        if name not in model or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise FedMedError(f"the rule returned tensor '{name}' otherwise than it is in the model")
+        if not all_finite(tensor):
+            raise FedMedError(f"the rule returned tensor '{name}' with values that are NaN or infinite")

@@ -1,0 +1,136 @@
+"""What a submitted job may hold: plain JSON in named places. It is judged in its archive, before anybody parses it.
+
+NVFlare looks for a configuration under several names and formats, and some of them read the environment, files and
+addresses while they are parsed. It also looks for a participant's own settings in every folder below the kit, those of
+jobs included. So a job has a list of what may be in it, and everything else is refused, whatever it is called.
+"""
+
+import io
+import json
+import re
+import stat
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
+
+from fedmed.errors import JobError
+
+META = "meta.json"
+CONFIGS = {"config_fed_server.json", "config_fed_client.json"}
+SIGNATURES = {".__nvfl_sig.json", ".__nvfl_submitter.crt"}  # NVFlare adds both to every folder that it signs
+FORMATS = {"json", "conf", "hocon", "yml", "yaml"}  # endings under which NVFlare looks for configurations
+FOLDERS = {"config", "resume", "resume/models"}  # of an app, beside custom/ and what is below it
+STATE = re.compile(r"resume/(server_state\.json|rounds\.jsonl|models/round_[0-9]+\.pt)")  # what resume.py carries
+APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+LIMIT = 1 << 20  # bytes of one configuration
+BROKEN = (BadZipFile, LargeZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
+RULE = "a job holds meta.json and config_fed_*.json in plain JSON, and custom/ where sites allow code"
+REMEDY = f"{RULE}; write it with scripts/package_job.py, and see docs/deployment.md"
+
+
+def check_job(archive: bytes | str | Path, name: str) -> None:
+    """Refuse a submitted job that is more than plain JSON.
+
+    Args:
+        archive: the zip archive, or its path.
+        name: of the job's folder, the only one at the top of the archive.
+
+    Raises:
+        JobError: names the first entry that has no place in a job, or that is not plain JSON, and the remedy.
+    """
+    _check(archive, f"job '{name}'", lambda path: _in_job(path, name))
+
+
+def check_app(archive: bytes) -> None:
+    """Refuse an app, the part of a job that one participant gets, that is more than plain JSON.
+
+    Args:
+        archive: the zip archive; ``config`` lies at its top.
+
+    Raises:
+        JobError: as for :func:`check_job`.
+    """
+    _check(archive, "the job's app", _in_app)
+
+
+def _check(archive: bytes | str | Path, what: str, belongs: Callable[[str], bool]) -> None:
+    source = io.BytesIO(archive) if isinstance(archive, bytes) else archive
+    try:
+        with ZipFile(source) as opened:
+            for info in _entries(opened, what):
+                if not belongs(info.filename):
+                    raise JobError(f"{what}: {info.filename!r} has no place in a job; {REMEDY}")
+                if info.filename.rpartition("/")[2] in {META, *CONFIGS}:
+                    _plain(opened, info, what)
+    except BROKEN as error:  # its text may quote the content
+        raise JobError(f"{what}: the archive cannot be read ({type(error).__name__}); submit it again") from error
+
+
+def _entries(opened: ZipFile, what: str) -> Iterator[ZipInfo]:
+    """Entries whose names mean the same to every reader."""
+    seen: set[str] = set()
+    for info in opened.infolist():
+        path, name = info.filename, info.filename.removesuffix("/")
+        odd = path != info.orig_filename or not path.isprintable() or "\\" in path or name.casefold() in seen
+        if odd or stat.S_ISLNK(info.external_attr >> 16) or {"", ".", ".."} & set(name.split("/")):
+            raise JobError(f"{what}: {path!r} is twice there, a link, or no plain name; {REMEDY}")
+        seen.add(name.casefold())
+        yield info
+
+
+def _in_job(path: str, name: str) -> bool:
+    root, slash, rest = path.partition("/")
+    app, inside, inner = rest.partition("/")
+    if root != name or not slash:
+        return False
+    if not inside:
+        return rest in {"", META, *SIGNATURES}
+    return bool(APP.fullmatch(app)) and (not inner or _in_app(inner))
+
+
+def _in_app(path: str) -> bool:
+    folder, _, file = path.rpartition("/")
+    custom = bool(folder) and folder.split("/")[0] == "custom"
+    if not file or file in SIGNATURES:
+        return custom or folder in FOLDERS or (not folder and bool(file))
+    if custom:
+        return not FORMATS & set(file.casefold().split(".")[1:])
+    return (folder == "config" and file in CONFIGS) or bool(STATE.fullmatch(path))
+
+
+def _plain(opened: ZipFile, info: ZipInfo, what: str) -> None:
+    """Refuse what is not one JSON object of plain values, each key once."""
+    try:
+        with opened.open(info) as file:
+            content = file.read(LIMIT + 1)
+        if len(content) > LIMIT:
+            raise ValueError("too large")
+        value = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+        if not isinstance(value, dict) or any("{" in text or "}" in text for text in _texts(value)):
+            raise ValueError("no plain values")  # in NVFlare braces stand for variables, the environment's included
+    except (ValueError, RecursionError) as error:
+        text = f"{what}: {info.filename!r} is not plain JSON: one object in UTF-8 of at most {LIMIT} bytes"
+        raise JobError(f"{text}, each key once, no NaN, no braces within texts; {REMEDY}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(keys := dict(pairs)) != len(pairs):
+        raise ValueError("a key is there twice")
+    return keys
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from (key, *_texts(item))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,47 @@
+"""One of several classes for a whole image: the label of an entry is the name of its class."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedmed.bundles.score import Score
+from fedmed.data.entry_forms import ImageAlone, ImageWithClass, is_word
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.label_server import SCORES
+from fedmed.kinds.model_card import CardWords
+
+PICTURES = (".png", ".jpg", ".jpeg", ".dcm", ".dicom")
+
+
+@dataclass(frozen=True)
+class Classification(Kind):
+    """A model gives a probability to each class of an image."""
+
+    scores = (
+        Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high"),
+        Score("accuracy", "accuracy", "accuracy", low="accuracy_low", high="accuracy_high"),
+    )
+    settings = {"classes": "the names of the classes, in the order of the network's outputs"}
+    inspection = "fedmed.checks.radiograph_inspection.RadiographInspection"
+    report = "fedmed.reports.classification_report.ClassificationReport"
+    exporter = "fedmed.export.exporter.ClassificationExporter"
+    proposal = SCORES
+    card = CardWords(
+        how_to_run="run_classification.md.j2",
+        labels="labels",
+        case="image",
+        unfit="findings that are none of its classes.\nA probability is no finding, and every image gets one, whatever "
+        "it shows. A reader decides.",
+        output="a probability each: {names}",
+    )
+
+    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+        return ImageWithClass(None if classes is None else tuple(classes))
+
+    def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:
+        """Labels that are words and no files, or pictures without any label."""
+        labels = [entry["label"] for entry in labelled if "label" in entry]
+        if labels:
+            return all(map(is_word, labels))
+        images = [str(entry.get("image", "")).lower() for entry in (*labelled, *unlabelled)]
+        return bool(images) and all(image.endswith(PICTURES) for image in images)

@@ -1,0 +1,80 @@
+"""What every kind of task has: the base of the classes in this folder, a file each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedmed.bundles.score import Score
+from fedmed.data.entry_forms import ImageAlone
+from fedmed.errors import BundleError
+from fedmed.kinds.label_server import Proposal
+from fedmed.kinds.model_card import CardWords
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of task. A bundle names it in ``configs/federation.yaml``; an overlay may name another.
+
+    Rooms above this one work with classes of their own, which a kind names by path; they are imported when asked for.
+
+    Args:
+        base: of a kind that an overlay names, the bundle's own; its images are opened and shown as that one's.
+
+    Attributes:
+        labelled: whether sites train and score with labels. Without, no list but those of training counts.
+        both_lists: whether a site without labels, in the same job, learns from ``training`` too when it has some.
+        scores: of a testing list; the first is what models are compared by unless the bundle says another.
+        settings: ids that the bundle's configuration must have for this kind -> what they are.
+        inspection: class path, what a site's check opens and lists: :class:`fedmed.checks.inspection.Inspection`.
+        report: class path, what a report shows: :class:`fedmed.reports.run_report.RunReport`.
+        exporter: class path, what an export does: :class:`fedmed.export.exporter.Exporter`.
+        card: the words of its model card.
+        proposal: what MONAI Label answers with it; None = it cannot be served.
+    """
+
+    base: "Kind | None" = None
+
+    labelled: ClassVar[bool] = True
+    both_lists: ClassVar[bool] = False
+    scores: ClassVar[tuple[Score, ...]] = ()
+    settings: ClassVar[Mapping[str, str]] = {}
+    inspection: ClassVar[str] = ""
+    report: ClassVar[str] = ""
+    exporter: ClassVar[str] = ""
+    card: ClassVar[CardWords]
+    proposal: ClassVar[Proposal | None] = None
+
+    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+        """How an entry of a datalist looks.
+
+        Args:
+            classes: names of the job's classes, if it has some.
+        """
+        raise NotImplementedError
+
+    def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:
+        """Whether the entries of a site look like this kind; asked only where no job says the kind.
+
+        Args:
+            labelled: entries of all lists with labels.
+            unlabelled: the others.
+        """
+        return False
+
+    @property
+    def inspects(self) -> str:
+        """Class path of the inspection: its own, or that of its base.
+
+        Raises:
+            BundleError: it has neither.
+        """
+        if self.inspection:
+            return self.inspection
+        if self.base is None:
+            name = type(self).__name__
+            raise BundleError(f"the kind {name} opens images as another does; name it in an overlay, not for a bundle")
+        return self.base.inspects
+
+    def beside(self, score: Score) -> tuple[Score, ...]:
+        """Scores of a testing list that are reported beside the one by which models are compared."""
+        return tuple(other for other in self.scores if other.name != score.name)

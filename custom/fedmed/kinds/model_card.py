@@ -1,0 +1,37 @@
+"""The words of a kind of task in the card of an exported model."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CardWords:
+    """Words of a model card.
+
+    Attributes:
+        how_to_run: template in ``export/templates`` that says how it is used.
+        labels: what sites with labels have.
+        case: what is counted.
+        unfit: what it must not be used for, and what it needs.
+        output: what comes out; ``{names}`` stands for the names of the channels.
+        numbered: whether those names stand with their values, as of a label map.
+        trained: what sites with labels do, for the table of sites.
+    """
+
+    how_to_run: str
+    labels: str
+    case: str
+    unfit: str
+    output: str
+    numbered: bool = False
+    trained: str = "trained with"
+
+    def part(self, role: str) -> str:
+        """A site's part in the training."""
+        if role == "evaluate":
+            return "none, tested only"
+        return f"{self.trained if role == 'supervised' else 'trained without'} {self.labels}"
+
+    def channels(self, names: list[tuple[str, str]]) -> str:
+        """What comes out, by (value, name) of each channel."""
+        shown = (f"{value} = {name}" if self.numbered else name for value, name in names)
+        return self.output.format(names=", ".join(shown))

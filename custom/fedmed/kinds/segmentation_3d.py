@@ -1,0 +1,33 @@
+"""Regions of a volume: one foreground in a CT, its masks as files."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedmed.bundles.score import DICE
+from fedmed.data.entry_forms import ImageAlone, ImageWithMask
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.label_server import MASKS
+from fedmed.kinds.model_card import CardWords
+
+
+@dataclass(frozen=True)
+class Segmentation3D(Kind):
+    """A model marks a region in volumes; a site's labels are masks on the grid of their images."""
+
+    both_lists = True
+    scores = (DICE,)
+    inspection = "fedmed.checks.ct_inspection.CTInspection"
+    report = "fedmed.reports.segmentation_report.SegmentationReport"
+    exporter = "fedmed.export.exporter.SegmentationExporter"
+    proposal = MASKS
+    card = CardWords(
+        how_to_run="run_segmentation.md.j2",
+        labels="masks",
+        case="case",
+        unfit="measuring disease where nobody has\nchecked the masks. A mask is a proposal that a reader corrects.",
+        output="label map: {names}",
+        numbered=True,
+    )
+
+    def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
+        return ImageWithMask()

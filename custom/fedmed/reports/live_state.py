@@ -1,0 +1,108 @@
+"""The state of a run while it goes on, built from the lines of its files."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedmed.reports.run import error_text
+from fedmed.reports.run_files import number
+from fedmed.reports.run_score import NEUTRAL, score_of
+
+LOSSES = ("loss", "train_loss")  # of a step, and of a round
+ACCURACIES = ("contrastive_accuracy", "train_contrastive_accuracy")
+
+
+@dataclass
+class LiveSite:
+    """What one site does now."""
+
+    task: str = ""
+    round: int | None = None
+    step: int = 0
+    steps: int = 0
+    loss: float | None = None
+    accuracy: float | None = None  # contrastive
+    score: float | None = None
+    busy: bool = False
+    error: str = ""
+
+
+@dataclass
+class LiveState:
+    """A run as far as its files tell. Times are seconds since the epoch.
+
+    Attributes:
+        label: of the score; a neutral word until the run has told.
+        validated: whether labelled sites score the models of the rounds.
+    """
+
+    job: str
+    sites: dict[str, LiveSite]
+    started: float = field(default_factory=time.time)
+    total_rounds: int = 0
+    rounds_done: int = 0
+    round_seconds: list[float] = field(default_factory=list)
+    last_round_end: float | None = None
+    best_score: float | None = None
+    label: str = NEUTRAL
+    validated: bool = True
+    refused: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def run_event(self, facts: dict[str, Any]) -> None:
+        """Take the ``run.json`` of the run."""
+        self.label = score_of(facts).label
+        self.validated = ((facts.get("config") or {}).get("controller") or {}).get("select") != "last"
+        self.total_rounds = int(facts.get("rounds") or self.total_rounds)
+
+    def site_event(self, name: str, line: dict[str, Any]) -> None:
+        """Take one line of a site's ``progress.jsonl``."""
+        site, event = self.sites[name], line.get("event")
+        self.total_rounds = int(line.get("total_rounds") or self.total_rounds)
+        site.round, site.task = line.get("round", site.round), str(line.get("task") or site.task)
+        site.steps = int(line.get("steps") or site.steps)
+        site.loss = either(line, LOSSES, site.loss)
+        site.accuracy = either(line, ACCURACIES, site.accuracy)
+        site.score = either(line, ("score",), site.score)
+        if event == "start":
+            site.step, site.busy, site.error, site.steps = 0, True, "", int(line.get("steps") or 0)
+        elif event == "step":
+            site.step = int(line.get("step") or 0)
+        elif event == "end":
+            site.step, site.busy = site.steps, False
+        elif event == "error":
+            site.busy, site.error = False, error_text(line)
+
+    def round_event(self, line: dict[str, Any], now: float) -> None:
+        """Take one line of ``rounds.jsonl``."""
+        self.rounds_done = int(line.get("round", self.rounds_done)) + 1
+        self.last_round_end = now
+        seconds, score = number(line.get("seconds")), number(line.get("score"))
+        self.round_seconds += [] if seconds is None else [seconds]
+        if score is not None:
+            self.best_score = max(score, self.best_score if self.best_score is not None else score)
+        self.refused += [
+            f"round {self.rounds_done}: {r.get('site')} refused: {r.get('reason')}" for r in line.get("refused") or ()
+        ]
+        self.warnings += [
+            f"warning, round {self.rounds_done}: {w.get('site')}: {w.get('message')}"
+            for w in line.get("warnings") or ()
+        ]
+
+    def seconds_left(self, now: float) -> float | None:
+        """Estimate from the last five rounds; in the first round, from the steps done. None: nothing to go by yet."""
+        remaining = self.total_rounds - self.rounds_done
+        if self.round_seconds:
+            recent = sorted(self.round_seconds[-5:])
+            typical = recent[len(recent) // 2]
+            spent = min(now - (self.last_round_end or now), typical)
+            return max(0.0, remaining * typical - spent) if remaining > 0 else 0.0
+        shares = [site.step / site.steps for site in self.sites.values() if site.steps]
+        share = sum(shares) / len(shares) if shares else 0.0
+        return (now - self.started) * (self.total_rounds / share - 1) if share > 0.1 and self.total_rounds else None
+
+
+def either(line: dict[str, Any], keys: Iterable[str], otherwise: float | None) -> float | None:
+    """The first of the keys that holds a number, else ``otherwise``."""
+    return next((value for key in keys if (value := number(line.get(key))) is not None), otherwise)

@@ -1,0 +1,113 @@
+"""What a site's YAML may hold: its keys, their defaults and their checks."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+import torch
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from fedmed.settings.privacy import Privacy
+from fedmed.settings.yaml_model import BesideTheFile, Contradictions, YamlModel, not_required
+
+EXAMPLE = """\
+    site: hospital_a            # optional; must equal the site's name in the federation
+    data_root: /data/chest_ct   # images and masks lie below this folder
+    datalist: datalist.json     # MONAI datalist, relative to data_root
+    device: auto                # auto | cpu | cuda | cuda:1
+    threads: 2                  # CPU threads of one process
+    workers: 0                  # processes that load images
+    amp: false                  # mixed precision (GPU only)
+    allow_release: false        # may a job score other sites with this site's private layers?
+    allowed_classes: []         # class paths beyond FedMed's own that a job may name here
+    privacy: {}                 # what may leave: see docs/privacy.md
+"""
+CLASS_PATH = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+
+
+class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
+    """Settings of one site. They stay at the site: no job can change them."""
+
+    site: str | None = None
+    """Optional; must equal the site's name in the federation."""
+
+    data_root: BesideTheFile | None = None
+    """Folder that holds every image of the site, absolute or relative to this file."""
+
+    demo: str | None = None
+    """Kind of demo data, made on first use, in place of data_root."""
+
+    datalist: str = "datalist.json"
+    """MONAI datalist, relative to data_root: training, validation, testing, unlabeled."""
+
+    device: str = Field("auto", validate_default=True)
+    """auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1."""
+
+    threads: int = Field(1, ge=1)
+    """CPU threads of a job."""
+
+    workers: int = Field(0, ge=0)
+    """Processes that load images."""
+
+    amp: bool = False
+    """Mixed precision: faster and smaller, GPU only."""
+
+    cache_dir: BesideTheFile | None = None
+    """Folder of preprocessed images, readable by its owner only. Default: $FEDMED_HOME/cache."""
+
+    max_batch_size: int | None = Field(None, ge=1)
+    """The largest batch that this machine's memory holds; a job's larger one is cut to it."""
+
+    bundles: BesideTheFile | None = None
+    """Folder of bundles other than those installed with FedMed."""
+
+    allow_release: bool = False
+    """May a job score sites that have no decoder of their own with this site's private layers? They leave it then."""
+
+    allowed_classes: tuple[Annotated[str, Field(pattern=CLASS_PATH)], ...] = ()
+    """Classes beyond FedMed's own that a job may name at this site, such as my_hospital.methods.Mine."""
+
+    privacy: Privacy
+    """What may leave: see docs/privacy.md."""
+
+    @field_validator("site")
+    @classmethod
+    def _is_this_site(cls, name: str | None, info: ValidationInfo) -> str | None:
+        called = (info.context or {}).get("site", name)
+        if name not in (None, called):
+            raise ValueError(f"this site is called '{called}'")
+        return name
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_there(cls, folder: Path | None) -> Path | None:
+        if folder is not None and not folder.is_dir():
+            raise ValueError(f"the folder {folder} does not exist; mount it or correct the path")
+        return folder
+
+    @field_validator("device")
+    @classmethod
+    def _is_a_device(cls, device: str) -> str:
+        cuda = torch.cuda.is_available()
+        if device == "auto":
+            return "cuda" if cuda else "cpu"
+        try:
+            kind = torch.device(device).type
+        except RuntimeError as error:
+            raise ValueError("use auto, cpu, cuda or cuda:<index>") from error
+        if kind == "cuda" and not cuda:
+            raise ValueError("this machine shows no CUDA device; use auto or cpu")
+        return device
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        found = []
+        if (self.data_root is None) == (self.demo is None):
+            found += [("data_root", "give either 'data_root' (a folder) or 'demo' (a kind of demo data)")]
+        if self.amp and self.device == "cpu":
+            found += [("amp", "key 'amp' is true, but the device is the CPU; mixed precision needs a GPU")]
+        if self.allow_release and self.privacy.noise_multiplier is not None:
+            text = "released layers carry no noise, so the account would be void; choose one of the two"
+            found += [("allow_release", f"key 'allow_release' is true, but 'privacy.noise_multiplier' is set: {text}")]
+        if found:
+            raise Contradictions(found)
+        return self

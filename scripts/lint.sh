@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Set up .venv, then check style and types of the checkout. Nothing is changed.
+#
+#     scripts/lint.sh
+#
+# Three checks, all of which run: ruff check, ruff format --check, mypy; pyproject.toml has their settings. To correct
+# what ruff can correct: .venv/bin/ruff check --fix . && .venv/bin/ruff format .
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [[ $# -gt 0 ]]; then
+    sed -n '2,7s/^# \{0,1\}//p' scripts/lint.sh
+    [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
+fi
+scripts/setup.sh
+failed=()
+for check in "ruff check" "ruff format --check" mypy; do
+    echo "lint: $check"
+    read -ra words <<<"$check"
+    [[ $check == mypy ]] || words+=(.) # it knows its package from pyproject.toml
+    .venv/bin/python -m "${words[@]}" || failed+=("$check")
+done
+if [[ ${#failed[@]} -gt 0 ]]; then
+    printf 'lint: %s failed\n' "${failed[@]}" >&2
+    exit 1
+fi

@@ -1,0 +1,65 @@
+"""A site's part in a job."""
+
+import json
+
+import pytest
+
+from fedmed.checks.part_in_job import client_app, find_work
+from fedmed.errors import JobError
+
+
+def test_a_site_is_found_by_its_name(tiny_job):
+    work = find_work(str(tiny_job()), "ct_east")
+    assert (work.name, work.role, work.steps, work.rounds) == ("tiny", "unsupervised", 2, 1)
+    assert work.args["overlays"] == ["demo", "consistency"]
+
+
+def test_a_site_that_the_job_does_not_name_says_its_role(tiny_job):
+    job = str(tiny_job())
+    assert find_work(job, "hospital_k", "evaluate").role == "evaluate"
+    with pytest.raises(JobError, match="has no site 'hospital_k'.*ct_north \\(supervised\\).*--role"):
+        find_work(job, "hospital_k")
+    with pytest.raises(JobError, match="gives site 'ct_east' the role 'unsupervised'"):
+        find_work(job, "ct_east", "supervised")
+
+
+def test_a_bundle_is_enough_and_the_lists_tell_the_role():
+    assert find_work("covid_ct_segmentation", "k", lists={"training": 2}).role == "supervised"
+    work = find_work("covid_ct_segmentation", "k", overlays=["demo"], lists={"unlabeled": 2})
+    assert work.args["overlays"] == ["demo", "consistency"] and work.steps is None
+    assert find_work("covid_ct_segmentation", "k", lists={"testing": 1}).role == "evaluate"
+
+
+@pytest.mark.parametrize("job", ["no_such_thing", "nowhere/job", "."])
+def test_no_job_is_one_clear_error(job):
+    with pytest.raises(JobError, match="no such job folder|no job folder"):
+        find_work(job, "k")
+
+
+def test_what_a_job_needs_of_a_kit(tiny_job):
+    folder = tiny_job()
+    work = find_work(str(folder), "other", "unsupervised")
+    classes, own_code = client_app(work)
+    assert "fedmed.flare.executors.ConsistencyExecutor" in classes and own_code
+    (folder / "app_unsupervised" / "custom" / "README.md").unlink()
+    (folder / "app_unsupervised" / "custom").rmdir()
+    assert client_app(work) == (classes, False)
+    assert client_app(find_work("covid_ct_segmentation", "k", "evaluate")) == (set(), False)
+
+
+@pytest.mark.parametrize(
+    ("file", "key", "value", "words"),
+    [
+        ("app_supervised/config/config_fed_client.json", "role", "boss", "the role 'boss'"),
+        ("app_server/config/config_fed_server.json", "steps", "4", "'steps' is '4'"),
+        ("app_server/config/config_fed_server.json", "speed", 4, "controller's arguments"),
+    ],
+)
+def test_a_job_that_no_federation_would_run_is_refused(tiny_job, file, key, value, words):
+    folder = tiny_job()
+    config = json.loads((folder / file).read_text())
+    part = config["executors"][0]["executor"] if "executors" in config else config["workflows"][0]
+    part["args"][key] = value
+    (folder / file).write_text(json.dumps(config))
+    with pytest.raises(JobError, match=words):
+        find_work(str(folder), "ct_north")

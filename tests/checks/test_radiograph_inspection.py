@@ -1,0 +1,272 @@
+"""Radiographs are opened by the bundle's own reader; classes and what is exchanged are held against the job."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedmed.checks.class_labels import judge_classes, picture_table
+from fedmed.checks.csv_file import write_csv
+from fedmed.checks.entries import needs, read_entries
+from fedmed.checks.facts import round_seconds, round_steps
+from fedmed.checks.part_in_job import PartInJob, find_work
+from fedmed.checks.radiograph_inspection import PICTURE, READS, RadiographInspection
+from fedmed.checks.radiographs import inspect_pictures
+from fedmed.checks.screen import print_checked
+from fedmed.checks.site_check import Options, check_site
+from fedmed.checks.study_lead_page import page
+from fedmed.checks.training import Measured
+from fedmed.checks.wanted import look_at_exchange, what_is_wanted
+from fedmed.data.entry_forms import ImageWithClass
+from fedmed.data.synthetic.xray.files import save
+from fedmed.jobs.specification import JobSpec, write_job
+from fedmed.kinds.classification import Classification
+from fedmed.kinds.encoder import Encoder
+
+NAMES = ("normal", "bacteria", "virus")
+SKIP = ("training", "disk", "device")
+EXTRAS = ("mu", "n", "rsa", "sigma")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A supervised job with the classes of ``xray_site``."""
+    spec = JobSpec("study", {"hospital_k": "supervised"}, rounds=2, epochs=2, bundle="cxr_classification")
+    spec.overlays, spec.overrides = ["demo"], {"supervised": {"classes": list(NAMES), "label_fraction": 0.5}}
+    return write_job(spec, tmp_path_factory.mktemp("jobs") / "study")
+
+
+@pytest.fixture(scope="module")
+def pretraining(tmp_path_factory):
+    """A job of federated contrastive pre-training."""
+    spec = JobSpec("pre", {"hospital_k": "unsupervised", "b": "unsupervised"}, rounds=2, epochs=1)
+    spec.bundle, spec.overlays, spec.method = "cxr_classification", ["demo", "pretrain"], "contrastive"
+    spec.select, spec.evaluate, spec.weighting = "last", False, "self_adaptive"
+    spec.exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
+    spec.overrides = {"unsupervised": {"batch_size": 4, "queue_size": 16}}
+    return write_job(spec, tmp_path_factory.mktemp("jobs") / "pre")
+
+
+@pytest.fixture
+def check(xray_site):
+    """Return a function: job or None -> what is found about the data."""
+
+    def check(job=None, skip=SKIP, **settings):
+        xray_site.config(**settings)
+        return check_site(str(xray_site.yaml), Options(job=job and str(job), skip=skip))
+
+    return check
+
+
+def kinds(checked):
+    return [finding.kind for finding in checked.findings]
+
+
+# --- images
+
+
+def test_every_kind_of_file_is_opened_as_training_opens_it(xray_site, check):
+    image = np.linspace(0, 1, 48 * 36, dtype=np.float32).reshape(48, 36)
+    facts = {"patient": "p", "number": 0, "uid": 7, "pixel": 0.2, "position": "PA"}
+    for number, kind in enumerate(("dx", "jpeg", "cr", "png")):
+        relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, facts)
+        xray_site.lists["unlabeled"].append({"image": relative, "patient": kind})
+    checked = check()
+    found = {entry.image.name: case for entry, case in checked.cases.items()}
+    assert checked.ready, checked.findings
+    assert {found[name].kind for name in ("dx0.dcm", "cr2.dcm")} == {"DICOM"}
+    assert found["jpeg1.jpg"].kind == "JPEG" and found["png3.png"].shape == (48, 36)
+    assert all(0 < found[name].mean < 1 for name in ("dx0.dcm", "jpeg1.jpg", "cr2.dcm", "png3.png"))
+
+
+def test_what_the_reader_refuses_is_a_problem_with_its_place(xray_site, check):
+    folder = xray_site.root / "bilder"
+    (folder / "training1.png").write_bytes((folder / "training1.png").read_bytes()[:60])
+    colour = np.zeros((40, 30, 3), np.uint8)
+    colour[..., 0] = 250
+    Image.fromarray(colour).save(folder / "testing0.png")
+    (folder / "unlabeled3.png").write_bytes(b"no image")
+    checked = check()
+    assert kinds(checked) == ["picture"] * 3 and not checked.ready
+    texts = [finding.text for finding in checked.findings]
+    assert texts[0].startswith("training, entry 1 (training1.png): is damaged (")
+    assert "testing, entry 0 (testing0.png): is a colour photograph" in texts[1]
+    assert "is not a DICOM, PNG or JPEG file" in texts[2] and str(xray_site.root) not in "".join(texts)
+
+
+def test_patients_and_copies_in_two_lists_and_images_of_two_classes(xray_site, check):
+    folder, lists = xray_site.root / "bilder", xray_site.lists
+    lists["validation"][0]["patient"] = lists["training"][0]["patient"]
+    (folder / "testing1.png").write_bytes((folder / "unlabeled1.png").read_bytes())
+    lists["training"].append({"image": "bilder/training2.png", "label": "virus", "patient": "Ptraining2"})
+    checked = check()
+    assert sorted(kinds(checked)) == ["copy", "patient", "twice", "two_classes"]
+    texts = {finding.kind: finding.text for finding in checked.findings}
+    assert "patient 'Ptraining0' is in two lists" in texts["patient"]
+    assert "the same image is in two lists" in texts["copy"]
+    assert "(training2.png) as 'bacteria'; training, entry 4 (training2.png) as 'virus'" in texts["two_classes"]
+
+
+def test_images_below_the_networks_size_are_worth_a_look(check, study):
+    checked = check(study)
+    (finding,) = [f for f in checked.findings if f.kind == "small_picture"]
+    assert "16 images are smaller than the network's input of 64 pixels" in finding.text and finding.level == "note"
+
+
+@pytest.mark.slow
+def test_worker_processes_find_the_same(xray_site, monkeypatch):
+    monkeypatch.setattr("fedmed.checks.radiographs.POOL_FROM", 2)
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    assert inspect_pictures(entries[:3], READS, workers=2) == inspect_pictures(entries[:3], READS)
+
+
+def test_disk_space_of_radiographs_is_that_of_prepared_ones(check):
+    checked, cache_bytes = check(), RadiographInspection().cache_bytes
+    assert cache_bytes(checked.entries, checked.cases, [], None) == 16 * PICTURE
+    assert cache_bytes(checked.entries, checked.cases, [], Measured(cache_bytes=100)) == 1600
+
+
+# --- classes
+
+
+def test_labels_that_are_no_class_of_the_job(xray_site, check, study):
+    xray_site.lists["training"][3]["label"] = "viral"
+    xray_site.lists["validation"][2]["label"] = xray_site.lists["validation"][3]["label"] = "normal"
+    checked = check(study)
+    found = {finding.kind: finding for finding in checked.findings}
+    assert (
+        "the label is 'viral', which is no class of the job; use one of normal, bacteria, virus" in found["class"].text
+    )
+    assert found["one_class"].text.startswith("all images of 'validation' are 'normal'")
+    assert "no training image is of the class 'virus'" in found["no_class"].text and found["no_class"].level == "note"
+    assert not checked.ready
+
+
+def test_labels_do_not_matter_to_a_pretraining(xray_site, check, pretraining):
+    xray_site.lists["training"][3]["label"] = "viral"
+    del xray_site.lists["testing"]
+    del xray_site.lists["validation"]
+    assert kinds(check(pretraining)) == ["small_picture"]
+
+
+def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    alike = [entry for entry in entries if entry.label in (None, "normal")]
+    assert [f.kind for f in judge_classes(alike, NAMES, "evaluate")] == ["no_auroc"]
+    assert [f.kind for f in judge_classes(alike, NAMES, "supervised", chooses=False)] == [
+        "one_class",
+        "no_class",
+        "no_auroc",
+    ]
+
+
+def test_which_lists_a_job_needs(tmp_path):
+    some = {"training": 3, "unlabeled": 2}
+    assert [f.kind for f in needs(some, "supervised", tmp_path, kind=Classification())] == ["list", "not_scored"]
+    assert list(needs(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
+    for counts, found in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
+        assert [f.kind for f in needs(counts, "unsupervised", tmp_path, kind=Encoder())] == found
+
+
+# --- what leaves
+
+
+def test_the_page_counts_classes_in_steps_of_five_and_names_nobody(xray_site, check, study, tmp_path, capsys):
+    for number in range(8):
+        entry = xray_site.lists["unlabeled"][0] | {"label": "normal", "patient": f"Q{number}"}
+        xray_site.lists["training"].append(entry)
+    xray_site.lists["training"][3]["label"] = "geheim"
+    checked = check(study)
+    html = page(checked)
+    assert "Classes of &#39;training&#39;" in html and "about 10" in html and "under 5" in html
+    assert "Pixels along the longer side" in html and "PNG" in html
+    for secret in ("geheim", "bilder", "unlabeled0", "Q3", "hohenfels", "praxis"):
+        assert secret not in html
+    kept = write_csv(checked, tmp_path / "kept.csv")
+    with kept.open(encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream))
+    assert {row["class"] for row in rows} == {"", "geheim", *NAMES} and rows[0]["voxels"] == "40x30"
+    print_checked(checked, kept, tmp_path / "page.html")
+    shown = capsys.readouterr().out
+    assert "geheim" in shown and "praxis.yaml" in shown
+
+
+def test_without_a_job_no_class_is_named_on_the_page(check):
+    html = page(check())
+    assert "bacteria" not in html and "Classes of" not in html and "Mean brightness" in html
+
+
+def test_the_screens_table_has_exact_numbers(xray_site):
+    entries, _ = read_entries(xray_site.config(), ImageWithClass())
+    head, *rows = picture_table(entries, [])
+    assert head[-1] == "classes" and rows[0] == ("training", "4", "4", "–", "bacteria 1, normal 2, virus 1")
+    assert rows[-1] == ("unlabeled", "4", "4", "–", "–")
+
+
+# --- the job
+
+
+def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
+    work = find_work(str(study), "hospital_k")
+    assert (work.steps, work.epochs, work.chooses, work.scores, work.extras) == (None, 2, True, True, ())
+    work = find_work(str(pretraining), "hospital_k")
+    assert (work.chooses, work.scores, work.exchanged, work.extras) == (False, False, ("mu", "sigma", "n"), EXTRAS)
+    overlays = {
+        role: find_work("cxr_classification", "k", role).args["overlays"] for role in ("unsupervised", "supervised")
+    }
+    assert overlays == {"unsupervised": ["pretrain"], "supervised": []}
+
+
+def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
+    work = find_work(str(pretraining), "hospital_k")
+    wanted, wrong = what_is_wanted(work, xray_site.config())
+    assert wrong == [] and (type(wanted.kind), wanted.least, wanted.size) == (Encoder, 64, 64)
+    extras, few = look_at_exchange(work, wanted, xray_site.config(), images=8)
+    assert (extras.kind, extras.level, few.kind, few.level) == ("extras", "note", "few_images", "note")
+    assert "asks for mu, n, rsa, sigma" in extras.text and "[mu, n, rsa, sigma]" in extras.text
+    assert "8 images are fewer than the 64" in few.text
+    allowed = xray_site.config(privacy={"allowed_extras": ["rsa", "loss"]})
+    (extras,) = look_at_exchange(work, wanted, allowed, images=64)
+    assert "asks for mu, n, sigma" in extras.text and "[loss, mu, n, rsa, sigma]" in extras.text
+    everything = xray_site.config(privacy={"allowed_extras": list(EXTRAS)})
+    assert list(look_at_exchange(work, wanted, everything, images=64)) == []
+
+
+def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
+    checked = check(study)
+    checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1, fraction=0.5)
+    assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
+    assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
+    checked.kind = Encoder()
+    checked.work = PartInJob("pre", {"role": "unsupervised"}, epochs=1, chooses=False)
+    checked.measured = Measured(batch=2, step_seconds=0.5, metadata_seconds=0.25)
+    assert round_seconds(checked) == pytest.approx(4 * 0.5 + 8 * 0.25)  # 8 images without their labels
+
+
+def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pretraining):
+    checked = check(pretraining, skip=("disk", "device"), privacy={"allowed_extras": list(EXTRAS)})
+    assert kinds(checked) == ["small_picture", "few_images"], checked.findings
+    measured = checked.measured
+    assert measured.extras_bytes == 4 * (32 + 32 * 33 // 2) + 8 and measured.metadata_seconds > 0  # mu, sigma, n
+    assert measured.step_seconds > 0 and measured.batch == 4 and measured.score_seconds is None
+    assert "exchanged statistics" in page(checked) and round_steps(checked) == 2
+
+
+@pytest.mark.slow
+def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, study):
+    checked = check(study, skip=("disk", "device"))
+    assert kinds(checked) == ["small_picture"], checked.findings
+    assert checked.measured.score_seconds > 0 and checked.measured.fraction == 0.5 and checked.ready
+
+
+def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, tmp_path):
+    path = study.parent / "other" / "app_supervised" / "config" / "config_fed_client.json"
+    spec = JobSpec("other", {"hospital_k": "supervised"}, rounds=1, steps=1, bundle="cxr_classification")
+    write_job(spec, study.parent / "other", replace=True)
+    content = json.loads(path.read_text())
+    content["executors"][0]["executor"]["args"]["overlays"] = ["nothing"]
+    path.write_text(json.dumps(content))
+    checked = check(study.parent / "other", skip=("disk", "device"))
+    assert kinds(checked) == ["bundle"] and checked.measured is None and checked.cases

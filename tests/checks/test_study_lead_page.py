@@ -1,0 +1,125 @@
+"""The page that leaves the hospital says nothing of a patient, a file or the machine's name."""
+
+import csv
+import getpass
+import os
+import re
+import socket
+import stat
+
+import pytest
+
+from fedmed.checks.csv_file import default_csv, write_csv
+from fedmed.checks.screen import print_checked
+from fedmed.checks.site_check import Options, check_site
+from fedmed.checks.study_lead_page import page, write_page
+from fedmed.errors import FedMedError, SiteConfigError
+
+SKIP = ("device", "training")
+
+
+@pytest.fixture
+def broken(small_site):
+    """A site with something wrong in every part that names a file or a patient."""
+    for seed, name in enumerate(["KOCH_a1", "BAUER_b2", "RICHTER_c3", "WOLF_d4"], start=20):
+        small_site.case("training", name, seed)
+    small_site.mask("KOCH_a1", value=3)
+    (small_site.root / "aufnahmen" / "BAUER_b2.nii.gz").write_bytes(b"\x1f\x8b nothing")
+    (small_site.root / "konturen" / "RICHTER_c3.nii.gz").unlink()
+    small_site.image("WOLF_d4", 2)  # the voxels of a validation case
+    small_site.lists["testing"][0]["patient"] = "Patient-MUELLER_19540312"
+    small_site.lists["training"].append("entry ohne image")
+    small_site.config(cache_dir="/dev/null/zwischenlager")
+    return small_site
+
+
+def secrets(site):
+    """Every name that must not leave, and the parts of it."""
+    names = {path.name for path in site.root.parent.rglob("*")} | {site.root.parent.name, site.root.name}
+    names |= {path.name.split(".")[0] for path in site.root.rglob("*.nii.gz")}
+    names |= {entry["patient"] for entries in site.lists.values() for entry in entries if isinstance(entry, dict)}
+    names |= {socket.gethostname(), socket.getfqdn(), "zwischenlager", "entry ohne image", "hohenfels"}
+    names |= {"MUELLER", "WEBER", "WOLF", "19540312", str(site.root), "aufnahmen", "konturen"}
+    user = getpass.getuser()
+    return {name.lower() for name in names | {f"/{user}", "/home"} if name}
+
+
+def test_nothing_private_is_on_the_page_but_all_of_it_is_in_the_csv(broken, tmp_path, capsys):
+    checked = check_site(str(broken.yaml), Options(role="supervised", skip=SKIP))
+    out = write_page(checked, tmp_path / "page.html")
+    html = out.read_text(encoding="utf-8").lower()
+    assert [name for name in secrets(broken) if name in html] == []
+    assert "hospital_k" in html and "does not contain" in html
+    assert not re.search(r"\b(19|20)\d\d-\d\d|/(tmp|data|dev)\b|https?:", html)
+    assert "src=" not in html and "href=" not in html  # needs nothing else
+    kept = write_csv(checked, tmp_path / "kept.csv")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    told = kept.read_text(encoding="utf-8")
+    assert all(name in told for name in ("KOCH_a1", "BAUER_b2", "RICHTER_c3", "WOLF_d4", "Patient-MUELLER_19540312"))
+    print_checked(checked, kept, out)
+    shown = capsys.readouterr().out
+    assert "KOCH_a1.nii.gz" in shown and "7 problems must be solved" in shown
+
+
+def test_the_csv_marks_every_entry_of_a_finding(broken, tmp_path):
+    checked = check_site(str(broken.yaml), Options(skip=SKIP))
+    with write_csv(checked, tmp_path / "kept.csv").open(encoding="utf-8") as file:
+        rows = {(row["list"], row["entry"]): row for row in csv.DictReader(file)}
+    assert rows["testing", "0"]["status"] == rows["training", "0"]["status"] == "problem"
+    assert rows["validation", "0"]["status"] == "problem" and rows["training", "1"]["status"] == "fine"
+    assert "does not exist" in rows["training", "4"]["what"]
+
+
+def test_a_sound_site_is_ready_and_says_what_was_left_out(small_site):
+    small_site.config()
+    checked = check_site(str(small_site.yaml), Options(skip=SKIP))
+    assert checked.ready and checked.left_out == ["training", "device", "connection"]
+    html = page(checked)
+    assert "Nothing is wrong with what was checked" in html
+    assert "not checked: a training step, device and the connection" in html
+    assert "The images were not opened" in page(check_site(str(small_site.yaml), Options(skip=(*SKIP, "data"))))
+
+
+def test_a_name_with_markup_stays_text(small_site):
+    small_site.config()
+    small_site.yaml.write_text(small_site.yaml.read_text().replace("hospital_k", "<script>x"))
+    html = page(check_site(str(small_site.yaml), Options(skip=SKIP)))
+    assert "<script>" not in html and "&lt;script&gt;x" in html
+
+
+@pytest.mark.parametrize("name", ["/nowhere/site.yaml", None, "no_such_site"])
+def test_a_site_that_cannot_be_found_is_one_error(name):
+    with pytest.raises(SiteConfigError):
+        check_site(name, Options(skip=SKIP))
+
+
+def test_files_that_cannot_be_written_are_told(small_site, tmp_path):
+    small_site.config()
+    checked = check_site(str(small_site.yaml), Options(skip=SKIP))
+    with pytest.raises(FedMedError, match="--out"):
+        write_page(checked, small_site.yaml / "page.html")
+    with pytest.raises(FedMedError, match="--csv"):
+        write_csv(checked, small_site.yaml / "kept.csv")
+    assert default_csv("../x").name == "x.csv"
+
+
+def test_the_csv_holds_no_formula_and_any_file_name(small_site, tmp_path):
+    small_site.lists["training"][0]["patient"] = "=HYPERLINK(1)"
+    name = os.fsdecode(b"M\xfcller.nii.gz")  # Latin-1, from an old archive
+    (small_site.root / "aufnahmen" / "SCHMIDT_19610101.nii.gz").rename(small_site.root / name)
+    small_site.lists["training"][1]["image"] = name
+    small_site.config()
+    kept = write_csv(check_site(str(small_site.yaml), Options(skip=SKIP)), tmp_path / "kept.csv")
+    told = kept.read_text(encoding="utf-8")
+    assert ",'=HYPERLINK(1)," in told and "M\\udcfcller.nii.gz" in told
+
+
+def test_paths_are_relative_to_the_yaml_as_it_is_named(small_site, tmp_path, monkeypatch):
+    """A link counts where it lies, as in training."""
+    small_site.config(data_root="klinikum_hohenfels")
+    kept = tmp_path / "settings" / "praxis.yaml"
+    kept.parent.mkdir()
+    small_site.yaml.rename(kept)
+    small_site.yaml.symlink_to(kept)
+    monkeypatch.chdir(tmp_path)
+    assert check_site("praxis.yaml", Options(skip=SKIP)).site.data_root == small_site.root

@@ -1,0 +1,61 @@
+"""What an entry of each form must name, and what is wrong with its label."""
+
+import pytest
+
+from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, form_of, is_word
+from fedmed.errors import DataError
+
+
+def test_files_that_an_entry_names():
+    assert ImageWithMask().files("training") == ("image", "label")
+    assert ImageWithMask().files("unlabeled") == ImageWithClass().files("training") == ("image",)
+    assert form_of(None) == ImageWithMask() and form_of(["a"]) == ImageWithClass(("a",))
+
+
+@pytest.mark.parametrize(
+    ("label", "word"),
+    [
+        ("COVID-19", True),
+        ("grade 1.5", True),
+        ("St. Elsewhere", True),
+        ("labels/a", False),
+        ("a.nii.gz", False),
+        ("..\\x", False),
+        ("", False),
+        (3, False),
+    ],
+)
+def test_what_is_spelled_like_a_class(label, word):
+    assert is_word(label) is word
+
+
+def test_labels_are_listed_where_they_count():
+    entry = {"image": "a.png", "label": "normal"}
+    assert ImageWithClass().word("training", entry) == ImageAlone().word("training", entry) == "normal"
+    assert ImageWithClass().word("unlabeled", entry) is ImageWithMask().word("training", entry) is None
+    assert ImageAlone().word("training", {"label": "m/a.nii.gz"}) is None
+
+
+def test_what_is_wrong_with_a_label():
+    assert "'normal', the name of a class, where the file of a mask" in ImageWithMask().wrong(
+        "training", "here", {"label": "normal"}
+    )
+    assert ImageWithMask().wrong("training", "here", {"label": "m.nii"}) == ""
+    assert "here has no class as its 'label'" in ImageWithClass().wrong("testing", "here", {"label": 3})
+    assert ImageWithClass().wrong("unlabeled", "here", {}) == ImageAlone().wrong("training", "here", {}) == ""
+
+
+def test_a_mask_may_be_called_like_a_class(tmp_path):
+    for name in ("a", "normal"):
+        (tmp_path / name).touch()
+    entry = {"image": "a", "label": "normal"}
+    assert ImageWithMask().read(tmp_path, "training", "here", entry)["label"] == str(tmp_path / "normal")
+    (tmp_path / "normal").unlink()
+    with pytest.raises(DataError, match="here: the label is 'normal', the name of a class"):
+        ImageWithMask().read(tmp_path, "training", "here", entry)
+
+
+def test_an_image_alone_keeps_what_else_is_written(tmp_path):
+    (tmp_path / "a").touch()
+    read = ImageAlone().read(tmp_path, "training", "here", {"image": "a", "label": "gone.nii", "patient": "p"})
+    assert read == {"image": str(tmp_path / "a"), "label": "gone.nii", "patient": "p"}

@@ -1,0 +1,99 @@
+"""A method made up for this test alone runs everywhere from two files and one overlay: nothing in the package knows it.
+
+Its rule keeps a state, sends values to the sites and gives one role another model; its correction keeps a state at each
+site and uses those values.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedmed.bundles.find import find_bundle
+from fedmed.durable_files import load_tensors
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.jobs.class_paths import ALLOWED
+
+MADE_UP = Path(__file__).parents[1] / "federation" / "made_up"
+RULE = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+ROUNDS, STEPS = 3, 2
+
+
+@pytest.fixture
+def job(tmp_path, tiny_job, lively, monkeypatch):
+    """A tiny job with the method; its two files are importable, its overlay lies in a copy of the bundle."""
+    bundle = shutil.copytree(find_bundle("covid_ct_segmentation"), tmp_path / "bundles" / "covid_ct_segmentation")
+    shutil.copy(MADE_UP / "made_up.yaml", bundle / "configs")
+    monkeypatch.setenv("FEDMED_BUNDLES", str(bundle.parent))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(MADE_UP), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(MADE_UP)
+    monkeypatch.setenv(ALLOWED, RULE["path"])
+    plan = {"rounds": ROUNDS, "steps": STEPS, "sites": TWO, "overrides": lively}
+    return tiny_job("made_up", overlays=["demo", "made_up"], rule=RULE, **plan)
+
+
+def left(workspace):
+    """All that a run leaves: models, each site's last private state, and the rounds without what a clock says."""
+    server = workspace / "server/simulate_job"
+    models = [load_tensors(server / "app_server" / f"{which}FL_global_model.pt") for which in ("", "best_")]
+    states = [load_tensors(workspace / f"{site}/simulate_job/fedmed/state/round_{ROUNDS - 1}.pt") for site in TWO]
+    lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
+    test = json.loads((server / "fedmed/result.json").read_text())["test"]
+    return [m["model"] for m in models], states, timeless(lines), timeless(test)
+
+
+def timeless(value):
+    if isinstance(value, dict):
+        return {key: timeless(each) for key, each in value.items() if key != "seconds"}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
+
+
+def same(a, b):
+    if isinstance(a, torch.Tensor):
+        return a.dtype == b.dtype and torch.equal(a, b)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return len(a) == len(b) and all(map(same, a, b)) if isinstance(a, list | tuple) else a == b
+
+
+def test_flare_the_loop_and_a_killed_and_resumed_run_are_equal_bit_for_bit(job, tmp_path, monkeypatch):
+    run_job(job, tmp_path / "loop")
+    _, states, lines, _ = expected = left(tmp_path / "loop")
+    for state in states:
+        (kept,) = state["engine"]["corrections"]
+        assert kept["path"] == "dynamic_correction.DynamicTerm"
+        assert kept["state"]["rounds"] == [[round, STEPS * round, STEPS * ROUNDS] for round in range(ROUNDS)]
+        assert any(g.any() for g in kept["state"]["g"].values())
+    assert all(line["speed"] > 0 for line in lines)
+    assert [line.get("bytes_extras", 0) for line in lines] == [0, 48, 48]  # two numbers and two float32, two sites
+
+    begin = Server.train_tasks
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Server, "train_tasks", lambda self, round: begin(self, round) if round < 2 else _killed())
+        run_job(job, tmp_path / "killed")
+    assert (tmp_path / "killed/server/simulate_job/fedmed/rule/round_1.pt").is_file()
+    run_job(job, tmp_path / "killed", resume=True)
+    assert same(left(tmp_path / "killed"), expected)
+
+    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(tmp_path / "flare")]
+    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=500, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert same(left(tmp_path / "flare"), expected)
+
+
+def _killed():
+    raise KeyboardInterrupt
+
+
+def test_the_method_is_refused_where_the_server_does_not_allow_its_rule(job, tmp_path, monkeypatch):
+    monkeypatch.delenv(ALLOWED)
+    with pytest.raises(Exception, match="a job may not name the class 'momentum_rule.ServerMomentum'"):
+        run_job(job, tmp_path / "refused")
+    assert not (tmp_path / "refused/ct_north").exists(), "nothing was trained"

@@ -1,0 +1,293 @@
+"""Hostile jobs meet the functions of NVFlare that load jobs, in a process that a provisioned kit has set up.
+
+That whole federations refuse them is tested in tests/e2e/test_hostile_jobs.py.
+"""
+
+import argparse
+import json
+import re
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import nvflare
+import pytest
+from nvflare.apis.fl_context import FLContext
+from nvflare.apis.workspace import Workspace
+from nvflare.app_common.logging.constants import is_log_streaming_allowed
+from nvflare.fuel.sec.authz import AuthorizationService
+from nvflare.fuel.utils import secret_utils, wfconf
+from nvflare.fuel.utils.config import ConfigFormat
+from nvflare.fuel.utils.config_factory import ConfigFactory
+from nvflare.fuel.utils.config_service import ConfigService
+from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+from nvflare.lighter.utils import load_private_key_file, sign_folders
+from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode
+from nvflare.private.defs import RequestHeader, TrainingTopic
+from nvflare.private.fed.app.fl_conf import FLClientStarterConfiger, FLServerStarterConfiger
+from nvflare.private.fed.client.client_engine import ClientEngine
+from nvflare.private.fed.client.client_json_config import ClientJsonConfigurator
+from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
+from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
+from nvflare.private.fed.utils.app_authz import AppAuthzService
+from nvflare.private.fed.utils.app_deployer import AppDeployer
+from nvflare.security.security import EmptyAuthorizer
+
+from fedmed.checks.startup_kit import check_kit, read_kit
+from fedmed.errors import JobError, SiteConfigError
+from fedmed.flare import job_archive, job_gate, json_only
+from fedmed.provisioning.command_line import EXAMPLE
+from fedmed.provisioning.kits import Federation, read_project
+
+SERVER, SITE, LEAD = "fl.example.org", "hospital_a", "lead@example.org"
+VALIDATE, DEPLOY = JobMetaValidator.validate, AppDeployer.deploy
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The example project, provisioned. Do not change it."""
+    federation = Federation.open(tmp_path_factory.mktemp("plain") / "study")
+    federation.provision(read_project(EXAMPLE))
+    return federation
+
+
+@pytest.fixture
+def bait(tmp_path, monkeypatch, hostile_jobs):
+    placed = hostile_jobs.Bait(tmp_path)
+    monkeypatch.setenv(hostile_jobs.VARIABLE, placed.words["env"])
+    yield placed
+    placed.close()
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """What a kit changes in NVFlare is undone after a test."""
+    monkeypatch.setattr(JobMetaValidator, "validate", VALIDATE)
+    monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
+    monkeypatch.setattr(ConfigFactory, "_fmt2Loader", dict(ConfigFactory._fmt2Loader))
+    monkeypatch.setattr(ConfigFactory, "search_config_format", ConfigFactory.__dict__["search_config_format"])
+    monkeypatch.setattr(wfconf._EnvUpdater, "process_element", wfconf._EnvUpdater.process_element)
+    monkeypatch.setattr(secret_utils, "SECRET_REF_PATTERN", secret_utils.SECRET_REF_PATTERN)
+    monkeypatch.setattr(ClientRequestProcessors, "request_processors", list(ClientRequestProcessors.request_processors))
+    monkeypatch.setattr(AppAuthzService, "app_validator", None)
+    monkeypatch.setenv("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "60")
+    ConfigService.reset()
+    yield
+    ConfigService.reset()
+
+
+@pytest.fixture
+def run_kit(made, tmp_path, monkeypatch, restored):
+    """Return a function: participant -> its kit, after this process has read it as that participant's would.
+
+    With ``job`` the process is that of this job.
+    """
+
+    def run(name: str, job: str | None = None) -> Path:
+        kit = tmp_path / "kits" / name
+        if not kit.exists():
+            shutil.copytree(made.kits / name, kit)
+        monkeypatch.chdir(kit)
+        places = {"sp_scheme": "grpc", "sp_target": "x:1", "parent_url": "tcp://x:2", "parent_conn_sec": ""}
+        args = argparse.Namespace(job_id=job, workspace=str(kit), client_name=name, **places)
+        kind = FLServerStarterConfiger if name == SERVER else FLClientStarterConfiger
+        settings = [f"uid={name}", "secure_train=true", f"org={name}"]
+        conf = kind(workspace=Workspace(str(kit), name, "config"), args=args, kv_list=settings)
+        conf.configure()
+        AppAuthzService.initialize(conf.app_validator)
+        monkeypatch.setattr(AuthorizationService, "the_authorizer", EmptyAuthorizer())
+        return kit
+
+    return run
+
+
+@pytest.fixture
+def write(tmp_path, made, write_tiny_job, bait, hostile_jobs):
+    """Return a function: name of a hostile job -> its folder, signed by the lead; without a name a good one."""
+
+    def write(name: str | None = None) -> Path:
+        job = write_tiny_job(tmp_path / "jobs", "job", sites={SITE: "supervised"}, custom=False)
+        if name:
+            hostile_jobs.JOBS[name](job, bait)
+        startup = made.kits / LEAD / "startup"
+        sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
+        return job
+
+    return write
+
+
+def submit(job: Path) -> tuple[bool, str]:
+    """Whether the server takes a job, and what it would say and keep: as ``submit_job`` of its commands does."""
+    archive = job.with_suffix(".zip")
+    archive.write_bytes(zip_directory_to_bytes(str(job.parent), job.name))
+    try:
+        valid, error, meta = JobMetaValidator().validate(job.name, str(archive))
+    except Exception as failure:  # noqa: BLE001 - NVFlare answers with its text
+        return False, str(failure)
+    return valid, f"{error} {meta}"
+
+
+def deploy_at_site(kit: Path, app: Path) -> Message:
+    """The answer of a site to the server's command to deploy an app."""
+    processors = {topic: one for one in ClientRequestProcessors.request_processors for topic in one.get_topics()}
+    engine = ClientEngine.__new__(ClientEngine)
+    engine.args, engine.client = SimpleNamespace(workspace=str(kit)), SimpleNamespace(client_name=SITE)
+    engine.get_component, engine.new_context = lambda _: None, FLContext
+    message = Message(TrainingTopic.DEPLOY, zip_directory_to_bytes(str(app), ""))
+    message.set_header(RequestHeader.JOB_ID, "a-job")
+    message.set_header(RequestHeader.JOB_META, {"submitter_name": LEAD, "deploy_map": {}})
+    message.set_header(RequestHeader.APP_NAME, app.name)
+    try:
+        return processors[TrainingTopic.DEPLOY].process(message, engine)
+    except Exception as failure:  # noqa: BLE001 - NVFlare answers with its text
+        return Message("reply", f"exception_occurred: {failure}")
+
+
+def deploy_at_server(kit: Path, app: Path) -> str:
+    """What the server writes into a job's description after deploying its own app."""
+    data = zip_directory_to_bytes(str(app), "")
+    try:
+        return str(AppDeployer().deploy(Workspace(str(kit), SERVER), "a-job", {}, app.name, data, FLContext()))
+    except Exception as failure:  # noqa: BLE001 - NVFlare logs its text
+        return str(failure)
+
+
+JOBS = [f"{part}_{kind}" for part in ("meta", "server", "client") for kind in ("env", "file", "url")]
+BESIDE = ["default", "deeper", "named_json", "yaml", "beside", "capitals", "in_custom", "elsewhere", "variables"]
+CLIENT = [name for name in JOBS if name.startswith("client")] + [f"client_{name}" for name in [*BESIDE, "settings"]]
+ALL = [*dict.fromkeys([*JOBS, *CLIENT])]
+
+
+def test_these_are_all_the_hostile_jobs(hostile_jobs):
+    assert set(ALL) == set(hostile_jobs.JOBS) and set(CLIENT) == set(hostile_jobs.CLIENT)
+
+
+# --- the first wall
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_server_refuses_a_hostile_job_when_it_is_submitted(run_kit, write, bait, name):
+    run_kit(SERVER)
+    taken, said = submit(write(name))
+    assert not taken and ("has no place in a job" in said or "is not plain JSON" in said), said
+    assert not bait.found_in(said) and not bait.asked
+
+
+@pytest.mark.parametrize("name", CLIENT)
+def test_a_site_refuses_it_too_and_answers_with_a_code(run_kit, write, bait, name, caplog):
+    kit = run_kit(SITE)
+    reply = deploy_at_site(kit, write(name) / "app_supervised")
+    assert reply.body == "NOT_PLAIN_JSON" and reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR
+    assert not bait.asked and not bait.found_in(caplog.text)
+    assert not (kit / "a-job").exists(), "it was unpacked"
+    assert "job a-job: NOT_PLAIN_JSON: the job's app: 'config" in caplog.text or "custom" in caplog.text
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith("server")])
+def test_the_server_refuses_its_own_app_when_it_is_deployed(run_kit, write, bait, name):
+    kit = run_kit(SERVER)
+    assert deploy_at_server(kit, write(name) / "app_server") == "NOT_PLAIN_JSON"
+    assert not bait.asked and not (kit / "a-job").exists()
+
+
+def test_a_good_job_passes(run_kit, write):
+    kit, job = run_kit(SERVER), write()
+    assert submit(job)[0]
+    assert deploy_at_server(kit, job / "app_server") == "None"
+    kit = run_kit(SITE)
+    reply = deploy_at_site(kit, job / "app_supervised")
+    assert reply.body == f"deployed app_supervised to {SITE}"
+    assert (kit / "a-job" / f"app_{SITE}" / "config" / "config_fed_client.json").is_file()
+
+
+# --- the second wall, when the first one has let a job pass
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_server_evaluates_nothing_even_of_a_job_that_was_not_looked_at(
+    run_kit, write, bait, name, monkeypatch, hostile_jobs
+):
+    kit, job = run_kit(SERVER), write(name)
+    monkeypatch.setattr(JobMetaValidator, "validate", VALIDATE)
+    monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
+    taken, said = submit(job)
+    assert not bait.asked and not bait.found_in(said)
+    assert not taken or name in hostile_jobs.CLIENT
+    assert not bait.found_in(deploy_at_server(kit, job / "app_server")) and not bait.asked
+
+
+@pytest.mark.parametrize("name", CLIENT)
+def test_neither_does_a_site_nor_the_process_of_a_job(run_kit, write, bait, name, monkeypatch):
+    kit, app = run_kit(SITE), write(name) / "app_supervised"
+    monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
+    reply = deploy_at_site(kit, app)
+    assert not bait.asked and not bait.found_in(str(reply.body))
+    deployed = kit / "a-job" / f"app_{SITE}"
+    shutil.copytree(app, deployed, dirs_exist_ok=True)
+    said = load_in_job(run_kit, kit, deployed)
+    assert not bait.asked and not bait.found_in(said)
+    assert is_log_streaming_allowed() is False, "the job has changed a setting of the site's own"
+
+
+def load_in_job(run_kit, kit: Path, app: Path) -> str:
+    """What a job's process has of its configuration: all of it, or an error."""
+    run_kit(SITE, job="a-job")
+    places = {"sp_scheme": "grpc", "sp_target": "x:1", "parent_url": "tcp://x:2"}
+    args = argparse.Namespace(job_id="a-job", workspace=str(kit), client_name=SITE, **places)
+    file = str(app / "config" / "config_fed_client.json")
+    try:
+        conf = ClientJsonConfigurator(Workspace(str(kit), SITE, "config"), file, args, str(app), ["secure_train=true"])
+        loaded = json.dumps(conf.config_data)
+        conf.configure()
+    except Exception as failure:  # noqa: BLE001 - it is searched for bait
+        return f"{failure}"
+    return loaded + json.dumps(conf.config_data, default=str)
+
+
+@pytest.mark.parametrize("ending", [".conf", ".yml", ".yaml", ".conf.default", ".yml.default"])
+def test_a_loader_of_another_format_says_what_is_wrong(run_kit, tmp_path, ending):
+    run_kit(SITE)
+    (tmp_path / f"x{ending}").write_text("a: 1")
+    with pytest.raises(JobError, match="is not read here: startup kits of FedMed read JSON alone"):
+        ConfigFactory.load_config("x.json", [str(tmp_path)])
+    with pytest.raises(JobError, match="read JSON alone"):
+        ConfigFactory.get_config_loader(ConfigFormat.config_ext_formats()[ending]).load_config_from_str("a: 1")
+
+
+def test_a_job_reads_no_secret_by_reference(run_kit, bait, hostile_jobs):
+    run_kit(SITE, job="a-job")
+    for reference in (f"${{secret:{hostile_jobs.VARIABLE}}}", f"${{secret:file:{bait.file}}}"):
+        with pytest.raises(ValueError, match="invalid secret reference"):
+            secret_utils.resolve_secret_refs(reference)
+
+
+def test_a_kit_of_ours_passes_the_check_of_a_site(made):
+    assert list(check_kit(read_kit(made.kits / SITE), SITE)) == []
+
+
+def test_nvflare_has_other_formats_in_the_known_places_only():
+    """A version of NVFlare that has more of them needs a look at the walls first."""
+    root, importing = Path(nvflare.__file__).parent, re.compile(r"^\s*(?:from|import) (?:pyhocon|omegaconf)\b", re.M)
+    found = {path.relative_to(root) for path in root.rglob("*.py") if importing.search(path.read_text("utf-8"))}
+    commands = {Path("cli.py"), Path("utils/cli_utils.py")}  # of a person at a terminal, and so is tool/
+    readers = {path for path in found - commands if path.parts[0] != "tool"}
+    assert readers == {Path(f"fuel_opt/utils/{name}_loader.py") for name in ("pyhocon", "omegaconf")}
+    assert {ending.split(".")[1] for ending in ConfigFormat.config_ext_formats()} <= job_archive.FORMATS
+
+
+def test_another_nvflare_is_an_error_and_no_open_door(restored, monkeypatch):
+    monkeypatch.delattr(secret_utils, "SECRET_REF_PATTERN")
+    with pytest.raises(SiteConfigError, match="secret_utils.SECRET_REF_PATTERN.*requirements.txt"):
+        json_only.JsonOnly()
+
+
+def test_building_the_parts_twice_changes_nothing(run_kit):
+    run_kit(SITE)
+    before = list(ClientRequestProcessors.request_processors), AppDeployer.deploy, ConfigFactory.search_config_format
+    json_only.JsonOnly()
+    job_gate.PlainJobs()
+    assert before == (
+        list(ClientRequestProcessors.request_processors),
+        AppDeployer.deploy,
+        ConfigFactory.search_config_format,
+    )

@@ -1,0 +1,78 @@
+"""The rule that a job's flat arguments ask for."""
+
+import pytest
+from nvflare.fuel.utils.component_builder import ComponentBuilder
+
+from fedmed.aggregation.reported import ReportedWeighting
+from fedmed.errors import JobError
+from fedmed.jobs.class_paths import load_rule
+from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, for_flare, rule_spec
+
+
+class ComponentBuilderOfTests(ComponentBuilder):
+    """FLARE's, without its list of modules."""
+
+    def get_module_scanner(self):
+        return None
+
+
+def test_without_arguments_it_is_the_mean_by_steps():
+    spec = rule_spec({"sharing": "full", "warm_start_sharing": None, "max_norm": 3.0})
+    assert spec == {"path": MEAN, "args": {"weighting": {"path": WEIGHTINGS["iterations"], "args": {}}}}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in WEIGHTINGS if kind != "reported"])
+def test_every_weighting_by_its_name(kind):
+    assert load_rule(rule_spec({"weighting": kind})).weighting.kind == kind
+
+
+def test_a_number_that_sites_report():
+    rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "fim_trace", "most": 5}}))
+    assert isinstance(rule.weighting, ReportedWeighting) and (rule.weighting.name, rule.weighting.most) == (
+        "fim_trace",
+        5,
+    )
+
+
+def test_a_similarity_that_sites_report_under_another_name():
+    rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "alike", "form": "softmax", "floor": 0.1}}))
+    assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("self_adaptive", "alike", "softmax")
+
+
+def test_flare_leaves_a_named_rule_as_it_is():
+    """FLARE builds whatever has a class path among a component's arguments; that would pass by FedMed's own check."""
+    rule, built = {"path": "collections.Counter", "args": {"a": 1}}, ComponentBuilderOfTests()
+    assert built.is_class_config(dict(rule)) and not built.is_class_config(for_flare(rule))
+    assert rule_spec({"rule": for_flare(rule)}) == rule
+
+
+def test_arguments_reach_the_rule():
+    flat = {"normalise": False, "user_weights": {"a": 0.5}, "clip_norm": 2.0, "buffers": "local", "sharing": "head"}
+    rule = load_rule(rule_spec(flat))
+    assert (rule.normalise, rule.user_weights, rule.clip_norm, rule.buffers) == (False, {"a": 0.5}, 2.0, "local")
+
+
+def test_a_named_rule_comes_as_it_is():
+    named = {"path": "somewhere.Rule", "args": {"beta": 0.9}}
+    assert rule_spec({"rule": named, "sharing": "full", "buffers": "average", "max_norm": None}) == named
+
+
+@pytest.mark.parametrize(
+    ("flat", "message"),
+    [
+        ({"rule": {"path": MEAN}, "normalise": True}, "'normalise' belongs to the arguments of the rule"),
+        ({"rule": {"path": MEAN}, "user_weights": {}}, "'user_weights' belongs"),
+        ({"rule": "mode"}, "rule 'mode' is unknown; use mean, median, trimmed_mean"),
+        ({"trim": 0.1}, "'trim' is for rule 'trimmed_mean'"),
+        ({"weighting": {"by": "reported"}}, "the arguments of .*ReportedWeighting are wrong: .*'name'"),
+        ({"weighting": {"name": "fim"}}, "'weighting' is None; use"),
+        ({"weighting": ["samples"]}, "'weighting' is "),
+        ({"weighting": {"by": "samples", "name": "x"}}, "the arguments of .*SampleWeighting are wrong"),
+        ({"rule": object()}, "rule <object object.*> is unknown; .*or name a class"),
+        ({"rule": {"path": MEAN}, "trim": 0.1}, "'trim' belongs"),
+        ({"colour": 1}, "the arguments of .*WeightedMean are wrong: .*'colour'"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(flat, message):
+    with pytest.raises(JobError, match=message):
+        load_rule(rule_spec(flat))

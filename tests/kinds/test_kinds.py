@@ -1,0 +1,113 @@
+"""Each kind names classes that exist, and every kind of the folder is found without being entered anywhere."""
+
+import pytest
+
+from fedmed.bundles.load import Bundle
+from fedmed.bundles.score import DICE, Score
+from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask
+from fedmed.errors import BundleError
+from fedmed.kinds.classification import Classification
+from fedmed.kinds.encoder import Encoder
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import installed, kind_by_look, kind_of, load_kind, made, named_class
+from fedmed.kinds.segmentation_3d import Segmentation3D
+
+IMAGE, MASK = {"image": "a.nii.gz"}, {"image": "a.nii.gz", "label": "m.nii.gz"}
+NAMED = {"image": "a.png", "label": "normal"}
+
+
+def test_every_file_of_the_folder_is_a_kind():
+    assert installed() == {"classification": Classification, "encoder": Encoder, "segmentation_3d": Segmentation3D}
+
+
+@pytest.mark.parametrize("kind", [Segmentation3D(), Classification(), Encoder(Classification())])
+def test_the_classes_that_a_kind_names_are_there(kind):
+    for path, methods in {
+        kind.inspects: ("open", "judge", "judge_labels", "rows", "bins", "cache_bytes"),
+        kind.report: ("summary", "note", "facts", "table", "training", "values", "charts", "figure"),
+        kind.exporter: ("baked", "kept", "start", "complete_without", "facts", "same_results", "next_steps"),
+    }.items():
+        found = named_class(path, "test")
+        assert all(hasattr(found, method) for method in methods), path
+
+
+def test_a_bundle_names_its_kind_and_an_overlay_another():
+    assert kind_of(Bundle("covid_ct_segmentation", ["demo", "consistency"])) == Segmentation3D()
+    assert kind_of(Bundle("cxr_classification", ["demo", "linear"])) == Classification()
+    assert kind_of(Bundle("cxr_classification", ["demo", "pretrain"])) == Encoder(Classification())
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("segmentation3d", "'segmentation3d'; use classification, .* did you mean 'segmentation_3d'"),
+        (None, "None; use classification, encoder, segmentation_3d, or the class path"),
+        (3, "3; use"),
+        ("fedmed.kinds.encoder.Decoder", "'fedmed.kinds.encoder.Decoder', which cannot be imported"),
+        ("nowhere.Kind", "'nowhere.Kind', which cannot be imported"),
+        ("pathlib.Path", "'pathlib.Path', which is not a Kind"),
+    ],
+)
+def test_an_unknown_kind_is_one_clear_error(spec, message):
+    with pytest.raises(BundleError, match=f"^here (is )?{message}"):
+        load_kind(spec, "here")
+
+
+def test_a_class_path_of_elsewhere_is_a_kind_too():
+    assert load_kind("fedmed.kinds.encoder.Encoder", "here", Classification()).base == Classification()
+
+
+def test_a_kind_without_images_of_its_own_needs_a_base():
+    assert Encoder(Segmentation3D()).inspects == Segmentation3D.inspection
+    with pytest.raises(BundleError, match="the kind Encoder opens images as another does"):
+        _ = Encoder().inspects
+
+
+def test_forms_and_scores():
+    assert Segmentation3D().form(["a"]) == ImageWithMask() and Encoder().form() == ImageAlone()
+    assert Classification().form(["a", "b"]) == ImageWithClass(("a", "b"))
+    auroc = Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high")
+    assert [score.name for score in Classification().beside(auroc)] == ["accuracy"]
+    assert Segmentation3D().beside(DICE) == () and Encoder().beside(auroc) == ()
+    assert all(score.label and score.test for kind in installed().values() for score in kind.scores)
+
+
+def test_words_of_the_card():
+    card = Segmentation3D.card
+    assert card.channels([("0", "background"), ("1", "lesion")]) == "label map: 0 = background, 1 = lesion"
+    assert Classification.card.channels([("0", "a"), ("1", "b")]) == "a probability each: a, b"
+    assert card.part("supervised") == "trained with masks" and card.part("evaluate") == "none, tested only"
+    assert Encoder.card.part("supervised") == Encoder.card.part("unsupervised") == "trained without labels"
+
+
+@pytest.mark.parametrize(
+    ("lists", "kind"),
+    [
+        ({"training": [MASK], "unlabeled": [IMAGE]}, Segmentation3D),
+        ({"training": [NAMED], "unlabeled": [IMAGE]}, Classification),
+        ({"training": [{"image": "a.nii.gz", "label": "grade 1.5"}]}, Classification),
+        ({"training": [NAMED], "testing": [MASK]}, Segmentation3D),
+        ({"training": [{"image": "a.png", "label": 3}, NAMED]}, Segmentation3D),
+        ({"training": [{"image": "a.png", "label": ""}]}, Segmentation3D),
+        ({"unlabeled": [{"image": "a.PNG"}, {"image": "b.dcm"}]}, Classification),
+        ({"unlabeled": [{"image": "a.png"}, IMAGE]}, Segmentation3D),
+        ({"unlabeled": [{"image": "a.png", "label": "labels/x.nii.gz"}]}, Classification),  # nobody reads that label
+        ({"training": "rubbish", "unlabeled": ["x"]}, Segmentation3D),
+        ({}, Segmentation3D),
+    ],
+)
+def test_a_site_without_a_job_is_taken_for_what_it_looks_like(lists, kind):
+    assert type(kind_by_look(lists)) is kind
+
+
+def test_another_kind_is_one_file(tmp_path, monkeypatch):
+    """A kind outside the room, as a bundle of others brings it, with everything taken from two that there are."""
+    (tmp_path / "tool_presence.py").write_text(
+        "from fedmed.bundles.score import Score\n"
+        "from fedmed.kinds.classification import Classification\n"
+        "class ToolPresence(Classification):\n"
+        "    scores = (Score('map', 'mAP', 'map'),)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    kind = load_kind("tool_presence.ToolPresence", "here")
+    assert isinstance(kind, Kind) and kind.scores[0].label == "mAP" and made(kind.inspects)

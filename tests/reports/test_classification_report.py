@@ -1,0 +1,196 @@
+"""A run that tells classes apart: its score with an interval, heat-maps, ROC curves and reliability."""
+
+import csv
+import io
+import json
+import shutil
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fedmed.errors import DataError
+from fedmed.reports import heatmaps, roc, scored_report
+from fedmed.reports.classified import Probabilities, probabilities, read_classified
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page, write_report
+from fedmed.reports.run_report import report_of
+
+SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
+CLASSES = ("normal", "consolidation", "interstitial")
+SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
+N_CASES = 60
+JOB = "simulate_job/fedmed"
+
+
+def film(rng, label):
+    """An image that looks a little like a chest film, and heat where its finding is."""
+    rows, columns = np.mgrid[0:96, 0:96] / 96.0
+    lungs = sum(np.exp(-((((rows - 0.5) / 0.36) ** 2 + ((columns - x) / 0.17) ** 2) ** 2)) for x in (0.3, 0.7))
+    image = 0.78 - 0.55 * lungs + 0.05 * np.cos(rows * 60) * lungs + rng.normal(0, 0.015, rows.shape)
+    row, column = rng.uniform(0.4, 0.65), rng.choice([0.3, 0.7])
+    heat = np.exp(-(((rows - row) / 0.14) ** 2 + ((columns - column) / 0.11) ** 2))
+    image += {"normal": 0, "consolidation": 0.4, "interstitial": 0.12}[label] * heat
+    return image.clip(0, 1).astype(np.float32), heat.astype(np.float32)
+
+
+def write_site(folder, rng, skill):
+    """cases.csv and pictures of one site; return what it tells the server."""
+    evaluation = folder / "evaluation"
+    evaluation.mkdir(parents=True)
+    labels = np.arange(N_CASES) % 3
+    logits = rng.normal(0, 1, (N_CASES, 3)) + skill * np.eye(3)[labels]
+    values = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    with (evaluation / "cases.csv").open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["case", "label", *(f"p_{name}" for name in CLASSES)])
+        for i in range(N_CASES):
+            rows.writerow([f"film_{i:03d}", CLASSES[labels[i]], *(f"{p:.6f}" for p in values[i])])
+    order = np.argsort(-values[np.arange(N_CASES), labels])
+    for kind, place in (("best", 0), ("median", N_CASES // 2), ("worst", -1)):
+        i = order[place]
+        image, heat = film(rng, CLASSES[labels[i]])
+        facts = {"probabilities": values[i], "classes": np.array(CLASSES), "label": CLASSES[labels[i]]}
+        np.savez_compressed(evaluation / f"{kind}.npz", image=image, heat=heat, case=f"film_{i:03d}", **facts)
+    accuracy, auroc = float((values.argmax(1) == labels).mean()), 0.6 + 0.1 * skill
+    return {
+        "auroc": auroc,
+        "auroc_low": auroc - 0.07,
+        "auroc_high": min(1.0, auroc + 0.05),
+        "accuracy": accuracy,
+        "accuracy_low": accuracy - 0.1,
+        "accuracy_high": min(1.0, accuracy + 0.1),
+        "n_cases": N_CASES,
+    }
+
+
+def make_run(root, rounds=3, sites=SITES):
+    """Write a finished classification run."""
+    rng, server = np.random.default_rng(3), root / "server" / JOB
+    server.mkdir(parents=True)
+    facts = {
+        "job": "cxr_finetune",
+        "bundle": "cxr_classification",
+        "overlays": ["demo", "finetune"],
+        "seed": 0,
+        "rounds": rounds,
+        "score": SCORE,
+        "kind": "classification",
+        "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},
+        "config": {"controller": {"steps": 20}, "aggregator": {"weighting": "samples"}},
+        "started": "2026-11-21T09:05:00+00:00",
+    }
+    (server / "run.json").write_text(json.dumps(facts))
+    trains = [name for name, role in sites.items() if role == "supervised"]
+    lines = []
+    for index in range(rounds):
+        progress = 1 - np.exp(-4 * index / rounds)
+        told = {
+            name: {
+                "n_steps": 20,
+                "n_samples": 120,
+                "train_loss": 1.1 - 0.7 * progress + 0.05 * place + rng.normal(0, 0.02),
+                "val_auroc": float(np.clip(0.5 + (0.42 - 0.04 * place) * progress + rng.normal(0, 0.01), 0, 1)),
+            }
+            for place, name in enumerate(trains)
+        }
+        score = float(np.mean([values["val_auroc"] for values in told.values()]))
+        moved = {"seconds": 4.0, "bytes_down": 900_000, "bytes_up": 900_000}
+        shares = {name: 1 / len(trains) for name in trains}
+        line = {"round": index, "accepted": trains, "coefficients": shares, "sites": told, "score": score, **moved}
+        lines.append(line)
+    (server / "rounds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    test = {name: write_site(root / name / JOB, rng, 2.4 - 0.5 * i) for i, name in enumerate(sites)}
+    closing = {"event": "validated", "task": "validate", "round": rounds - 1, "score": 0.91}
+    (root / trains[0] / JOB / "progress.jsonl").write_text(json.dumps(closing) + "\n")
+    result = {"best_round": rounds - 2, "best_score": lines[-1]["score"], "last_score": 0.9, "selected_by": trains}
+    (server / "result.json").write_text(json.dumps({**result, "test": test, "seconds_total": 30.0}))
+    return root
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One finished run that tests only read."""
+    return make_run(tmp_path_factory.mktemp("classes") / "run")
+
+
+def shown(table, width=80):
+    console = Console(file=io.StringIO(), width=width)
+    console.print(table)
+    return console.file.getvalue()
+
+
+def test_page_and_pngs_speak_of_the_score_and_never_of_dice(folder, tmp_path):
+    written = write_report(folder, tmp_path)
+    html = written.html.read_text()
+    for words in ("95 % interval", "Validation AUROC", "mean test AUROC of", "accuracy", "✗ called ", "true class"):
+        assert words in html
+    assert "dice" not in html.lower() and "axial" not in html.lower()
+    assert html.count('class="pair"') == 9
+    names = {path.name for path in written.pngs}
+    assert {"roc.png", "confusion.png", "test_scores.png", "slices_cxr_rural.png", "curves.png"} <= names
+
+
+def test_the_servers_own_folder_has_neither_pictures_nor_curves_of_cases(folder, tmp_path):
+    shutil.copytree(folder / "server", tmp_path / "run" / "server")
+    html = page(read_run(tmp_path / "run"))
+    assert "never leave a site" in html
+    assert "Reliability" not in html and 'class="pair"' not in html
+    assert "0.840" in html  # the AUROC of the first site
+
+
+def test_the_terminal_has_the_interval_and_the_accuracy_in_80_columns(folder):
+    run = read_run(folder)
+    text = shown(report_of(run).table(run))
+    assert "AUROC on each site's test list" in text and "0.770–0.890" in text and "accuracy" in text
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_sentences_name_the_score(folder):
+    run = read_run(folder)
+    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in scored_report.summary(run)
+    assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
+
+
+def test_roc_points_take_ties_together():
+    labels, values = np.array([1, 0, 1, 0], dtype=bool), np.array([0.9, 0.5, 0.5, 0.1])
+    false, true = roc.roc_points(labels, values)
+    assert false.tolist() == [0, 0, 0.5, 1] and true.tolist() == [0, 0.5, 1, 1]
+    assert np.trapezoid(true, false) == pytest.approx(0.875)  # 3.5 of 4 pairs
+    assert roc.roc_points(np.ones(3, dtype=bool), values[:3]) is None
+
+
+def test_reliability_and_confusion_count_every_case():
+    values = np.array([[0.9, 0.1]] * 12 + [[0.4, 0.6]] * 12)
+    found = Probabilities(("a", "b"), np.array([0] * 15 + [1] * 9), values)
+    confidence, share, cases = roc.reliability(found)
+    assert confidence == pytest.approx([0.6, 0.9]) and share == pytest.approx([0.75, 1.0]) and cases.sum() == 24
+    assert roc.confusion_counts(found).tolist() == [[12, 3], [0, 9]]
+
+
+def test_cases_without_a_probability_are_left_out_and_an_unknown_label_is_named():
+    rows = [{"case": "x", "label": "a", "p_a": "0.7", "p_b": "0.3"}, {"case": "y", "label": "b", "p_a": "", "p_b": ""}]
+    found = probabilities(rows)
+    assert found.classes == ("a", "b") and found.labels.tolist() == [0] and found.predicted.tolist() == [0]
+    with pytest.raises(DataError, match="'c'"):
+        probabilities([{**rows[0], "label": "c"}])
+    assert probabilities([]) is None and probabilities([{"case": "x", "dice": "1"}]) is None
+
+
+def test_where_nothing_is_warm_the_image_is_as_it_was(folder):
+    picture = next(read_run(folder).sites[0].pictures(read_classified))
+    drawn = heatmaps.overlay(picture)
+    cold = picture.heat < 1e-6
+    assert drawn[cold] == pytest.approx(np.repeat(picture.image[cold][:, None], 3, axis=1), abs=2e-3)
+    assert np.ptp(drawn[picture.heat > 0.9], axis=1).min() > 0.2  # coloured
+    lightness = heatmaps.ramp(np.linspace(0, 1, 20)) @ [0.2126, 0.7152, 0.0722]
+    assert (np.diff(lightness) > 0).all()
+
+
+def test_a_label_may_be_a_place_and_a_damaged_picture_is_named(folder, tmp_path):
+    arrays = dict(np.load(folder / "cxr_metro" / JOB / "evaluation/best.npz"))
+    np.savez(tmp_path / "best.npz", **{**arrays, "label": np.int64(2)})
+    assert read_classified(tmp_path / "best.npz", "best").label == "interstitial"
+    np.savez(tmp_path / "best.npz", **{**arrays, "heat": arrays["heat"][:5]})
+    with pytest.raises(DataError, match=r"best\.npz"):
+        read_classified(tmp_path / "best.npz", "best")

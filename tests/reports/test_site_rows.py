@@ -1,0 +1,101 @@
+from dataclasses import replace
+
+import pytest
+
+from fedmed.reports import notes, scored_report, site_rows
+from fedmed.reports.run import read_run
+from fedmed.reports.words import count, duration, fixed, flat, join, size
+
+
+def with_result(run, **changes):
+    return replace(run, result={**run.result, **changes})
+
+
+def test_rows_begin_with_labelled_sites_and_have_role_and_label_status(fake_run):
+    sites = {"ct_west": "evaluate", "ct_east": "unsupervised", "ct_north": "supervised", "ct_south": "supervised"}
+    rows = site_rows.site_rows(read_run(fake_run(sites=sites, rounds=2)))
+    assert [row.name for row in rows] == ["ct_north", "ct_south", "ct_east", "ct_west"]
+    assert rows[2].labels == "not used in training"
+    assert rows[3].labels == "not in training"
+    assert all(row.n_cases == 5 and len(row.cases) == 5 and 0 < row.mean < 1 for row in rows)
+
+
+def test_the_summary_is_made_of_the_numbers(fake_run):
+    run = read_run(fake_run(rounds=3))
+    test = {name: {"dice_mean": mean, "dice_std": 0.1, "n_cases": 2} for name, mean in (("ct_north", 0.8),)}
+    test["ct_south"] = {"dice_mean": 0.6, "dice_std": 0.1, "n_cases": 2}
+    test["ct_west"] = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 2}
+    text = scored_report.summary(with_result(run, test=test, best_round=1))
+    assert text == (
+        "After 3 rounds with 4 sites, the model of round 2 reaches a mean test Dice of 0.70 at the 2 labelled sites "
+        "and 0.50 at the unseen site ct_west."
+    )
+
+
+def test_the_summary_counts_only_sites_that_were_tested(fake_run):
+    run = read_run(fake_run(rounds=1))
+    text = scored_report.summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
+    assert "the initial model reaches a mean test Dice of 0.80 at the labelled site ct_north." in text
+    assert "no site tested it" in scored_report.summary(with_result(run, test={}))
+
+
+def test_an_unfinished_run_says_so(fake_run):
+    run = read_run(fake_run(rounds=6, done=2))
+    assert scored_report.summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
+    assert "did not reach its end" in scored_report.selection_note(run)
+
+
+def test_the_selection_sentence_names_the_labelled_sites_and_what_other_labels_were_for(fake_run):
+    note = scored_report.selection_note(read_run(fake_run(rounds=2)))
+    assert note == (
+        "The model was selected using labelled sites only: ct_north and ct_south. "
+        "Labels of ct_east and ct_west were used for evaluation only."
+    )
+
+
+def test_the_selection_sentence_is_not_claimed_when_it_is_not_true(fake_run):
+    run = read_run(fake_run(rounds=2))
+    note = scored_report.selection_note(with_result(run, selected_by=["ct_north", "ct_east"]))
+    assert "labelled sites only" not in note
+    assert "ct_east did not train with labels" in note
+    for changes in ({"selected_by": []}, {"best_round": None}):
+        assert "last aggregate" in scored_report.selection_note(with_result(run, **changes))
+
+
+def test_refusals_count_rounds_from_one(fake_run):
+    run = read_run(fake_run(rounds=3, refuse=(1,)))
+    assert notes.refusals(run) == [(2, "ct_east", "conv_init.weight: 3 values are not finite")]
+
+
+def test_what_happened_again_is_told_once(fake_run):
+    run = read_run(fake_run(rounds=5))
+    told = [(), (("a, b", "no rsa"),) * 2, (("a, b", "no rsa"),), (("c", "late"),), (("a, b", "no rsa"),)]
+    run.rounds = [replace(line, warnings=found) for line, found in zip(run.rounds, told, strict=True)]
+    run.sites[0].errors = ["no data", "no data", "no disk"]
+    assert notes.warnings(run) == [("rounds 2–3, 5", "a, b", "no rsa"), ("round 4", "c", "late")]
+    assert notes.errors(run) == [("ct_north", "no data (2 times)"), ("ct_north", "no disk")]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (duration(None), "–"),
+        (duration(59.6), "1 min 00 s"),
+        (duration(7500), "2 h 05 min"),
+        (size(999), "999 B"),
+        (size(4_700_000), "4.7 MB"),
+        (size(334e6), "334 MB"),
+        (size(None), "–"),
+        (fixed(None), "–"),
+        (fixed(0.81249), "0.812"),
+        (count(1, "round"), "1 round"),
+        (join(["a", "b", "c"]), "a, b and c"),
+        (join([]), "none"),
+    ],
+)
+def test_values_read_as_a_person_expects(value, text):
+    assert value == text
+
+
+def test_settings_are_flattened_with_dotted_keys():
+    assert flat({"a": {"b": [1, 2], "c": None}, "d": True}) == [("a.b", "1, 2"), ("a.c", "–"), ("d", "True")]

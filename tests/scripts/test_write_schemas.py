@@ -1,0 +1,57 @@
+"""The JSON Schemas for editors say what FedMed itself accepts."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
+
+
+@pytest.fixture
+def module(load_script):
+    return load_script("write_schemas")
+
+
+def errors(name, values):
+    schema = json.loads((CHECKOUT / "docs" / "schema" / f"{name}.json").read_text())
+    Draft202012Validator.check_schema(schema)
+    return sorted("/".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema).iter_errors(values))
+
+
+def test_the_written_schemas_are_current(module, monkeypatch, tmp_path, capsys):
+    for name, text in module.schemas().items():
+        written = (CHECKOUT / "docs" / "schema" / name).read_text(encoding="utf-8")
+        assert written == text, f"docs/schema/{name} is out of date: run scripts/write_schemas.py and commit the result"
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr("sys.argv", ["write_schemas.py"])
+    module.main()
+    assert {path.name for path in tmp_path.iterdir()} == {"site.json", "project.json"}
+
+
+def test_what_fedmed_ships_fits_the_schemas():
+    template = (CHECKOUT / "site_configs" / "templates" / "fedmed_site.yaml").read_text()
+    template = template.replace("site: {site}", "site: hospital_a")
+    whole = re.sub(r"(?m)^# (privacy:|  )", r"\1", template)
+    assert yaml.safe_load(whole)["privacy"]["clip_norm"] == 1.0
+    assert [errors("site", yaml.safe_load(text)) for text in (template, whole)] == [[], []]
+    assert {path.name: errors("site", yaml.safe_load(path.read_text())) for path in SITES} == {
+        p.name: [] for p in SITES
+    }
+    assert errors("project", yaml.safe_load((CHECKOUT / "site_configs" / "project.yml").read_text())) == []
+
+
+def test_an_editor_is_told_of_wrong_keys_and_values():
+    assert errors("site", {"data_root": "x", "threads": 0, "privacy": {"clip_norm": "1e-5"}}) == [
+        "privacy/clip_norm",
+        "threads",
+    ]
+    assert errors("site", {"data_rot": "x"}) == [""]
+    assert errors("project", {"name": "a", "participants": [{"name": "b", "type": "c", "org": "d"}]}) == [
+        "",
+        "participants/0/type",
+    ]
