@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
+from fedmed.bundles.load import Bundle
+from fedmed.errors import JobError
 from fedmed.experiments import classifier_training, reproduction
 from fedmed.experiments.chain import Place
 from fedmed.experiments.classifier_training import predictions, with_encoder
@@ -21,11 +24,6 @@ from fedmed.experiments.parallel import Failure
 from fedmed.experiments.task_questions import as_asked, task_question
 from fedmed.experiments.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from fedmed.experiments.yaml_models import build
-
-from PIL import Image
-
-from fedmed.bundles.load import Bundle
-from fedmed.errors import JobError
 
 ROOM = "fedmed.experiments"
 SMALL = {"batch_size": 4, "image_size": 32}

@@ -6,15 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedmed.errors import DataError
 from fedmed.experiments.paired_statistics import DECIMALS, rank_biserial, wilcoxon_signed_rank
 from fedmed.experiments.score_kinds import UnitMean
 from fedmed.experiments.score_table import MEAN_UNIT, selected
-from fedmed.experiments.table_claim import ClaimFinding, Evidence, OverSeeds, TableClaim, Verdict, known
+from fedmed.experiments.table_claim import ArmPair, BetterClaim, ClaimFinding, Evidence, OverSeeds, Verdict, known
 from fedmed.experiments.words_of_tables import probability, signed
-from fedmed.experiments.yaml_models import YamlModel
 from fedmed.reports.words import NOTHING
 
 SEEDS_FOR_P = 5  # fewer seeds have no p over seeds
@@ -87,37 +86,24 @@ class CaseComparison(OverSeeds):
         return {name: getattr(self, name) for name in (*names, "seeds_against", "p", "p_seeds", "effect")}
 
 
-class CasePair(YamlModel):
+class CasePair(ArmPair):
     """The arm ``better`` is above the arm ``worse`` at each of the sites.
 
     Attributes:
-        better, worse: arms.
         sites: as the table names them.
         list: ``test``, or ``valid``, of which a run has one mean.
         model: of the ``last`` round, or the one that labelled sites ``selected``.
         score: None = the table's first.
     """
 
-    better: str
-    worse: str
     sites: Annotated[list[str], Field(min_length=1)]
     list: Literal["test", "valid"] = "test"
     model: Literal["last", "selected"] = "last"
     score: str | None = None
 
-    @model_validator(mode="after")
-    def _differ(self) -> "CasePair":
-        if self.better == self.worse:
-            raise ValueError(f"'{self.better}' is compared with itself; name two arms")
-        return self
 
-
-class BetterByCases(TableClaim):
-    """One arm is better than another, at every site and in every comparison that is named.
-
-    Attributes:
-        holds: the comparisons.
-    """
+class BetterByCases(BetterClaim):
+    """One arm is better than another, at every site and in every comparison that is named."""
 
     rule: ClassVar[str] = """\
 - **✓**: every comparison has the claimed sign in the mean and in every seed, and p < 0.05 in that direction.
@@ -136,9 +122,6 @@ rank-biserial correlation, −1 to 1. Seeds: those whose mean difference has the
 """
 
     holds: Annotated[list[CasePair], Field(min_length=1)]
-
-    def arm_names(self) -> list[str]:
-        return [arm for pair in self.holds for arm in (pair.better, pair.worse)]
 
     def check(self, sites: Collection[str], scores: Collection[str]) -> None:
         known(self, "site", [site for pair in self.holds for site in pair.sites], sites)

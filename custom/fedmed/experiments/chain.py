@@ -9,8 +9,8 @@ from typing import ClassVar
 import pandas as pd
 
 from fedmed.experiments.experiment_data import ExperimentData
-from fedmed.experiments.yaml_models import YamlModel
 from fedmed.settings.site import SiteConfig
+from fedmed.settings.yaml_model import YamlModel
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from fedmed.experiments.hospital_data import HospitalData
 from fedmed.experiments.score_table import joined, score_frame
 from fedmed.experiments.task_questions import Question, as_asked, task_question
 from fedmed.experiments.untrained_encoders import UntrainedStep
-from fedmed.experiments.yaml_models import YamlModel
 from fedmed.settings.site import SiteConfig
+from fedmed.settings.yaml_model import YamlModel
 
 Whole = Annotated[int, Field(ge=1)]
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from fedmed.errors import JobError
-from fedmed.experiments.yaml_models import YamlModel, build_named, read_yaml
+from fedmed.experiments.yaml_models import build_named
+from fedmed.settings.yaml_model import YamlModel, read_yaml
 
 
 def different(values: list) -> list:
@@ -46,7 +47,7 @@ def load_data(path: Path) -> ExperimentData:
     Raises:
         JobError: missing or malformed file, or one that does not name its class.
     """
-    content: dict[str, Any] = read_yaml(path, "a description of data")
+    content: dict[str, Any] = dict(read_yaml(path, error=JobError).values)
     if "path" not in content:
         raise JobError(
             f"{path}: 'path' is missing: the kind of data, fedmed.experiments.federation_data.FederationData for "

@@ -13,7 +13,8 @@ from fedmed.experiments.experiment_data import ExperimentData, Names, Seeds
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.table_claim import TableClaim, read_claims
 from fedmed.experiments.table_layout import ShownArm, TableLayout
-from fedmed.experiments.yaml_models import PATH, YamlModel, build, build_named, read_yaml
+from fedmed.experiments.yaml_models import PATH, build, build_named
+from fedmed.settings.yaml_model import YamlModel, read_yaml
 
 Settings = dict[str, Any]
 
@@ -104,7 +105,7 @@ def load_table(path: Path) -> ExperimentTable:
     Raises:
         JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
     """
-    content = read_yaml(path, "a table")
+    content = dict(read_yaml(path, error=JobError).values)
     for key in ("chain", "arms", "scores"):  # YAML reads 1, on and no as other than text
         if isinstance(content.get(key), dict):
             content[key] = {str(name): own for name, own in content[key].items()}

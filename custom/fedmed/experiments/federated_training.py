@@ -25,8 +25,8 @@ from fedmed.experiments.job_of_link import LinkJob, link_job
 from fedmed.experiments.job_run import JobRun, complete, finished, named_run
 from fedmed.experiments.job_scores import check_complete, read_job_scores
 from fedmed.experiments.site_lists import SiteCases, pooled_site, site_for
-from fedmed.experiments.yaml_models import YamlModel
 from fedmed.settings.site import SiteConfig, load_site
+from fedmed.settings.yaml_model import YamlModel
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 

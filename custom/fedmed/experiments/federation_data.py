@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from fedmed.errors import JobError
 from fedmed.experiments.experiment_data import ExperimentData
-from fedmed.experiments.yaml_models import YamlModel
+from fedmed.settings.yaml_model import YamlModel
 
 DEFAULT_NETWORK = "default"
 POOL = "pool"  # site that holds the cases of several

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from fedmed.errors import DataError, JobError
 from fedmed.experiments.experiment_data import ExperimentData, Names
 from fedmed.experiments.hospital_images import Hospital, hospital_of_site, hospital_of_table
-from fedmed.experiments.yaml_models import YamlModel
 from fedmed.settings.site import SiteConfig, load_site, parse_site
+from fedmed.settings.yaml_model import YamlModel
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

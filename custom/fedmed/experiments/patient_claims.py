@@ -12,9 +12,8 @@ from fedmed.experiments.experiment_data import Names, Shares
 from fedmed.experiments.paired_statistics import DECIMALS
 from fedmed.experiments.patient_resampling import PatientResamples, Setting
 from fedmed.experiments.score_kinds import interval
-from fedmed.experiments.table_claim import ClaimFinding, Evidence, OverSeeds, TableClaim, known
+from fedmed.experiments.table_claim import ArmPair, BetterClaim, ClaimFinding, Evidence, OverSeeds, known
 from fedmed.experiments.words_of_tables import percent, probability, signed
-from fedmed.experiments.yaml_models import YamlModel
 
 PATIENT_RULE = """\
 - **✓** holds: every comparison has the claimed sign in the mean and in every seed, and p < 0.05.
@@ -85,18 +84,15 @@ class PatientComparison(OverSeeds):
         return own | {name: getattr(self, name) for name in names}
 
 
-class PatientPair(YamlModel):
+class PatientPair(ArmPair):
     """The arm ``better`` is above the arm ``worse``, in every setting that the lists name.
 
     Attributes:
-        better, worse: arms.
         protocol, fractions, list, model: settings, as in :class:`fedmed.experiments.patient_resampling.Setting`.
         scores: of the table's; None = its first.
         tasks: None = all.
     """
 
-    better: str
-    worse: str
     protocol: Literal["linear", "finetune"]
     fractions: Shares
     scores: Names | None = None
@@ -109,19 +105,12 @@ class PatientPair(YamlModel):
         return [Setting(task, self.list, self.protocol, f, self.model) for task in wanted for f in self.fractions]
 
 
-class BetterByPatients(TableClaim):
-    """One arm is better than another, in every setting and comparison that is named.
-
-    Attributes:
-        holds: the comparisons.
-    """
+class BetterByPatients(BetterClaim):
+    """One arm is better than another, in every setting and comparison that is named."""
 
     rule: ClassVar[str] = PATIENT_RULE
 
     holds: Annotated[list[PatientPair], Field(min_length=1)]
-
-    def arm_names(self) -> list[str]:
-        return [arm for pair in self.holds for arm in (pair.better, pair.worse)]
 
     def check(self, sites: Collection[str], scores: Collection[str]) -> None:
         known(self, "score", [score for pair in self.holds for score in pair.scores or []], scores)

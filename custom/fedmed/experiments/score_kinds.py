@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
-from fedmed.experiments.yaml_models import YamlModel
+from fedmed.settings.yaml_model import YamlModel
 
 Floats = NDArray[np.float64]
 PREFIX = "p_"  # of a class's metric in the score table

@@ -8,11 +8,13 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import pandas as pd
+from pydantic import model_validator
 
 from fedmed.errors import JobError
 from fedmed.experiments.patient_resampling import PatientResamples
 from fedmed.experiments.score_kinds import ScoreKind
-from fedmed.experiments.yaml_models import YamlModel, build_named
+from fedmed.experiments.yaml_models import build_named
+from fedmed.settings.yaml_model import YamlModel
 
 ALPHA = 0.05
 
@@ -136,6 +138,36 @@ class TableClaim(YamlModel, ABC):
         Raises:
             JobError: it names another one.
         """
+
+
+class ArmPair(YamlModel):
+    """The arm ``better`` is above the arm ``worse``; where is said by its kind.
+
+    Attributes:
+        better, worse: arms.
+    """
+
+    better: str
+    worse: str
+
+    @model_validator(mode="after")
+    def _differ(self) -> "ArmPair":
+        if self.better == self.worse:
+            raise ValueError(f"'{self.better}' is compared with itself; name two arms")
+        return self
+
+
+class BetterClaim(TableClaim):
+    """One arm is better than another, in every comparison that is named.
+
+    Attributes:
+        holds: the comparisons.
+    """
+
+    holds: list[Any]
+
+    def arm_names(self) -> list[str]:
+        return [arm for pair in self.holds for arm in (pair.better, pair.worse)]
 
 
 def read_claims(

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from fedmed.experiments.table_claim import Evidence
-from fedmed.experiments.yaml_models import YamlModel
+from fedmed.settings.yaml_model import YamlModel
 
 
 @dataclass(frozen=True)

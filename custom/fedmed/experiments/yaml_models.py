@@ -2,37 +2,14 @@
 
 import importlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeVar
 
-import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fedmed.errors import JobError
 
 Model = TypeVar("Model", bound=BaseModel)
 PATH = "path"  # key that names a class
-
-
-class YamlModel(BaseModel):
-    """Fields are the keys of a mapping in YAML; nothing is converted, and an unknown key is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, hide_input_in_errors=False)
-
-
-def read_yaml(path: Path, what: str) -> dict[str, Any]:
-    """A YAML file's mapping.
-
-    Raises:
-        JobError: the file is missing, is not YAML or does not hold a mapping.
-    """
-    try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise JobError(f"{path} cannot be read as {what}: {error}") from error
-    if not isinstance(content, dict):
-        raise JobError(f"{path} holds no 'key: value' lines, so it is not {what}")
-    return content
 
 
 def build(kind: type[Model], content: Any, where: str) -> Model:
@@ -47,7 +24,7 @@ def build(kind: type[Model], content: Any, where: str) -> Model:
         JobError: names every key that is missing, unknown or has a wrong value, with the value and what it must be.
     """
     try:
-        return kind.model_validate(content)
+        return kind.model_validate(content, strict=True)
     except ValidationError as error:
         raise JobError(f"{where}: " + "; ".join(_words(one, kind) for one in error.errors())) from error
 
