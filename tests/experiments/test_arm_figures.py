@@ -1,6 +1,7 @@
 import pytest
 
-from fedmed.experiments.arm_figures import ArmFigure, arm_figure
+from fedmed.experiments.arm_figures import arm_figure
+from fedmed.experiments.arm_lines import ArmFigure
 from fedmed.experiments.site_columns import in_groups
 from fedmed.experiments.table_layout import ShownArm
 

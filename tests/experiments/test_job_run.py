@@ -13,8 +13,9 @@ from fedmed.experiments.chain import ChainWork, Place, do
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.federated_training import FederatedTraining, JobStep
 from fedmed.experiments.job_run import finished
-from fedmed.experiments.reproduction import PlannedWork, jobs_for, run_works, scores_of
+from fedmed.experiments.reproduction import scores_of
 from fedmed.experiments.site_lists import SiteCases, pooled_site, site_for
+from fedmed.experiments.work_queue import PlannedWork, jobs_for, run_works
 from fedmed.federation.client import Client
 from fedmed.settings.site import load_site
 

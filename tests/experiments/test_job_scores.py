@@ -8,7 +8,7 @@ from fedmed.errors import DataError
 from fedmed.experiments.job_of_link import link_job
 from fedmed.experiments.job_run import RUN, JobRun
 from fedmed.experiments.job_scores import check_complete, read_job_scores, read_rounds
-from fedmed.experiments.round_claims import read_histories
+from fedmed.experiments.round_history import read_histories
 from fedmed.experiments.score_table import joined
 from fedmed.recovery.interrupted_workspace import records
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
-from fedmed.experiments import classifier_training, reproduction
+from fedmed.experiments import classifier_training, work_queue
 from fedmed.experiments.chain import Place
 from fedmed.experiments.classifier_training import predictions, with_encoder
 from fedmed.experiments.classifiers import Classifiers
@@ -108,7 +108,7 @@ def in_this_process(monkeypatch):
             worked.append(item.name)
             yield item, do(item)
 
-    monkeypatch.setattr(reproduction, "in_processes", work_on)
+    monkeypatch.setattr(work_queue, "in_processes", work_on)
     return worked
 
 
@@ -146,11 +146,11 @@ def test_a_table_from_end_to_end_and_again(data, in_this_process, load_script, c
 
 def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, load_script, capsys):
     def fail(items, jobs, do, dask):
-        assert do is reproduction.quietly
+        assert do is work_queue.quietly
         for item in items:
             yield item, Failure("out of luck") if "north" in item.name or "FedMoCo" in item.name else do(item)
 
-    monkeypatch.setattr(reproduction, "in_processes", fail)
+    monkeypatch.setattr(work_queue, "in_processes", fail)
     linear = {**TABLE["chain"]}
     linear["classifiers"] = {**linear["classifiers"], "protocols": {"linear": {"fractions": [1]}}}
     (data / "t.yaml").write_text(yaml.safe_dump({**TABLE, "chain": linear}, sort_keys=False))

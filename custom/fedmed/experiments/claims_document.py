@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
+from fedmed.experiments.claim_findings import OverSeeds
 from fedmed.experiments.judgement import JudgedClaim
 from fedmed.experiments.score_kinds import ScoreKind
-from fedmed.experiments.table_claim import OverSeeds
 from fedmed.experiments.words_of_tables import markdown_table
 from fedmed.reports.words import NOTHING
 

@@ -11,7 +11,8 @@ from pydantic import Field
 
 from fedmed.errors import DataError, JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
-from fedmed.experiments.classifier_training import ClassifierPlan, evaluate
+from fedmed.experiments.classifier_plan import ClassifierPlan
+from fedmed.experiments.classifier_training import evaluate
 from fedmed.experiments.encoder_step import EncoderStep
 from fedmed.experiments.experiment_data import ExperimentData, Shares
 from fedmed.experiments.hospital_data import HospitalData

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from fedmed.experiments.claim_findings import ClaimFinding, Verdict
 from fedmed.experiments.paired_statistics import holm
-from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim, Verdict
+from fedmed.experiments.table_claim import Evidence, TableClaim
 
 
 @dataclass(frozen=True)

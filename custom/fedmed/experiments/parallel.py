@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -76,9 +77,11 @@ def _results(waiting: dict[int, Item], jobs: int, work: Callable, begun: list[in
 
     # A second process even for one job: joblib would otherwise do it in this one, and a crash would end all.
     pool = Parallel(max(2, jobs), batch_size=1, pre_dispatch=jobs, return_as="generator_unordered")
-    with closing(pool(calls())) as results:
-        for place, result in results:
-            yield waiting.pop(place), result
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* which were still being processed")  # who stops them knows
+        with closing(pool(calls())) as results:
+            for place, result in results:
+                yield waiting.pop(place), result
 
 
 def _alone(place: int, waiting: dict[int, Item], work: Callable) -> Iterator[tuple[Item, Any]]:

@@ -8,11 +8,12 @@ import numpy as np
 from pydantic import Field
 
 from fedmed.errors import DataError
+from fedmed.experiments.claim_findings import ClaimFinding, OverSeeds
 from fedmed.experiments.experiment_data import Names, Shares
 from fedmed.experiments.paired_statistics import DECIMALS
 from fedmed.experiments.patient_resampling import PatientResamples, Setting
 from fedmed.experiments.score_kinds import interval
-from fedmed.experiments.table_claim import ArmPair, BetterClaim, ClaimFinding, Evidence, OverSeeds, known
+from fedmed.experiments.table_claim import ArmPair, BetterClaim, Evidence, known
 from fedmed.experiments.words_of_tables import percent, probability, signed
 
 PATIENT_RULE = """\

@@ -7,7 +7,8 @@ from typing import Any
 import pandas as pd
 
 from fedmed.errors import JobError
-from fedmed.experiments.arm_figures import ArmFigure, arm_figure
+from fedmed.experiments.arm_figures import arm_figure
+from fedmed.experiments.arm_lines import ArmFigure
 from fedmed.experiments.score_kinds import UnitMean
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
 from fedmed.experiments.words_of_tables import bold_if, markdown_table, over_seeds, seeds_phrase

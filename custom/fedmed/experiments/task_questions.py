@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmed.experiments.hospital_data import ClassTask
+from fedmed.experiments.class_tasks import ClassTask
 from fedmed.experiments.hospital_images import Hospital, ImageCase
 from fedmed.experiments.site_lists import write_list
 from fedmed.settings.site import SiteConfig
