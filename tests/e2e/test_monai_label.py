@@ -299,7 +299,7 @@ def assert_nothing_is_overwritten(server, label_client, studies, folder):
     given = {"image": "oblique", "file": str(mask), "outside": str(folder / "outside"), "server": server.url}
     before = {path: path.read_bytes() for path in studies.iterdir()}
     refused = label_client(server.url, TAMPER, **given, model=CT)
-    assert all("no plain name" in answer for answer in refused[:3]), refused
+    assert all("not a plain name" in answer for answer in refused[:3]), refused
     assert "is not replaced from here" in refused[3] and refused[4:] == [400, 403, 403]
     assert {path: path.read_bytes() for path in studies.iterdir()} == before
     assert {path.name for path in folder.iterdir()} == {"mask.nii.gz"}
