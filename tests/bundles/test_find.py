@@ -83,7 +83,7 @@ def test_facts_of_time_are_in_every_configuration(tmp_path, monkeypatch):
     bundle = Bundle("demo_segmentation")
     alone = bundle.parser()
     assert [alone.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [0, 1, 20, 0.5]
-    told = bundle.parser(round=3, rounds=9, steps_total=40, nothing_of_the_kind=1)
+    told = bundle.parser(round=3, rounds=9, steps_total=40)
     assert [told.get_parsed_content(id) for id in ("round", "rounds", "steps_total", "late")] == [3, 9, 40, 0.25]
 
 
