@@ -47,7 +47,7 @@ class Resume(Section):
 class Study(Section):
     """What a job says. Every app of its folder carries the same text, as ``config/study.yaml``."""
 
-    name: str = Field(pattern=PLAIN, description="name of the job")
+    name: str = Field(pattern=r"^\w[\w .-]{0,199}$", description="name of the job")
     bundle: str = Field(description="installed bundle that is trained")
     overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")

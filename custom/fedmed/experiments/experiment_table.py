@@ -1,0 +1,152 @@
+"""An experiment: the arms of one table, what is measured of them and what is claimed, as its YAML describes them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from fedmed.errors import JobError
+from fedmed.experiments.chain import ChainLink
+from fedmed.experiments.experiment_data import ExperimentData, Names, Seeds
+from fedmed.experiments.score_kinds import ScoreKind
+from fedmed.experiments.table_claim import TableClaim, read_claims
+from fedmed.experiments.table_layout import ShownArm, TableLayout
+from fedmed.experiments.yaml_models import PATH, build, build_named
+from fedmed.settings.yaml_model import YamlModel, read_yaml
+
+Settings = dict[str, Any]
+
+
+class TableYaml(YamlModel):
+    """The keys of a table's YAML.
+
+    Attributes:
+        title: what it shows.
+        data: name of the data that it is run on unless the command line names others.
+        seeds: each arm is run once for each.
+        chain: link -> its class (``path``) and the settings that all arms have; every arm is made of these, in order.
+        arms: name -> ``group``, ``x``, and settings below the name of a link; with a ``path``, the link is another one.
+        scores: name -> how units become it (``path``, ``label``, ``unit``).
+        layout: how it is shown (``path`` and settings).
+        test: sites that are shown.
+        claim_kind: class of the claims that name none.
+        claims: what the table is expected to show.
+    """
+
+    title: str
+    data: str
+    seeds: Seeds
+    chain: Annotated[dict[str, Settings], Field(min_length=1)]
+    arms: Annotated[dict[str, Settings], Field(min_length=1)]
+    scores: Annotated[dict[str, Settings], Field(min_length=1)]
+    layout: Settings
+    test: Names | None = None
+    claim_kind: str | None = None
+    claims: list[Any] = []
+
+
+@dataclass(frozen=True)
+class ExperimentArm:
+    """One row of a table.
+
+    Attributes:
+        shown: its name, group and x.
+        links: what it is made of.
+    """
+
+    shown: ShownArm
+    links: tuple[ChainLink, ...]
+
+    @property
+    def name(self) -> str:
+        return self.shown.name
+
+
+@dataclass(frozen=True)
+class ExperimentTable:
+    """A table, checked.
+
+    Attributes:
+        name: of its file and folder.
+        title, data, seeds, test: as in :class:`TableYaml`.
+        arms, scores, layout, claims: objects of the classes that the YAML names.
+    """
+
+    name: str
+    title: str
+    data: str
+    seeds: Sequence[int]
+    test: list[str]
+    arms: Sequence[ExperimentArm]
+    scores: Mapping[str, ScoreKind]
+    layout: TableLayout
+    claims: Sequence[TableClaim]
+
+    def check_data(self, data: ExperimentData) -> None:
+        """Make sure that the data is of the kind that the arms need, and has the sites that are shown.
+
+        Raises:
+            JobError: it is not, or has not.
+        """
+        for link in (link for arm in self.arms for link in arm.links):
+            if not isinstance(data, link.needs):
+                raise JobError(
+                    f"table '{self.name}' is made of {type(link).__name__}, which needs {link.needs.__name__}, and "
+                    f"'{data.name}' is {type(data).__name__}; choose other --data, or run the tables apart"
+                )
+        data.shown_sites(self.test)
+
+
+def load_table(path: Path) -> ExperimentTable:
+    """Read a table's YAML.
+
+    Raises:
+        JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
+    """
+    content = dict(read_yaml(path, error=JobError).values)
+    for key in ("chain", "arms", "scores"):  # YAML reads 1, on and no as other than text
+        if isinstance(content.get(key), dict):
+            content[key] = {str(name): own for name, own in content[key].items()}
+    read = build(TableYaml, content, f"{path}")
+    try:
+        arms = [_arm(name, own, read.chain) for name, own in read.arms.items()]
+        scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
+        layout, names = build_named(TableLayout, read.layout, "layout"), [arm.name for arm in arms]
+        layout.check([arm.shown for arm in arms], scores)
+        claims = read_claims(read.claims, read.claim_kind, names, read.test or [], scores)
+    except JobError as error:
+        raise JobError(f"{path}: {error}") from error
+    stem = Path(path).stem
+    return ExperimentTable(stem, read.title, read.data, read.seeds, read.test or [], arms, scores, layout, claims)
+
+
+def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
+    """The table with some of its arms, in its order; claims that speak of others read ``not run``.
+
+    Raises:
+        JobError: it has no such arm.
+    """
+    known = [arm.name for arm in table.arms]
+    if unknown := [name for name in names if name not in known]:
+        raise JobError(f"table '{table.name}' has no arm '{unknown[0]}'; it has: {', '.join(known)}")
+    return replace(table, arms=[arm for arm in table.arms if arm.name in names])
+
+
+def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> ExperimentArm:
+    own = {key: value for key, value in settings.items() if key not in chain}
+    shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
+    links = []
+    for link, common in chain.items():
+        given = settings.get(link, {})
+        if not isinstance(given, Mapping):
+            raise JobError(f"arm '{name}': '{link}' is {given!r}; write the settings of that link")
+        # Another class has other settings than the chain's.
+        links.append(build_named(ChainLink, given if PATH in given else {**common, **given}, f"arm '{name}', {link}"))
+    return ExperimentArm(ShownArm(name, shown.group, shown.x), tuple(links))
+
+
+class _Shown(YamlModel):
+    group: str = ""
+    x: Annotated[float, Field(allow_inf_nan=False)] | None = None

@@ -1,0 +1,77 @@
+"""The federation that a table is run on: which sites stand for the table's, and how long training may take."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from fedmed.errors import JobError
+from fedmed.experiments.experiment_data import ExperimentData
+from fedmed.settings.yaml_model import YamlModel
+
+DEFAULT_NETWORK = "default"
+POOL = "pool"  # site that holds the cases of several
+TrainingRole = Literal["supervised", "unsupervised"]
+Overrides = dict[TrainingRole, dict[str, Any]]
+Count = Annotated[int, Field(ge=1)]
+
+
+class IterationBudget(YamlModel):
+    """Iterations of every site in one run; the same for all arms of a table.
+
+    Attributes:
+        steps: iterations of a supervised site in all.
+        warm_start: the first of them, in which sites without labels do not take part yet.
+        interval: iterations between two aggregations.
+        validate_every: iterations between two validations of the labelled sites (``validate`` in YAML).
+    """
+
+    steps: Count
+    warm_start: Annotated[int, Field(ge=0)]
+    interval: Count
+    validate_every: Count = Field(alias="validate")
+
+    @model_validator(mode="after")
+    def _fits(self) -> "IterationBudget":
+        if max(self.warm_start, self.interval) > self.steps:
+            raise ValueError(f"warm_start and interval must not be longer than the {self.steps} steps of a run")
+        return self
+
+
+class FederationData(ExperimentData):
+    """What a table of federated training needs to know of the data.
+
+    Attributes:
+        sites: the table's name of a site (``site_1``) -> the site's name in the federation.
+        bundle: what is trained.
+        networks: ``default`` and others -> overlays of the bundle.
+        budget: iterations.
+        labelled: datalist beside a site's own with masks for all of its cases; None = its own datalist.
+        overrides: role -> overridable settings of the bundle for every run that does not say otherwise.
+        job: further settings of every job.
+    """
+
+    sites: dict[str, str]
+    bundle: str
+    networks: dict[str, list[str]]
+    budget: IterationBudget
+    labelled: str | None = None
+    overrides: Overrides = {}
+    job: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "FederationData":
+        named = list(self.sites.values())
+        # Two of the table's sites in one would leave it only one of its two roles.
+        if len(set(named)) < len(named) or POOL in named:
+            raise ValueError(f"'sites' names {named}; they must differ, and '{POOL}' is that of the pooled cases")
+        if DEFAULT_NETWORK not in self.networks:
+            raise ValueError(f"'networks' needs an entry '{DEFAULT_NETWORK}' (a list of overlays)")
+        return self
+
+    def shown_sites(self, wanted: list[str]) -> dict[str, str]:
+        if missing := [site for site in wanted if site not in self.sites]:
+            raise JobError(
+                f"the table tests the site '{missing[0]}', which the federation '{self.name}' does not name; it has: "
+                f"{', '.join(self.sites)}"
+            )
+        return {site: self.sites[site] for site in wanted}

@@ -1,0 +1,134 @@
+"""Scores of every trained model in the score table, with those of resampled patients, the same for all arms."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fedmed.errors import DataError
+from fedmed.experiments.score_kinds import Floats, ScoreKind, interval, resamples
+from fedmed.experiments.score_table import ROUNDS
+from fedmed.seeds import derive_seed
+
+RESAMPLES = 2000
+SETTING = ("task", "list", "protocol", "fraction", "model")
+TEXTS = {"task": "", "protocol": "", "fraction": "1", "draw": "0", "label": ""}  # of a table without such a column
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How models are trained and tested; those of two arms are compared within one setting.
+
+    Attributes:
+        task: what is asked.
+        list: ``internal`` (the task's own site) or ``external``.
+        protocol: how it was trained.
+        fraction: share of the training labels.
+        model: ``last``, or ``highest``: of the epoch with the highest accuracy on the internal test list.
+    """
+
+    task: str
+    list: str
+    protocol: str
+    fraction: float
+    model: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """Units of one trained model.
+
+    Attributes:
+        values: metric -> (n,).
+        labels, patients: (n,).
+    """
+
+    values: Mapping[str, Floats]
+    labels: np.ndarray
+    patients: np.ndarray
+
+
+class PatientResamples:
+    """Every model's scores; patients are drawn once a task and list, for all arms alike.
+
+    Args:
+        frame: the table of scores.
+        kinds: name -> how units become a score.
+
+    Raises:
+        DataError: the same unit twice, or a model without some of the others' units.
+    """
+
+    def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind]) -> None:
+        self.kinds, self._weights, self._cache = kinds, {}, {}
+        self.blocks: dict[tuple[str, Setting], dict[int, dict[str, Block]]] = {}
+        frame = frame[(frame["list"] != ROUNDS).to_numpy()]
+        frame = frame.assign(**{name: value for name, value in TEXTS.items() if name not in frame.columns})
+        frame = frame if "patient" in frame.columns else frame.assign(patient=frame["unit"])
+        keys = frame[["arm", "seed", "draw", *SETTING]]
+        model = keys.groupby(list(keys.columns), sort=False, observed=True).ngroup().to_numpy()
+        order = np.argsort(model, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(model[order])) + 1) if len(frame) else []:
+            arm, seed, draw, task, name, protocol, fraction, which = keys.iloc[rows[0]]
+            setting = Setting(task, name, protocol, float(fraction), which)
+            block = _block(frame.iloc[rows], f"{arm}, seed {seed}, {setting}, draw {draw}")
+            self.blocks.setdefault((arm, setting), {}).setdefault(int(seed), {})[draw] = block
+
+    def settings(self) -> list[Setting]:
+        """All settings, in the order of the table."""
+        return list(dict.fromkeys(setting for _, setting in self.blocks))
+
+    def seeds(self, arm: str, setting: Setting) -> list[int]:
+        return sorted(self.blocks.get((arm, setting), {}))
+
+    def resampled(self, arm: str, setting: Setting, score: str) -> dict[int, Floats]:
+        """Seed -> (1 + B,): the score of the sample, then of its resamples, each averaged over the draws."""
+        return {
+            seed: np.mean([self.of_one(arm, setting, seed, draw, score) for draw in draws], axis=0)
+            for seed, draws in sorted(self.blocks[arm, setting].items())
+        }
+
+    def of_one(self, arm: str, setting: Setting, seed: int, draw: str, score: str) -> Floats:
+        """One model's score of the sample and of its resamples, (1 + B,)."""
+        key, test = (arm, setting, seed, draw, score), (setting.task, setting.list)
+        block = self.blocks[arm, setting][seed][draw]
+        if test not in self._weights:
+            self._weights[test] = resamples(block.patients, RESAMPLES, derive_seed(0, *test)), block.patients
+        weights, patients = self._weights[test]
+        if not np.array_equal(block.patients, patients):
+            raise DataError(f"{arm}, seed {seed}, {setting}: units of another list; test all on one")
+        if key not in self._cache:
+            self._cache[key] = self.kinds[score].resampled(dict(block.values), block.labels, weights)
+        return self._cache[key]
+
+    def models(self) -> pd.DataFrame:
+        """A line a trained model: its scores with 95 % intervals over patients."""
+        rows: list[dict[str, Any]] = []
+        for (arm, setting), seeds in self.blocks.items():
+            keys = {"task": setting.task, "list": setting.list, "protocol": setting.protocol}
+            keys |= {"fraction": setting.fraction, "model": setting.model}
+            for seed, draws in sorted(seeds.items()):
+                for draw, block in sorted(draws.items()):
+                    row = {"arm": arm, "seed": seed, **keys, "draw": draw, "n_cases": len(block.labels)}
+                    for score in self.kinds:
+                        values = self.of_one(arm, setting, seed, draw, score)
+                        low, high = interval(values[1:])
+                        row |= {score: float(values[0]), f"{score}_low": low, f"{score}_high": high}
+                    rows.append(row)
+        return pd.DataFrame(rows)
+
+
+def _block(rows: pd.DataFrame, where: str) -> Block:
+    """Units of one model; the rows of each metric list the same units in the same order."""
+    metrics, values = rows["metric"].to_numpy(), rows["value"].to_numpy()
+    places = {metric: np.flatnonzero(metrics == metric) for metric in rows["metric"].unique()}
+    first = next(iter(places.values()))
+    units = rows["unit"].cat.codes.to_numpy()
+    if len(set(units[first])) < len(first):
+        raise DataError(f"{where}: a unit is there twice")
+    if not all(np.array_equal(units[own], units[first]) for own in places.values()):
+        raise DataError(f"{where}: the metrics are of different units")
+    labels, patients = (rows[name].to_numpy()[first] for name in ("label", "patient"))
+    return Block({metric: values[own] for metric, own in places.items()}, labels, patients)

@@ -1,0 +1,116 @@
+"""From the units of one trained model to its score; of the sample as it is and of many resamples at once."""
+
+from abc import abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmed.engines.auroc import class_aurocs, macro_mean
+from fedmed.errors import DataError
+from fedmed.settings.yaml_model import YamlModel
+
+Floats = NDArray[np.float64]
+PREFIX = "p_"  # of a class's metric in the score table
+
+
+class ScoreKind(YamlModel):
+    """How units become a number. A table names its scores, each by the path of such a class.
+
+    Attributes:
+        label: what a person reads.
+        unit: what is scored, in the singular: case, image, patient or video.
+    """
+
+    label: str
+    unit: str = "case"
+
+    @abstractmethod
+    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+        """The score of every resample.
+
+        Args:
+            values: metric -> (n,), a value a unit.
+            labels: (n,), names of the units' classes; empty text where there are no classes.
+            weights: (B, n), how often each unit was drawn, 0 or more.
+
+        Returns:
+            (B,); NaN where a resample has no score.
+
+        Raises:
+            DataError: the metrics that it needs are not there or do not fit the labels.
+        """
+
+
+class UnitMean(ScoreKind):
+    """Mean of a metric that every unit has by itself, such as the Dice of a case.
+
+    Attributes:
+        metric: column of the table of scores.
+    """
+
+    metric: str
+
+    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+        if self.metric not in values:
+            raise DataError(f"the scores have no metric '{self.metric}'; they have {', '.join(values)}")
+        return weights @ values[self.metric] / weights.sum(1)
+
+
+class Accuracy(ScoreKind):
+    """Share of the units whose most probable class is theirs."""
+
+    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+        probabilities, truth = class_table(values, labels)
+        return weights @ (probabilities.argmax(1) == truth).astype(float) / weights.sum(1)
+
+
+class AurocOfClasses(ScoreKind):
+    """Mean over the classes of the AUROC of one against the rest.
+
+    A class that a resample has no unit of, or nothing else than, is left out of it; NaN where that leaves none.
+    """
+
+    def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
+        return macro_mean(class_aurocs(*class_table(values, labels), weights))
+
+
+def class_table(values: dict[str, Floats], labels: NDArray[np.str_]) -> tuple[Floats, NDArray[np.int64]]:
+    """Probabilities (n, C) and class indices (n,).
+
+    Raises:
+        DataError: no probabilities, a label that is not a class, or a probability that is not a number.
+    """
+    classes = [name.removeprefix(PREFIX) for name in values if name.startswith(PREFIX)]
+    if not classes or not set(labels) <= set(classes):
+        raise DataError(f"the labels {sorted(set(labels))} do not fit the classes {classes} of the probabilities")
+    probabilities = np.stack([values[PREFIX + name] for name in classes], axis=1)
+    if not np.isfinite(probabilities).all():
+        raise DataError("a probability is not a finite number; did the training diverge?")
+    places = {name: place for place, name in enumerate(classes)}
+    return probabilities, np.array([places[label] for label in labels])
+
+
+def resamples(patients: NDArray, count: int, seed: int) -> Floats:
+    """Weights of bootstrap resamples of patients: all of a patient's units are drawn together.
+
+    Not scipy.stats.bootstrap's: it draws each arm's own, and a difference is sharper on equal resamples of both.
+
+    Args:
+        patients: (n,), whose each unit is.
+        count: resamples.
+        seed: the same seed draws the same, for every arm.
+
+    Returns:
+        (count + 1, n); the first row is the sample itself.
+    """
+    names, of = np.unique(patients, return_inverse=True)
+    generator = np.random.default_rng(seed)
+    drawn = generator.multinomial(len(names), np.full(len(names), 1 / len(names)), size=count)
+    return np.vstack([np.ones(len(patients)), drawn[:, of]]).astype(float)
+
+
+def interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
+    """Percentile interval of resampled values, those without a number left out."""
+    tail = 100 * (1 - level) / 2
+    low, high = np.nanpercentile(values, [tail, 100 - tail])
+    return float(low), float(high)

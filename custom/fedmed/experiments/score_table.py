@@ -1,0 +1,114 @@
+"""The one table of scores that tables, figures and claims are made from: a row a unit, metric and trained model."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pandas.api.types import union_categoricals
+
+from fedmed.errors import DataError
+from fedmed.files import write_atomically
+
+NUMBERS = {"seed": int, "value": float}
+COLUMNS = ["arm", "seed", "site", "list", "model", "unit", "metric", "value"]
+MEAN_UNIT = "mean"  # unit of a list of which a run has one score alone
+ROUNDS = "rounds"  # list of what the rounds of a federated job recorded; a unit is a round
+AGAIN = "remove the file and run the experiment again"
+
+
+def score_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], **common: Any) -> pd.DataFrame:
+    """Scores as a table. Text is categorical: a table of pre-training has a million rows.
+
+    Args:
+        rows: records, or column -> values. ``arm`` is a row of the experiment's table; ``unit`` a case, an image, a
+            patient or a video, named alike in every arm and seed; ``metric`` what was measured; ``value`` a number.
+            Further columns tell apart what a protocol scores several times (``protocol``, ``fraction``, ``draw``) or
+            belong to the unit (``patient``, ``label``).
+        common: columns with one value.
+    """
+    frame = pd.DataFrame(rows)
+    columns = {name: _plain(name, frame[name]) for name in frame.columns}
+    for name, value in common.items():
+        number = name in NUMBERS
+        one = np.zeros(len(frame), np.int8)
+        columns[name] = np.full(len(frame), value) if number else pd.Categorical.from_codes(one, [str(value)])
+    return pd.DataFrame(columns)
+
+
+def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One table of several, the columns that every table has first; text that a frame has no column for is empty."""
+    names = dict.fromkeys([*COLUMNS, *(name for frame in frames for name in frame.columns)])
+    columns: dict[str, Any] = {}
+    for name in names:
+        parts = [_plain(name, frame[name]) if name in frame else _empty(len(frame)) for frame in frames]
+        if name in NUMBERS or not parts:
+            columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [[]])
+        else:
+            columns[name] = union_categoricals(parts)
+    return pd.DataFrame(columns)
+
+
+def write_scores(path: Path, frame: pd.DataFrame) -> None:
+    """Write scores as CSV; numbers read back as they were."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")  # pandas' own takes minutes for a million rows of categories
+    writer.writerow(frame.columns)
+    writer.writerows(zip(*(np.asarray(frame[name]).tolist() for name in frame.columns), strict=True))
+    write_atomically(Path(path), lambda stream: stream.write(text.getvalue().encode("utf-8")))
+
+
+def read_scores(path: Path) -> pd.DataFrame:
+    """Read what :func:`write_scores` wrote.
+
+    Raises:
+        DataError: the file is missing, lacks a column, or has a seed or value that is not a number, or a row twice;
+            names file and line.
+    """
+    try:
+        names = pd.read_csv(path, nrows=0).columns
+        kinds = {name: "category" for name in names if name not in NUMBERS}
+        exact = {"float_precision": "round_trip", "keep_default_na": False}
+        frame = pd.read_csv(path, dtype=kinds, encoding="utf-8", low_memory=False, **exact)
+    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
+        raise DataError(f"{path} cannot be read: {error}; run the experiment to make it") from error
+    if missing := [name for name in COLUMNS if name not in frame.columns]:
+        raise DataError(f"{path} has no column '{missing[0]}'; a table of scores has {', '.join(COLUMNS)}")
+    for name, kind in NUMBERS.items():
+        numbers = pd.to_numeric(frame[name], errors="coerce")
+        bad = ~np.isfinite(numbers) | (numbers != numbers.round() if kind is int else False)
+        if bad.any():
+            line = int(np.argmax(bad))
+            raise DataError(f"{path}, line {line + 2}: {name} '{frame[name][line]}' is not a number; {AGAIN}")
+        frame[name] = numbers.astype(kind)
+    keys = pd.DataFrame({n: frame[n].cat.codes if n in kinds else frame[n] for n in frame.columns if n != "value"})
+    if (twice := keys.duplicated()).any():
+        raise DataError(f"{path}, line {int(np.argmax(twice)) + 2}: the same row is there twice; {AGAIN}")
+    return frame
+
+
+def selected(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
+    """Rows whose columns have these values."""
+    keep = np.ones(len(frame), bool)
+    for column, value in wanted.items():
+        keep &= (frame[column] == value).to_numpy()
+    return frame[keep]
+
+
+def seed_means(frame: pd.DataFrame, **wanted: Any) -> dict[int, float]:
+    """Seed -> mean over its units; empty without such scores."""
+    return {int(seed): fmean(own) for seed, own in selected(frame, **wanted).groupby("seed")["value"]}
+
+
+def _plain(name: str, values: pd.Series) -> Any:
+    if kind := NUMBERS.get(name):
+        return values.astype(kind)
+    return values if isinstance(values.dtype, pd.CategoricalDtype) else pd.Categorical(values.astype(str))
+
+
+def _empty(length: int) -> pd.Categorical:
+    return pd.Categorical.from_codes(np.zeros(length, np.int8), [""])

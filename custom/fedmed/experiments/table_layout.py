@@ -1,0 +1,61 @@
+"""How a table is shown: a layout is named by its class in the table's YAML and makes the files that a reader opens."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from fedmed.experiments.table_claim import Evidence
+from fedmed.settings.yaml_model import YamlModel
+
+
+@dataclass(frozen=True)
+class ShownArm:
+    """A row.
+
+    Attributes:
+        name: as in the scores.
+        group: heading over several rows; empty = none.
+        x: place of the arm on a figure's horizontal axis.
+        part: whether it is one of the results that another row is the mean of.
+    """
+
+    name: str
+    group: str = ""
+    x: float | None = None
+    part: bool = False
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """What there is to show.
+
+    Attributes:
+        title: heading of the tables and the figure.
+        arms: rows, in their order.
+        sites: columns, in their order, of a table of sites.
+        evidence: the scores.
+    """
+
+    title: str
+    arms: Sequence[ShownArm]
+    sites: Sequence[str]
+    evidence: Evidence
+
+
+class TableLayout(YamlModel):
+    """Base of all layouts; the fields are its settings in YAML."""
+
+    def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
+        """Make sure, before anything runs, that a table of these arms and scores can be shown.
+
+        Raises:
+            JobError: it cannot; says why.
+        """
+
+    @abstractmethod
+    def names(self) -> set[str]:
+        """Every file that it may write; those of an earlier time are removed."""
+
+    @abstractmethod
+    def contents(self, shown: ShownTable) -> dict[str, bytes]:
+        """Name -> content of each file that there is something to write in."""

@@ -1,0 +1,74 @@
+import pytest
+
+from fedmed.errors import DataError
+from fedmed.experiments.judgement import judge
+
+LOW = [[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]] * 2
+HIGH = [[0.2, 0.4, 0.6, 0.8, 0.7, 0.9], [0.1, 0.3, 0.5, 0.7, 0.6, 0.8]]
+
+
+@pytest.fixture
+def compare(case_claim, evidence):
+    """The comparison of two arms at site_1."""
+
+    def compared(frames, better="a", worse="b", *sites, **more):
+        (found,) = case_claim(better, worse, *sites, **more).findings(evidence(*frames))
+        return found
+
+    return compared
+
+
+def test_seeds_do_not_multiply_cases(runs, compare):
+    two = compare([runs("a", HIGH), runs("b", LOW)])
+    many = compare([runs("a", HIGH * 3), runs("b", LOW * 3)])
+    assert two.p_cases == many.p_cases == pytest.approx(2 / 64)  # six cases, all higher
+    assert two.difference == many.difference == pytest.approx((1.5 + 0.9) / 12)
+    assert (two.n_cases, two.n_seeds, two.seeds_agreeing, two.seeds_against) == (6, 2, 2, 0)
+    assert (two.effect, two.p_seeds) == (1, None)
+    assert many.p_seeds == pytest.approx(2 / 64)
+
+
+def test_the_other_way_round(runs, compare):
+    result = compare([runs("a", HIGH), runs("b", LOW)], "b", "a")
+    assert (result.effect, result.seeds_agreeing, result.seeds_against) == (-1, 0, 2)
+    assert result.seed_differences == pytest.approx((-1.5 / 6, -0.9 / 6))
+
+
+def test_two_arms_alike(runs, compare):
+    result = compare([runs("a", HIGH), runs("b", HIGH)])
+    assert (result.difference, result.p_cases, result.effect, result.seeds_agreeing) == (0, 1, 0, 0)
+
+
+def test_validation_has_seeds_only(runs, compare):
+    def valid(n):
+        low, high = ([[dice + 0.01 * i] for i in range(n)] for dice in (0.5, 0.6))
+        return compare([runs("a", high, list="valid"), runs("b", low, list="valid")], list="valid")
+
+    assert (valid(4).p_seeds, valid(4).p, valid(4).p_cases) == (None, None, None)
+    assert (valid(5).p_seeds, valid(5).p) == (pytest.approx(2 / 32), None)
+    assert valid(6).p == pytest.approx(2 / 64)
+    assert valid(6).effect == 1
+
+
+def test_other_scores_do_not_count(runs, compare):
+    scores = [runs("a", HIGH), runs("b", LOW)]
+    others = [runs("a", LOW, model="selected"), runs("a", LOW, site="site_2"), runs("c", [[0.0]])]
+    assert compare(scores + others) == compare(scores)
+
+
+def test_holm_is_over_all_comparisons_with_a_p(runs, case_claim, evidence):
+    frames = [runs("a", HIGH), runs("b", LOW), runs("a", [[0.2]], list="valid"), runs("b", [[0.1]], list="valid")]
+    frames += [runs("c", HIGH)]
+    claims = [case_claim("a", "b"), case_claim("a", "b", id=2, list="valid"), case_claim("c", "b", id=3)]
+    found = [one.findings[0].p_holm for one in judge(claims, evidence(*frames))]
+    assert found == [pytest.approx(4 / 64), None, pytest.approx(4 / 64)]
+
+
+def test_pairs_must_match(runs, compare):
+    high, low = runs("a", HIGH), runs("b", LOW)
+    with pytest.raises(DataError, match="arm 'b', site 'site_1', seed 1 lacks case 'case_05'"):
+        compare([high, low[:-1]])
+    with pytest.raises(DataError, match="arm 'b', site 'site_1', seed 0 lacks case 'case_05'"):
+        compare([high, runs("b", [row[:-1] for row in LOW])])
+    with pytest.raises(DataError, match="arm 'a' has no scores of seed 1 at site 'site_1'"):
+        compare([high[:6], low])

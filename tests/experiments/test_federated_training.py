@@ -1,0 +1,164 @@
+"""From a table's YAML to jobs: roles, schedule, overrides."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.bundles.load import Bundle
+from fedmed.errors import JobError
+from fedmed.experiments.chain import Place
+from fedmed.experiments.experiment_data import load_data
+from fedmed.experiments.experiment_table import load_table
+from fedmed.experiments.federated_training import FederatedTraining
+from fedmed.experiments.federation_data import FederationData, IterationBudget
+from fedmed.experiments.yaml_models import build
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+DEMO = load_data(EXPERIMENTS / "data" / "demo.yaml")
+TABLES = sorted(p for p in EXPERIMENTS.glob("*.yaml") if yaml.safe_load(p.read_text())["data"] == "demo")
+PAIR = {"site_1": "supervised", "site_2": "unsupervised"}
+
+
+def spec(link, data=DEMO, test=("site_1", "site_2", "site_3"), seed=3):
+    return link.job_of(Place("a", seed, data, test, Path("nowhere"))).job.study
+
+
+def job(data=DEMO, **settings):
+    return spec(build(FederatedTraining, settings, "arm 'a'"), data)
+
+
+@pytest.mark.parametrize("data", ["demo", "paper"])
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_every_table_of_the_paper_has_jobs_that_the_bundle_accepts(path, data):
+    table, federation = load_table(path), load_data(EXPERIMENTS / "data" / f"{data}.yaml")
+    table.check_data(federation)
+    missing = {arm.name: arm.links[0].lacking(federation) for arm in table.arms}
+    links = [arm.links[0] for arm in table.arms if not missing[arm.name]]
+    assert all(link.job_of(Place("a", 0, federation, table.test, Path("nowhere"))).files() for link in links)
+    other = {"the network 'other'"} if data == "demo" and path.stem == "table3" else set()
+    assert set(missing.values()) - {None} == other
+
+
+def test_a_site_that_lends_its_decoder_has_the_federations_name():
+    pair = {"site_1": "supervised", "site_2": "unsupervised"}
+    assert job(train=pair, job={"sharing": "block_6", "release_from": "site_1"}).release_from == "image_1"
+
+
+def test_sites_that_do_not_train_are_tested():
+    made = job(train={"site_1": "supervised", "pneumonia": "unsupervised"})
+    roles = {"image_1": "supervised", "image_2": "evaluate", "image_3": "evaluate", "image_p": "unsupervised"}
+    assert made.sites == roles and made.evaluate_last and made.seed == 3
+    assert job(pool=["site_1", "site_3"]).sites == {
+        "pool": "supervised", "image_1": "evaluate", "image_2": "evaluate", "image_3": "evaluate",
+    }  # fmt: skip
+
+
+def test_all_arms_have_the_same_number_of_iterations():
+    pair = {"site_1": "supervised", "site_2": "unsupervised"}
+    arms = [job(train=pair, interval=factor) for factor in (0.25, 0.5, 1, 2)] + [job(pool=["site_1", "site_2"])]
+    assert {made.rounds * made.steps for made in arms} == {DEMO.budget.steps}
+    assert {made.warm_start.rounds * made.steps for made in arms[:-1]} == {DEMO.budget.warm_start}
+    assert {made.validate_every * made.steps for made in arms} == {DEMO.budget.validate_every}
+    # Nobody joins late where every site has labels, or where the arm says so.
+    assert arms[-1].warm_start.rounds == 0 == job(train=pair, warm_start=False).warm_start.rounds
+
+
+def test_batch_learning_rate_and_own_settings_become_overrides():
+    fifth = {"unsupervised": {"unsupervised_learning_rate": {"by": 0.2, "of": "learning_rate"}}}
+    rate = Bundle("covid_ct_segmentation", ["coarse"]).parser()["learning_rate"]
+    batch = Bundle("covid_ct_segmentation", ["coarse"]).parser()["batch_size"]
+    made = job(train=PAIR, scaled=fifth, weights={"site_2": 0.5})
+    assert made.overrides["unsupervised"]["unsupervised_learning_rate"] == pytest.approx(0.2 * rate)
+    assert made.overrides["unsupervised"]["cutout_size"] == [6, 6, 2] and made.user_weights == {"image_2": 0.5}
+    assert job(pool=["site_1"], scaled={"supervised": {"batch_size": {"by": 2}}}).overrides == {
+        "supervised": {"batch_size": 2 * batch}
+    }
+
+
+def test_factors_are_of_what_the_federation_has_set():
+    """Else a double batch, say, would be the double of another batch than the single one."""
+    scaled = {
+        "supervised": {"batch_size": {"by": 2}},
+        "unsupervised": {"unsupervised_learning_rate": {"by": 0.1, "of": "learning_rate"}},
+    }
+    own = {"supervised": {"batch_size": 3, "learning_rate": 0.5}}
+    overrides = job(DEMO.model_copy(update={"overrides": own}), train=PAIR, scaled=scaled).overrides
+    assert overrides["supervised"]["batch_size"] == 6
+    assert overrides["unsupervised"]["unsupervised_learning_rate"] == pytest.approx(0.05)
+    with pytest.raises(JobError, match="'network' .*bundle|multiple of 'colour'"):
+        job(train=PAIR, scaled={"supervised": {"colour": {"by": 2}}})
+
+
+def test_what_the_federation_lacks_is_named(tmp_path):
+    for settings, words in (
+        ({"train": {"site_9": "supervised"}}, "arm 'a' needs the site 'site_9'.*'demo'"),
+        ({"train": PAIR, "network": "ahnet_huge"}, "arm 'a' needs the network 'ahnet_huge'"),
+    ):
+        with pytest.raises(JobError, match=words):
+            build(FederatedTraining, settings, "a").steps(Place("a", 0, DEMO, ["site_1"], tmp_path), None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train": {}}, "give either 'train'"),
+        ({"train": {"site_1": "teacher"}}, "'train: site_1' is 'teacher'"),
+        ({"train": ["site_1"]}, r"'train' is \['site_1'\]"),
+        ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'"),
+        ({"interval": -2}, "'interval' is -2"),
+        ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 1.0e-2"),
+        ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled: supervised: batch_size: by.* is 'two'"),
+        ({"scaled": {"unsupervised": {"x": {"by": 1}}}}, "speaks of unsupervised sites, but the arm has none"),
+        ({"warm_start": "no"}, "'warm_start' is 'no'"),
+        ({"overrides": {"unsup": {"teacher": "ema"}}}, "'overrides: unsup"),
+        ({"job": "full"}, "'job' is 'full'"),
+        ({"trained": 1}, "unknown key 'trained'; known are train"),
+    ],
+)
+def test_a_wrong_setting_of_an_arm_is_named_before_anything_runs(change, message):
+    with pytest.raises(JobError, match=f"arm 'a': .*{message}"):
+        build(FederatedTraining, {"train": {"site_1": "supervised"}, **change}, "arm 'a'")
+
+
+def test_a_job_has_no_settings_that_arms_have_words_for_or_that_do_not_exist():
+    for unknown in ("seed", "colour"):
+        with pytest.raises(JobError, match=f"arm 'a': 'job' may not set '{unknown}'; it may set: .*sharing"):
+            job(train={"site_1": "supervised"}, job={unknown: 1})
+
+
+def test_a_budget_is_whole_numbers_that_fit():
+    for values, words in (((100, 50, 0, 20), "interval"), ((100, 120, 10, 20), "longer than the 100 steps")):
+        named = dict(zip(("steps", "warm_start", "interval", "validate"), values, strict=True))
+        with pytest.raises(JobError, match=words):
+            build(IterationBudget, named, "budget")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sites": ["a"]}, "'sites' is"),
+        ({"sites": {"site_1": "a", "site_2": "a"}}, r"'sites' names \['a', 'a'\]; they must differ"),
+        ({"sites": {"site_1": "pool"}}, "'pool' is that of the pooled cases"),
+        ({"networks": {"default": "demo"}}, "'networks: default' is 'demo'"),
+        ({"networks": {"big": []}}, "'default'"),
+        ({"budget": [1]}, "'budget' is"),
+        ({"seeds": 3}, "'seeds' is 3"),
+        ({"seeds": [0, 0]}, "none twice"),
+        ({"labelled": 3}, "'labelled' is 3"),
+        ({"colour": "red"}, "colour"),
+        ({"path": None}, "must name a class"),
+    ],
+)
+def test_malformed_federations_are_named(tmp_path, change, message):
+    budget = {"steps": 320, "warm_start": 160, "interval": 20, "validate": 40}
+    content = {"path": "fedmed.experiments.federation_data.FederationData", "bundle": "covid_ct_segmentation"}
+    content |= {"sites": {"site_1": "a"}, "networks": {"default": []}, "budget": budget}
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump(content))
+    assert isinstance(load_data(tmp_path / "d.yaml"), FederationData)
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump({**content, **change}))
+    with pytest.raises(JobError, match=rf"d\.yaml: .*{message}"):
+        load_data(tmp_path / "d.yaml")
+    (tmp_path / "d.yaml").write_text(yaml.safe_dump({"sites": {}}))
+    with pytest.raises(JobError, match=r"'path' is missing.*FederationData"):
+        load_data(tmp_path / "d.yaml")

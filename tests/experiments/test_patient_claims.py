@@ -1,0 +1,64 @@
+"""Comparisons and verdicts: clear differences are found either way round, others are not."""
+
+import numpy as np
+import pytest
+
+from fedmed.errors import DataError
+from fedmed.experiments.claims_document import claims_markdown
+from fedmed.experiments.judgement import judge
+from fedmed.experiments.patient_claims import two_sided
+from fedmed.experiments.score_table import joined
+from fedmed.experiments.table_claim import Evidence
+
+from .conftest import IMAGES, predictions
+
+
+def verdicts(claims, evidence):
+    return [one.verdict for one in judge(claims, evidence)]
+
+
+def test_a_clear_difference_holds_or_is_contrary_and_a_small_one_is_open(image_evidence, patient_claim):
+    evidence = image_evidence({"good": 0.5, "bad": 4.0, "same": 0.5})
+    claims = [patient_claim("good", "bad"), patient_claim("bad", "good", id=2), patient_claim("good", "same", id=3)]
+    claims.append(patient_claim("good", "bad", id="r", report=True))
+    assert verdicts(claims, evidence) == ["✓", "✗", "n.s.", "reported"]
+    text = claims_markdown("T", judge(claims, evidence), IMAGES)
+    assert "| 1 | t | ✓ |" in text and "3/3" in text and "| linear, 100 % | auroc |" in text
+
+
+def test_the_interval_holds_the_difference_and_the_means_are_those_of_the_seeds(image_evidence, patient_claim):
+    evidence = image_evidence({"good": 0.5, "bad": 4.0}, draws=("0", "1"))
+    (found,) = patient_claim("good", "bad", scores=["accuracy"]).findings(evidence)
+    assert found.low <= found.difference <= found.high and found.p < 0.01
+    assert np.mean(found.seed_differences) == pytest.approx(found.difference)
+
+
+def test_two_arms_alike_differ_in_nothing(patient_claim):
+    frames = [predictions("good", 0, 2), predictions("good", 0, 2).assign(arm="same")]
+    (found,) = patient_claim("good", "same").findings(Evidence(joined(frames), IMAGES, {}))
+    assert (found.difference, found.p, found.seeds_agreeing) == (0, 1, 0)
+
+
+def test_a_part_of_a_claim_is_not_judged(image_evidence, patient_claim):
+    assert verdicts([patient_claim("good", "bad")], image_evidence({"good": 1})) == ["not run"]
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (predictions("bad", 1, 1), "run both with the same"),
+        (predictions("bad", 0, 1).iloc[[*range(59), *range(60, 119)]], "units of another list"),
+        (predictions("bad", 0, 1).iloc[:-1], "the metrics are of different units"),
+        (predictions("bad", 0, 1).iloc[[*range(60), *range(60)]], "a unit is there twice"),
+    ],
+    ids=["seeds", "images", "metrics", "twice"],
+)
+def test_what_cannot_be_paired_is_refused(patient_claim, other, words):
+    evidence = Evidence(joined([predictions("good", 0, 1), other]), IMAGES, {})
+    with pytest.raises(DataError, match=words):
+        judge([patient_claim("good", "bad")], evidence)
+
+
+def test_p_is_never_zero_and_counts_ties_on_both_sides():
+    assert two_sided(np.ones(99)) == pytest.approx(0.02)
+    assert two_sided(np.zeros(99)) == 1
