@@ -21,7 +21,7 @@ MADE_UP = {"path": "momentum_rule.ServerMomentum", "args": {"beta": 0.5}}
 class Store(SimpleNamespace):
     def __init__(self):
         told = {"score": DICE, "calibration": None, "overlays": []}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         facts = {"seed": 0, "checkpoint": None, "taken": [], "folder": "nowhere", "full": False}
         super().__init__(bundle=bundle, groups={"full": []}, initial=dict(MODEL), **facts)
 

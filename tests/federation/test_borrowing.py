@@ -27,7 +27,7 @@ def make(tmp_path):
 
     def make(best=1, aggregator=None, model=MODEL, **plan):
         told = {"score": DICE, "calibration": None, "overlays": []}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         store = SimpleNamespace(
             bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )

@@ -28,7 +28,7 @@ class Store(SimpleNamespace):
 
     def __init__(self, checkpoint=None):
         told = {"score": DICE, "calibration": None, "overlays": []}
-        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", **told)
+        bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {"seed": 0, "checkpoint": checkpoint, "taken": list(MODEL), "folder": "nowhere", "saved": []}
