@@ -101,7 +101,7 @@ def test_dependencies_point_one_way():
         ("data", "from fedmed.kinds.encoder import Encoder"),
         ("federation", "from fedmed.reports.run import read_run"),
         ("federation", "def f():\n    import nvflare.apis.fl_context"),
-        ("federation", "from fedmed.experiments.scores import Score"),
+        ("federation", "from fedmed.experiments.score_table import joined"),
         ("experiments", "from fedmed.flare.executors import BundleExecutor"),
         ("labelling", "from fedmed.export.bundle import export_bundle"),
         ("federation", "from fedmed.labelling.label_scores import predictive_uncertainty"),
