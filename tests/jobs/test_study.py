@@ -170,6 +170,7 @@ def test_values_are_changed_and_everything_else_stays():
     commented = "a:\n  b: 1  # one\n\n# about c\nc: 2\n"
     assert changed_text(commented, {"a": {"b": 2}}) == "a: {b: 2}  # one\n\n# about c\nc: 2\n"
     assert yaml.safe_load(changed_text("a:\nb: 1\n", {"a": [1]})) == {"a": [1], "b": 1}
+    assert yaml.safe_load(changed_text('{"a": 1, "b": 2}', {"b": 3, "c": 4})) == {"a": 1, "b": 3, "c": 4}
 
 
 def test_the_digest_is_that_of_the_text(tmp_path):

@@ -68,6 +68,8 @@ def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml
         values: key -> value; None removes the key's value (``null``).
         source: for messages.
     """
+    if _compose(text, source).flow_style:  # JSON, say, which has no comments to keep
+        return dumped({**yaml.safe_load(text), **values})
     for key, value in values.items():
         root, shown = _compose(text, source), _flow(value)
         spans = [(k, v) for k, v in root.value if k.value == key]
