@@ -1,7 +1,7 @@
 """The step of a chain that leaves an encoder: a finished job, of which nothing else is kept."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,17 +10,16 @@ from torch import Tensor
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
-from fedmed.experiments.chain import ChainStep
-from fedmed.experiments.job_run import JobRun, complete, finished
+from fedmed.experiments.federated_training import JobStep
+from fedmed.experiments.job_run import complete
 from fedmed.experiments.job_scores import read_rounds
 from fedmed.federation.server import Server
-from fedmed.settings.site import SiteConfig
 
 ENCODER_FILE = "encoder.pt"
 
 
 @dataclass(frozen=True)
-class EncoderStep(ChainStep):
+class EncoderStep(JobStep):
     """A job that leaves an encoder.
 
     Attributes:
@@ -30,26 +29,14 @@ class EncoderStep(ChainStep):
         node: the hospital of an encoder that one made alone.
     """
 
-    run: JobRun
     images: Mapping[str, int]
     prefix: str
     node: str = ""
 
     @property
-    def path(self) -> Path:
-        return self.run.folder
-
-    @property
     def results(self) -> Path:
         """Folder of what is made on the encoder; it goes when the run is made again."""
         return self.run.folder / "downstream"
-
-    @property
-    def sites(self) -> Sequence[SiteConfig]:
-        return list(self.run.sites.values())
-
-    def missing(self) -> bool:
-        return not finished(self.run)
 
     def make(self) -> None:
         complete(self.run, self._keep)

@@ -176,5 +176,5 @@ class JobStep(ChainStep):
     def make(self) -> None:
         complete(self.run, lambda _: check_complete(self.run))
 
-    def scores(self) -> pd.DataFrame:
+    def scores(self) -> pd.DataFrame | None:
         return read_job_scores(self.run)
