@@ -9,14 +9,16 @@ from torch import Tensor
 
 FOREGROUND = "foreground_index"
 BACKGROUND = "background_index"
+RESOLUTION = 1 << 20  # of a place within a part
 
 
 class ForegroundIndexd(Transform):
     """Add flat indices of foreground and background voxels, for ``RandCropByPosNegLabeld``.
 
     A full CT has ten million background voxels, whose indices, which MONAI's ``FgBgToIndicesd`` would keep, are larger
-    than the image. At most ``limit`` indices of each class are kept, spread evenly over the volume, so that the
-    distribution of crops hardly changes.
+    than the image. At most ``limit`` indices of each class are kept: one from each of as many parts of equal length, so
+    that the distribution of crops hardly changes. Where in its part an index lies is drawn, because a constant stride
+    that shares factors with the volume's size would meet the same few slices again and again.
 
     Args:
         label: key of the mask, shape (1, X, Y, Z), foreground > 0.
@@ -40,6 +42,8 @@ class ForegroundIndexd(Transform):
     def _indices(self, mask: Tensor) -> Tensor:
         indices = torch.nonzero(mask.flatten()).flatten()
         if len(indices) > self.limit:
-            # Exact integer arithmetic: the same voxels on every machine.
-            indices = indices[torch.arange(self.limit) * len(indices) // self.limit]
+            # Integers and a fixed seed: the same voxels on every machine.
+            starts = torch.arange(self.limit + 1) * len(indices) // self.limit
+            drawn = torch.randint(RESOLUTION, (self.limit,), generator=torch.Generator().manual_seed(0))
+            indices = indices[starts[:-1] + starts.diff() * drawn // RESOLUTION]
         return indices.to(torch.int32)
