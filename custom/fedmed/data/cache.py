@@ -23,7 +23,7 @@ from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
-CACHE_VERSION = 1  # to be raised when a transform of FedMed computes something else with the same settings
+CACHE_VERSION = 2  # to be raised when a transform of FedMed computes something else with the same settings
 _META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
 _DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
