@@ -8,7 +8,7 @@ import pytest
 from fedmed.checks.ct_images import _FAULTS, _NOTES, explain, inspect_entries, judge
 from fedmed.checks.entries import needs, read_entries
 from fedmed.data.entry_forms import ImageWithMask
-from fedmed.data.prepare import check
+from fedmed.data.prepare import volume_faults
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
@@ -157,11 +157,11 @@ def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatc
     config = small_site.config()
     entries, _ = read_entries(config, ImageWithMask())
     opened = []
-    from fedmed.data.prepare import pool
+    from fedmed.data.prepare import ct_inspect
 
-    plain = pool.inspect
+    plain = ct_inspect._inspect
     monkeypatch.setattr(
-        pool, "inspect", lambda source, **rest: opened.append(source.images[0]) or plain(source, **rest)
+        ct_inspect, "_inspect", lambda source, **rest: opened.append(source.files[0]) or plain(source, **rest)
     )
     one = inspect_entries(entries)
     assert len(opened) == len(set(opened)) == 4
@@ -180,22 +180,22 @@ def test_what_a_role_needs_and_leaves_unused(tmp_path):
 @pytest.mark.parametrize(
     "sentences",
     [
-        check.geometry_faults((4, 5), AFFINE, (1, 1)),
-        check.geometry_faults((4, 0, 6), AFFINE, (1, 1, 1)),
-        check.geometry_faults((4, 5, 1), AFFINE, (1, 1, 1)),
-        check.geometry_faults((4, 5, 6), AFFINE * np.nan, (1, 1, 1)),
-        check.geometry_faults((4, 5, 6), AFFINE, (1, 1, 0)),
-        check.value_faults(np.zeros((2, 2), [("R", "u1")])),
-        check.value_faults(np.zeros((0, 2))),
-        check.value_faults(np.array([np.inf, 1.0])),
-        check.value_faults(np.zeros((2, 2))),
-        check.value_faults(np.array([0.0, 1.0])),
-        check.value_faults(np.array([-1024.0, -800.0])),
-        check.value_faults(np.array([-1024.0, 90000.0])),
-        check.mask_faults(np.zeros((4, 5, 7)), AFFINE, (4, 5, 6), AFFINE),
-        check.mask_faults(np.ones((4, 5, 6)), AFFINE * 2, (4, 5, 6), AFFINE),
-        check.mask_faults(np.full((4, 5, 6), 3), AFFINE, (4, 5, 6), AFFINE),
-        check.mask_faults(np.zeros((4, 5, 6), "S1"), AFFINE, (4, 5, 6), AFFINE),
+        volume_faults.geometry_faults((4, 5), AFFINE, (1, 1)),
+        volume_faults.geometry_faults((4, 0, 6), AFFINE, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 1), AFFINE, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 6), AFFINE * np.nan, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 6), AFFINE, (1, 1, 0)),
+        volume_faults.value_faults(np.zeros((2, 2), [("R", "u1")])),
+        volume_faults.value_faults(np.zeros((0, 2))),
+        volume_faults.value_faults(np.array([np.inf, 1.0])),
+        volume_faults.value_faults(np.zeros((2, 2))),
+        volume_faults.value_faults(np.array([0.0, 1.0])),
+        volume_faults.value_faults(np.array([-1024.0, -800.0])),
+        volume_faults.value_faults(np.array([-1024.0, 90000.0])),
+        volume_faults.mask_faults(np.zeros((4, 5, 7)), AFFINE, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.ones((4, 5, 6)), AFFINE * 2, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.full((4, 5, 6), 3), AFFINE, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.zeros((4, 5, 6), "S1"), AFFINE, (4, 5, 6), AFFINE),
         ["image x.nii.gz is unreadable (reason)", "mask x.nii.gz is unreadable (reason)"],
         ["does not fit into memory; prepare with fewer workers"],
     ],
@@ -205,7 +205,11 @@ def test_every_fault_of_a_preparation_has_its_kind(sentences):
 
 
 def test_every_note_of_a_preparation_has_its_kind():
-    notes = [*check.value_notes(np.array([0, 200])), *check.value_notes(np.array([0, 4000])), "the mask is empty"]
+    notes = [
+        *volume_faults.value_notes(np.array([0, 200])),
+        *volume_faults.value_notes(np.array([0, 4000])),
+        "the mask is empty",
+    ]
     assert [explain(note, _NOTES)[0] for note in notes] == ["odd_values", "odd_values", "empty_mask"]
 
 

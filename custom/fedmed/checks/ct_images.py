@@ -8,7 +8,8 @@ from pathlib import Path
 from fedmed.checks.entries import SCORED, Entry
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.data.prepare.case import Case, Source
-from fedmed.data.prepare.pool import Track, inspect_all
+from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.pool import Track
 
 SPACING = (0.05, 25.0)  # mm; outside lie a header in metres or micrometres, and none of any scanner
 _COPY = "same voxels as"
@@ -37,7 +38,7 @@ def inspect_entries(entries: Sequence[Entry], workers: int = 1, track: Track | N
     """
     masked = {entry.image: entry.mask for entry in entries if entry.mask}
     pairs = list(dict.fromkeys((entry.image, entry.mask or masked.get(entry.image)) for entry in entries))
-    sources = [Source(str(place), image.name, (image,), mask) for place, (image, mask) in enumerate(pairs)]
+    sources = [Source(str(place), (image,), mask=mask) for place, (image, mask) in enumerate(pairs)]
     # NIfTI is never converted, so nothing is written into the folder that a preparation would convert to.
     cases = dict(zip(pairs, inspect_all(sources, Path("unused"), workers, track=track), strict=True))
     for case in cases.values():  # a copy is no fault of the file; it is judged by the lists that hold it

@@ -10,7 +10,7 @@ from fedmed.checks.inspection import Reading
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.checks.training import Measured
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.report import list_table
+from fedmed.data.prepare.ct_site import list_table
 
 FACTS: tuple[Fact, ...] = (
     ("Slice spacing (mm)", (1, 2, 3, 5, 8), lambda case: case.spacing[-1]),

@@ -14,8 +14,7 @@ import numpy as np
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.entries import Entry
-from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.inspect import content_hash
+from fedmed.data.prepare.case import Case, content_hash
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import DataError
 

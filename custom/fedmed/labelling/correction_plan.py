@@ -12,7 +12,7 @@ import numpy as np
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import UNLABELED
-from fedmed.data.prepare.inspect import UNREADABLE
+from fedmed.data.prepare.ct_inspect import UNREADABLE
 from fedmed.errors import DataError
 from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
 from fedmed.labelling.studies import CORRECTED, LISTS

@@ -6,8 +6,8 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.prepare.check import LIMITS, mask_faults
-from fedmed.data.prepare.inspect import UNREADABLE
+from fedmed.data.prepare.ct_inspect import UNREADABLE
+from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
 from fedmed.errors import DataError
 
 NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
@@ -124,7 +124,7 @@ def _place(
     corners = np.array([[x, y, z, 1] for x in (0, mask.shape[0] - 1) for y in (0, mask.shape[1] - 1)
                         for z in (0, mask.shape[2] - 1)], dtype=float)  # fmt: skip
     away = ((own - affine @ snapped) @ corners.T)[:3]
-    if np.linalg.norm(away, axis=0).max() > LIMITS.grid:
+    if np.linalg.norm(away, axis=0).max() > GRID_TOLERANCE:
         return mask, own
     inside = np.argwhere(mask != 0)
     places = np.rint(inside @ turn.T + start).astype(int)

@@ -6,7 +6,7 @@ import itk
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.prepare.patients import pseudonym
+from fedmed.data.prepare.case import pseudonym
 from fedmed.errors import DataError
 
 POSITION, ORIENTATION, MODALITY, PATIENT = "0020|0032", "0020|0037", "0008|0060", "0010|0020"

@@ -1,20 +1,19 @@
 """Make a site from a folder of X-rays: datalist, site YAML, report; completely or not at all."""
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from fedmed.data.prepare.case import XrayCase
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.report import require_used
-from fedmed.data.prepare.split import split_patients
-from fedmed.data.prepare.write import require_readable
-from fedmed.data.prepare.xray_case import XrayCase
-from fedmed.data.prepare.xray_find import find_xrays, require_some
-from fedmed.data.prepare.xray_inspect import inspect
-from fedmed.data.prepare.xray_table import Columns, check_used, merge_of, read_table
-from fedmed.data.prepare.xray_write import write_xray_files
+from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used, shortened
+from fedmed.data.prepare.write import require_readable, write_files
+from fedmed.data.prepare.xray_find import find_xrays
+from fedmed.data.prepare.xray_inspect import inspect_xray
+from fedmed.data.prepare.xray_split import fill_lists, refuse_copies
+from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
+from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -23,30 +22,54 @@ class Labels:
 
     Attributes:
         table: CSV of files, labels and patients, or None.
-        columns: names of its columns.
-        named: attributes of ``columns`` that the table must have.
+        columns: names of its columns, see :func:`fedmed.data.prepare.xray_table.read_table`.
         merge: ``new=old1,old2`` each.
         classes: the only classes that are allowed, in the order of the report; empty means those that are found.
         ignore: whether all images go to ``unlabeled``, whatever their labels.
     """
 
     table: Path | None = None
-    columns: Columns = field(default_factory=Columns)
-    named: Sequence[str] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
     merge: Sequence[str] = ()
     classes: Sequence[str] = ()
     ignore: bool = False
 
 
 @dataclass(frozen=True)
-class PreparedXrays:
-    """The result for a folder: the site's folder, where its data are, every image, the classes, files not found."""
+class PreparedXrays(Prepared[XrayCase]):
+    """A prepared site of X-rays, the classes, and files of the table that are not there."""
 
-    out: Path
-    data_root: Path
-    cases: list[XrayCase]
-    classes: list[str]
-    missing: list[str]
+    classes: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+    what = "images"
+    columns = (
+        *("case", "patient", "status", "list", "label", "reason", "notes"),
+        *("kind", "modality", "view", "rows", "columns", "low", "high"),
+    )
+
+    def by_list(self) -> Rows:
+        """Rows (list, images, patients, images of each class, shorter side in pixels), a heading first."""
+        rows: Rows = [("list", "images", "patients", *self.classes, "pixels, shorter side")]
+        for name, cases in listed(self.cases).items():
+            counts = [sum(case.label == label for case in cases) for label in self.classes]
+            low, high = (side(min(case.shape) for case in cases) for side in (min, max))
+            size = f"{low}" if low == high else f"{low} … {high}"
+            shown = ["–" if name == "unlabeled" else str(count) for count in counts]
+            rows.append((name, str(len(cases)), str(len({case.patient for case in cases})), *shown, size))
+        return rows
+
+    def sections(self, limit: int = 1000) -> dict[str, list[str]]:
+        trained = {case.label for case in self.cases if "training" in case.lists}
+        single = [  # the site can pre-train and take part, but not learn to classify alone
+            f"every label in training is '{label}': without other sites' classes nothing can be learned or scored"
+            for label in (trained if len(trained) == 1 else ())
+        ]
+        return {
+            "Refused": refusals(self.cases, limit),
+            "Worth a look": [*single, *note_counts(self.cases)],
+            "In the table, but not in the folder": shortened(self.missing, limit),
+        }
 
 
 def prepare_xray_site(
@@ -60,7 +83,7 @@ def prepare_xray_site(
     patient_pattern: str | None = None,
     workers: int = 1,
     copy: bool = False,
-    track: Track | None = None,
+    track: Track[XrayCase] | None = None,
 ) -> PreparedXrays:
     """Check every image below ``folder`` and write the site folder ``out``.
 
@@ -75,92 +98,40 @@ def prepare_xray_site(
         fractions: training, validation, testing, of the patients with a label.
         seed: of the split.
         patient_pattern: see :func:`fedmed.data.prepare.xray_find.find_xrays`.
-        workers: processes that read images.
         copy: link (or copy) the images into ``out`` too.
-        track: see :func:`fedmed.data.prepare.pool.run_all`.
+        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    merged = merge_of(labels.merge)
-    rows = read_table(labels.table, labels.columns, labels.named) if labels.table else None
-    check_used(merged, rows or {}, labels.table)
-    sources, missing = find_xrays(folder, rows, patient_pattern, merged, labels.classes, [out / PREPARED])
-    require_some(sources, folder, labels.table, missing)
+    merged = parse_merges(labels.merge)
+    rows = read_table(labels.table, labels.columns) if labels.table else None
+    renamed = merge_labels(rows or {}, merged, labels.table)
+    sources = find_xrays(folder, rows and renamed, patient_pattern, labels.classes, [out / PREPARED])
+    missing = sorted(renamed.keys() - {source.case for source in sources})
+    if not sources:
+        raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
+    if missing and all(source.fault for source in sources):
+        raise DataError(
+            f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'; paths must be relative "
+            "to it"
+        )
     with staging_for(out) as staging:
-        cases = run_all(inspect, sources, workers, track)
+        cases = run_all(inspect_xray, sources, workers, track)
         refuse_copies(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
         require_used(cases, folder, "images")
-        data_root = out if copy else folder
-        if copy:
-            _gather(cases, staging)
+        for case in cases if copy else ():
+            if case.lists:
+                case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
+        prepared = PreparedXrays(out, out if copy else folder, cases, classes, missing)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
             "classes": ", ".join(classes) or None, "split": tuple(fractions), "seed": seed,
         }  # fmt: skip
-        write_xray_files(staging, out, site, data_root, cases, classes, settings, missing)
-        require_readable(staging / DATALIST, staging if copy else data_root, classes)
+        write_files(prepared, staging, site, settings)
+        require_readable(staging / DATALIST, staging if copy else folder, classes)
         publish(staging, out)
-    return PreparedXrays(out, data_root, cases, classes, missing)
-
-
-def refuse_copies(cases: Sequence[XrayCase]) -> None:
-    """Keep one of several equal images, if possible a labelled one; refuse all of them if their labels differ."""
-    groups: dict[str, list[XrayCase]] = defaultdict(list)
-    for case in cases:
-        if case.usable:
-            groups[case.content].append(case)
-    for group in groups.values():
-        labels = sorted({case.label for case in group if case.label})
-        kept, *others = sorted(group, key=lambda case: (not case.label, case.case))
-        for case in others:
-            owner = "" if case.patient == kept.patient else f" of another patient, '{kept.patient}'"
-            case.faults.append(f"same pixels as '{kept.case}'{owner}; one image counts once")
-        if len(labels) > 1:
-            kept.faults.append(f"same pixels as '{others[0].case}', but different labels: {', '.join(labels)}")
-
-
-def fill_lists(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int, ignore: bool = False) -> None:
-    """Set ``lists`` of every usable image: a patient is in one of training, validation and testing.
-
-    Images without a label are ``unlabeled``, but left out where their patient is validated or tested on.
-    """
-    usable = [case for case in cases if case.usable]
-    names = {} if ignore else stratified(usable, fractions, seed)
-    for case in usable:
-        held = names.get(case.patient)
-        if case.label and held:
-            case.lists = [held]
-        elif held in (None, "training"):
-            case.lists = ["unlabeled"]
-        else:
-            case.notes.append("left out: without a label, and its patient is in validation or testing")
-
-
-def stratified(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int) -> dict[str, str]:
-    """Patient → list, for patients with a label; each class is divided by ``fractions``, rounded to patients.
-
-    A patient with several classes counts for the rarest of them.
-    """
-    held: dict[str, set[str]] = defaultdict(set)
-    for case in cases:
-        if case.label:
-            held[case.patient].add(case.label)
-    counts = Counter(label for labels in held.values() for label in labels)
-    strata: dict[str, list[str]] = defaultdict(list)
-    for patient, labels in held.items():
-        strata[min(labels, key=lambda label: (counts[label], label))].append(patient)
-    split: dict[str, str] = {}
-    for label in sorted(strata):
-        split |= split_patients(strata[label], fractions, seed)
-    return split
-
-
-def _gather(cases: Collection[XrayCase], staging: Path) -> None:
-    """Bring the images into the site folder: hard links if possible, else copies."""
-    for case in cases:
-        if case.lists:
-            case.image = link_or_copy(case.image, staging / PREPARED / "images" / case.case)
+    return prepared

@@ -1,28 +1,58 @@
 """Make a site from a folder of CT volumes: datalist, site YAML, report; completely or not at all."""
 
 import os
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.data.prepare.ct_inspect import inspect_all
 from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
-from fedmed.data.prepare.pool import Track, inspect_all
-from fedmed.data.prepare.report import require_used
-from fedmed.data.prepare.scan import find_sources
+from fedmed.data.prepare.pool import Track
+from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used, shortened
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import require_readable, write_files
 from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The result for a folder: the site's folder, where its data are, every case, and masks that fit no image."""
+class PreparedVolumes(Prepared[Case]):
+    """A prepared site of CT, and masks that fit no image."""
 
-    out: Path
-    data_root: Path
-    cases: list[Case]
-    stray_masks: list[Path]
+    stray_masks: Sequence[Path] = ()
+
+    what = "volumes"
+    columns = (
+        *("case", "patient", "status", "list", "reason", "notes"),
+        *(f"voxels_{axis}" for axis in AXES),
+        *(f"spacing_{axis}_mm" for axis in AXES),
+        *("hu_min", "hu_mean", "hu_max", "mask_ml", "found", "image", "mask"),
+    )
+
+    def by_list(self) -> Rows:
+        return list_table(self.cases)
+
+    def sections(self, limit: int = 1000) -> dict[str, list[str]]:
+        return {
+            "Refused": refusals(self.cases, limit),
+            "Worth a look": note_counts(self.cases),
+            "Masks without an image": shortened([str(path) for path in self.stray_masks], limit),
+        }
+
+
+def list_table(cases: Sequence[Case]) -> Rows:
+    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
+    for name, held in listed(cases).items():
+        patients = {case.patient for case in held}
+        spacing = _range([slice_spacing(case) for case in held])
+        values = _range([hu for case in held for hu in (case.hu_min, case.hu_max) if hu is not None])
+        volumes = [case.mask_ml for case in held if case.mask_ml is not None and name != "unlabeled"]
+        median = f"{statistics.median(volumes):.3g}" if volumes else "–"
+        rows.append((name, str(len(held)), str(len(patients)), spacing, values, median))
+    return rows
 
 
 def prepare_site(
@@ -39,45 +69,45 @@ def prepare_site(
     patient_pattern: str | None = None,
     workers: int = 1,
     copy: bool = False,
-    track: Track | None = None,
-) -> Prepared:
+    track: Track[Case] | None = None,
+) -> PreparedVolumes:
     """Check every volume below ``folder`` and write the site folder ``out``.
 
     NIfTI files stay where they are and the datalist points at them. When there are DICOM series (converted to NIfTI),
     or with ``copy``, all images are in ``out/prepared`` instead.
 
     Args:
-        folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.scan.find_sources`.
+        folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.ct_find.find_volumes`.
         out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
         role: ``labelled`` or ``unlabelled``; None means labelled if ``masks`` or ``mask_suffix`` is given.
         fractions: training, validation, testing.
         seed: of the split.
-        workers: processes that read images.
         copy: link (or copy) NIfTI files into ``out`` too.
-        track: see :func:`fedmed.data.prepare.pool.inspect_all`.
+        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: wrong arguments, nothing usable, or a labelled site without any foreground; nothing is written.
     """
     out = Path(out).expanduser().resolve()
     role = role or ("labelled" if masks or mask_suffix else "unlabelled")
-    sources, stray = find_sources(folder, masks, mask_suffix, patient_pattern, image_suffix, [out / PREPARED])
+    sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, [out / PREPARED])
     if not sources:
         raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED / "images", workers, track=track)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)
-        data_root = _data_root(folder, masks, out, copy or any(source.dicom for source in sources))
+        data_root = _data_root(folder, masks, out, copy or any(source.series for source in sources))
         if data_root == out:
             _gather(cases, staging)
+        prepared = PreparedVolumes(out, data_root, cases, stray)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
-        write_files(staging, out, site, data_root, cases, settings, stray)
+        write_files(prepared, staging, site, settings)
         require_readable(staging / DATALIST, staging if data_root == out else data_root)
         publish(staging, out)
-        _settle(cases, staging, out)
-    return Prepared(out, data_root, cases, stray)
+        _correct_paths(cases, staging, out)
+    return prepared
 
 
 def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: int) -> None:
@@ -100,6 +130,16 @@ def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float],
         raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
 
 
+def slice_spacing(case: Case) -> float:
+    """Distance of the slices in mm: spacing along the axis that is stored last."""
+    return case.spacing[-1]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} … {high}"
+
+
 def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Path:
     """The folder that holds images and masks, or ``out`` when they have to be gathered there."""
     places = [Path(place).expanduser().resolve() for place in (folder, masks) if place]
@@ -109,23 +149,22 @@ def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Pat
 
 def _gather(cases: Sequence[Case], staging: Path) -> None:
     """Bring images and masks from elsewhere into the site folder: hard links if possible, else copies."""
+
+    def bring(path: Path | None, kind: str, name: str) -> Path | None:
+        if path is None or path.is_relative_to(staging):
+            return path
+        suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+        return link_or_copy(path, staging / PREPARED / kind / (name + suffix))
+
     for case in cases:
         if case.lists:
-            case.image = _link(case.image, staging, "images", case.case)
-            case.mask = _link(case.mask, staging, "masks", case.case) if case.mask else None
+            case.image, case.mask = bring(case.image, "images", case.case), bring(case.mask, "masks", case.case)
 
 
-def _settle(cases: Sequence[Case], staging: Path, out: Path) -> None:
+def _correct_paths(cases: Sequence[Case], staging: Path, out: Path) -> None:
     """Correct the cases' paths after the folder was renamed; a refused DICOM series has no file."""
     for case in cases:
         if case.image and case.image.is_relative_to(staging):
             case.image = out / case.image.relative_to(staging) if case.usable else None
         if case.mask and case.mask.is_relative_to(staging):
             case.mask = out / case.mask.relative_to(staging)
-
-
-def _link(path: Path, staging: Path, kind: str, name: str) -> Path:
-    if path.is_relative_to(staging):
-        return path
-    suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
-    return link_or_copy(path, staging / PREPARED / kind / (name + suffix))

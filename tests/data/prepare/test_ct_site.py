@@ -14,7 +14,7 @@ import yaml
 from monai.transforms import Compose
 
 from fedmed.data.datalist import load_datalist
-from fedmed.data.prepare.site import prepare_site
+from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
@@ -268,7 +268,7 @@ def test_an_error_while_writing_is_reported_and_leaves_nothing(folder, tmp_path,
     def full(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("fedmed.data.prepare.site.write_files", full)
+    monkeypatch.setattr("fedmed.data.prepare.ct_site.write_files", full)
     with pytest.raises(DataError, match="No space left"):
         prepare(folder, tmp_path / "out" / "site")
     assert list((tmp_path / "out").iterdir()) == []

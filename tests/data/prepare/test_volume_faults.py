@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedmed.data.prepare.check import corner_distance, geometry_faults, mask_faults, value_faults, value_notes
+from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, value_faults, value_notes
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 ZOOMS = (0.7, 0.7, 2.0)

@@ -1,29 +1,12 @@
 """What makes a CT volume or a mask unusable, and what is only unusual. Arrays in, sentences out; no files."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
 
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits beyond which a volume is not a plausible CT.
-
-    Attributes:
-        lowest_peak: the brightest voxel of a scan with tissue in it is above this many HU.
-        highest_peak: the brightest voxel is below this; extended CT scales end at about 30 000 HU.
-        grid: how far in mm a corner of the mask may lie from that of its image, as in
-            :class:`fedmed.data.transforms.check.CheckCased`: what is accepted here is accepted in training.
-    """
-
-    lowest_peak: float = -500.0
-    highest_peak: float = 40000.0
-    grid: float = 0.1
-
-
-LIMITS = Limits()
+LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
+HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
+GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
 def geometry_faults(shape: tuple[int, ...], affine: np.ndarray, zooms: tuple[float, ...]) -> list[str]:
@@ -41,8 +24,8 @@ def geometry_faults(shape: tuple[int, ...], affine: np.ndarray, zooms: tuple[flo
     return []
 
 
-def value_faults(values: np.ndarray, limits: Limits = LIMITS) -> list[str]:
-    """Say why the voxel values (any shape, HU expected) are not those of a CT."""
+def value_faults(values: np.ndarray, lowest_peak: float = LOWEST_PEAK) -> list[str]:
+    """Say why the voxel values (any shape) are not those of a CT in HU with a voxel above ``lowest_peak``."""
     if not np.issubdtype(values.dtype, np.number) or np.iscomplexobj(values):
         return [f"voxels are of type {values.dtype}, not numbers in HU"]
     if values.size == 0:
@@ -55,10 +38,10 @@ def value_faults(values: np.ndarray, limits: Limits = LIMITS) -> list[str]:
         return [f"empty: every voxel is {low:g}"]
     if low >= 0 and high <= 1:
         return ["values lie in 0…1: a mask or a normalised image, not HU"]
-    if high < limits.lowest_peak:
-        return [f"implausible HU: the brightest voxel is {high:g}, below {limits.lowest_peak:g} (nothing but air)"]
-    if high > limits.highest_peak:
-        return [f"implausible HU: the brightest voxel is {high:g}, above {limits.highest_peak:g}"]
+    if high < lowest_peak:
+        return [f"implausible HU: the brightest voxel is {high:g}, below {lowest_peak:g} (nothing but air)"]
+    if high > HIGHEST_PEAK:
+        return [f"implausible HU: the brightest voxel is {high:g}, above {HIGHEST_PEAK:g}"]
     return []
 
 
@@ -72,14 +55,12 @@ def value_notes(values: np.ndarray) -> list[str]:
     return []
 
 
-def mask_faults(
-    mask: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], image_affine: np.ndarray, limits: Limits = LIMITS
-) -> list[str]:
+def mask_faults(mask: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], image_affine: np.ndarray) -> list[str]:
     """Say why a mask does not fit an image of ``shape`` and ``image_affine``, or is not binary."""
     faults = []
     if mask.shape != shape:
         faults.append(f"mask has shape {_times(mask.shape)}, image {_times(shape)}")
-    elif not (distance := corner_distance(affine, image_affine, shape)) <= limits.grid:
+    elif not (distance := corner_distance(affine, image_affine, shape)) <= GRID_TOLERANCE:
         faults.append(f"mask lies up to {distance:.3g} mm away from its image (their affines differ)")
     if not np.issubdtype(mask.dtype, np.number):
         return [*faults, f"mask voxels are of type {mask.dtype}, not 0 and 1"]
@@ -90,10 +71,5 @@ def mask_faults(
     return faults
 
 
-def voxel_sizes(affine: np.ndarray) -> np.ndarray:
-    """Edge lengths (3,) of a voxel in mm."""
-    return np.linalg.norm(affine[:3, :3], axis=0)
-
-
-def _times(numbers: tuple) -> str:
+def _times(numbers: tuple[float, ...]) -> str:
     return "×".join(f"{number:g}" for number in numbers)

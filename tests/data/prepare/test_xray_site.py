@@ -15,7 +15,7 @@ from PIL import Image
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
-from fedmed.data.prepare.xray_table import Columns, merge_of, read_table
+from fedmed.data.prepare.xray_table import parse_merges, read_table
 from fedmed.data.synthetic.xray import files as demo_files
 from fedmed.errors import DataError
 from fedmed.settings.site import CHECKOUT, parse_site
@@ -55,7 +55,7 @@ def folder(tmp_path):
 
 
 def prepare(folder, out, table="labels.csv", **options):
-    labels = {key: options.pop(key) for key in ("columns", "named", "merge", "classes", "ignore") if key in options}
+    labels = {key: options.pop(key) for key in ("columns", "merge", "classes", "ignore") if key in options}
     labels = Labels(folder / table if table else None, **labels)
     return prepare_xray_site(folder, out, "site_a", labels=labels, **options)
 
@@ -117,9 +117,9 @@ def test_labels_are_merged_and_limited(folder, tmp_path):
         prepare(folder, tmp_path / "site", merge=["pneumonia=viral"])
     for wrong in ("pneumonia", "pneumonia=", "=virus"):
         with pytest.raises(DataError, match="new=old1,old2"):
-            merge_of([wrong])
+            parse_merges([wrong])
     with pytest.raises(DataError, match="'b' into 'x' and into 'y'"):
-        merge_of(["x=a,b", "y=b"])
+        parse_merges(["x=a,b", "y=b"])
 
 
 def test_the_same_folder_gives_the_same_files_whatever_the_workers(folder, tmp_path):
@@ -197,12 +197,12 @@ def test_who_the_patient_is(folder, tmp_path):
 def test_tables_in_other_forms(folder, tmp_path):
     text = (folder / "labels.csv").read_text().replace(",", ";").replace("file;label;patient", "Image;Finding;Pat")
     (folder / "labels.csv").write_text("\ufeff" + text.replace("normal/", ".\\normal\\"), encoding="utf-8")
-    columns = Columns("Image", "Finding", "Pat")
+    columns = {"file": "Image", "label": "Finding", "patient": "Pat"}
     assert len(lists_of(prepare(folder, tmp_path / "site", columns=columns), "training")) > 10
     with pytest.raises(DataError, match="no column 'file' .it has Image, Finding, Pat.; name it with --file-column"):
         prepare(folder, tmp_path / "site")
     with pytest.raises(DataError, match="--label-column"):
-        prepare(folder, tmp_path / "site", columns=Columns("Image", "diagnosis", "Pat"), named=("label",))
+        prepare(folder, tmp_path / "site", columns=columns | {"label": "diagnosis"})
 
 
 def lists_of(prepared, name):
@@ -217,10 +217,10 @@ def test_wrong_tables(folder, tmp_path):
     ):
         table.write_text(content)
         with pytest.raises(DataError, match=message):
-            read_table(table, Columns())
+            read_table(table, {})
     table.write_bytes(b"file,label\n\xff\xfe,1\n")
     with pytest.raises(DataError, match="UTF-8"):
-        read_table(table, Columns())
+        read_table(table, {})
     (folder / "labels.csv").write_text("file,label,patient\nelsewhere/a.png,normal,p\n")
     with pytest.raises(DataError, match="none of its files is in"):
         prepare(folder, tmp_path / "site")
@@ -265,7 +265,7 @@ def test_the_bundle_reads_what_the_preparation_accepts(folder, tmp_path, monkeyp
     assert not reasons(prepared) and {case.kind for case in prepared.cases} == {"PNG", "JPEG", "DICOM"}
     for case in prepared.cases:
         image = read_xray(case.image)
-        assert image.shape == (case.rows, case.columns) and 0 <= image.min() < image.max() <= 1
+        assert image.shape == case.shape and 0 <= image.min() < image.max() <= 1
     for module in [name for name in sys.modules if name.startswith("cxr_classifier")]:
         monkeypatch.delitem(sys.modules, module)
 

@@ -1,0 +1,46 @@
+"""Walk through a folder of images, and read patients from its paths. Only names are read."""
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from fedmed.errors import DataError
+
+
+def existing(folder: Path, what: str) -> Path:
+    """The absolute path of a folder; ``what`` names it in the error when it does not exist."""
+    folder = Path(folder).expanduser().resolve()
+    if not folder.is_dir():
+        raise DataError(f"{what}, {folder}, does not exist; correct the path or mount it")
+    return folder
+
+
+def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored.
+
+    Raises:
+        DataError: a folder cannot be listed. ``os.walk`` would leave out the images in it without notice.
+    """
+
+    def unlisted(error: OSError) -> None:
+        raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
+
+    for place, folders, names in os.walk(folder, onerror=unlisted):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and here / name not in skip)
+        yield here, [here / name for name in sorted(names) if not name.startswith(".") and name != "DICOMDIR"]
+
+
+def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
+    """The patient pattern as a regular expression; DataError if it is not one."""
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise DataError(f"--patient-pattern '{pattern}' is not a regular expression ({error})") from error
+
+
+def patient_in(pattern: re.Pattern[str], text: str) -> str:
+    """The first group of the match, or else the full match; "" where the pattern does not match."""
+    match = pattern.search(text)
+    return (match.group(1) if pattern.groups else match.group()) if match else ""
