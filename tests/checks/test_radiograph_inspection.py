@@ -19,7 +19,7 @@ from fedmed.checks.study_lead_page import page
 from fedmed.checks.training import Measured
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.data.entry_forms import ImageWithClass
-from fedmed.data.synthetic.xray.files import save
+from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
@@ -77,9 +77,9 @@ def kinds(checked):
 
 def test_every_kind_of_file_is_opened_as_training_opens_it(xray_site, check):
     image = np.linspace(0, 1, 48 * 36, dtype=np.float32).reshape(48, 36)
-    facts = {"patient": "p", "number": 0, "uid": 7, "pixel": 0.2, "position": "PA"}
+    header = Header("p", 0, 7, 0.2, "PA")
     for number, kind in enumerate(("dx", "jpeg", "cr", "png")):
-        relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, facts)
+        relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, header)
         xray_site.lists["unlabeled"].append({"image": relative, "patient": kind})
     checked = check()
     found = {entry.image.name: case for entry, case in checked.cases.items()}

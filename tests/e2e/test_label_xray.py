@@ -13,7 +13,7 @@ from monai.bundle import run as bundle_run
 from PIL import Image
 
 from fedmed.bundles.load import Bundle
-from fedmed.data.synthetic.xray.files import save
+from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import copy_parts
 from fedmed.export.metadata import _fit_format
@@ -35,8 +35,7 @@ def studies(tmp_path_factory):
     rng = np.random.default_rng(5)
     for number, (kind, name) in enumerate(IMAGES.items()):
         image = rng.random((60, 44), dtype=np.float32) * np.linspace(0.2, 1, 44, dtype=np.float32) ** number
-        facts = {"patient": "p", "number": number, "uid": 11 + number, "pixel": 0.3, "position": "PA"}
-        save(image, folder / "monday", name, kind, facts)
+        save(image, folder / "monday", name, kind, Header("p", number, 11 + number, 0.3, "PA"))
     (folder / "damaged.dcm").write_bytes(b"\0" * 128 + b"DICM and then nothing")
     return folder
 

@@ -34,16 +34,19 @@ def phantom(folder: Path, modality: str, config: Path) -> Path:
 
 def _xray(folder: Path) -> Path:
     """A small radiograph as 16-bit PNG, not square."""
-    from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
-    from fedmed.data.synthetic.xray.files import save
+    from fedmed.data.synthetic.xray.chest_xray import draw_person, radiograph
+    from fedmed.data.synthetic.xray.image_files import Header, save
+    from fedmed.data.synthetic.xray.institutions import SITES, tiny
 
     person = draw_person(tiny(SITES["cxr_children"]), "phantom", "consolidation")
-    return folder / save(radiograph(person).image, folder, "phantom", "png", {})
+    made = radiograph(person)
+    return folder / save(made.image, folder, "phantom", "png", Header("phantom", 0, 1, made.pixel, made.position))
 
 
 def _ct(path: Path, config: Path) -> Path:
     """A chest CT, not much larger than one window of the bundle's inference."""
-    from fedmed.data.synthetic.chest_ct import SITES, make_scan, tiny
+    from fedmed.data.synthetic.chest_ct import make_scan
+    from fedmed.data.synthetic.hospitals import SITES, tiny
 
     content = ConfigParser.load_config_file(config)
     scan = make_scan(tiny(SITES["ct_south"]), "phantom")  # of all axes reversed

@@ -16,7 +16,7 @@ from PIL import Image
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import parse_merges, read_table
-from fedmed.data.synthetic.xray import files as demo_files
+from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.errors import DataError
 from fedmed.settings.site import CHECKOUT, parse_site
 
@@ -36,8 +36,8 @@ def picture(path: Path, seed: int, mode: str = "L") -> Path:
 
 
 def dicom(folder: Path, name: str, kind: str, patient: str, seed: int) -> Path:
-    facts = {"patient": patient, "number": 0, "uid": seed + 1, "pixel": 1.0, "position": "PA"}
-    return folder / demo_files.save(grey(seed).astype(np.float32) / 255, folder, name, kind, facts)
+    header = Header(patient, 0, seed + 1, 1.0, "PA")
+    return folder / save(grey(seed).astype(np.float32) / 255, folder, name, kind, header)
 
 
 @pytest.fixture

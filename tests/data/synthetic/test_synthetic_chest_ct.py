@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from fedmed.data.synthetic.chest_ct import SITES, make_scan, tiny
+from fedmed.data.synthetic.chest_ct import make_scan
+from fedmed.data.synthetic.hospitals import SITES, tiny
 
 TINY = {name: tiny(profile) for name, profile in SITES.items()}
 DISEASED = [name for name, profile in SITES.items() if name != "ct_control"]

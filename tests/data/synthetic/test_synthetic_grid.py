@@ -12,12 +12,11 @@ GRID = Grid((20, 24, 10), (2.0, 2.0, 4.0), (19.0, 23.0, -18.0), (-1, -1, 1))
 def test_axes_index_and_affine_agree():
     x, y, z = GRID.axes
     corner = np.array([x[3, 0, 0], y[0, 5, 0], z[0, 0, 7]])
-    assert np.allclose(GRID.affine() @ [3, 5, 7, 1], [*corner, 1])
-    assert np.allclose(GRID.index(corner[None]), [[3, 5, 7]])
+    assert np.allclose(GRID.affine(np.zeros(3)) @ [3, 5, 7, 1], [*corner, 1])
 
 
 def test_crop_cuts_the_same_voxels():
-    part, cut = GRID.crop((-5, None, 0), (9, 4, None))
+    part, cut = GRID.crop((-5, -np.inf, 0), (9, 4, np.inf))
     whole = np.stack(np.broadcast_arrays(*GRID.axes))
     assert np.array_equal(np.stack(np.broadcast_arrays(*part.axes)), whole[(slice(None), *cut)])
     assert whole[0][cut].min() >= -5 and whole[0][cut].max() <= 9 and whole[1][cut].max() <= 4

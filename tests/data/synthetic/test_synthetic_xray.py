@@ -15,10 +15,12 @@ from scipy import ndimage
 from fedmed.data.classes import load_images
 from fedmed.data.datalist import load_datalist
 from fedmed.data.synthetic import KINDS, demo_site
-from fedmed.data.synthetic.xray import chest_xray, files, large
-from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
+from fedmed.data.synthetic.xray import chest_xray
+from fedmed.data.synthetic.xray.chest_xray import draw_person, radiograph
 from fedmed.data.synthetic.xray.findings import CLASSES
-from fedmed.data.synthetic.xray.site import roster
+from fedmed.data.synthetic.xray.image_files import Header, save
+from fedmed.data.synthetic.xray.institution_files import roster
+from fedmed.data.synthetic.xray.institutions import LARGE_SITES, SITES, tiny
 from fedmed.settings.site import CHECKOUT, load_file
 
 LISTS = ("training", "validation", "testing", "unlabeled")
@@ -97,8 +99,8 @@ def test_institutions_keep_their_images_in_different_ways(root):
 
 def test_the_two_devices_for_children_show_the_same_picture(tmp_path):
     image = np.linspace(0, 1, 64 * 64, dtype=np.float32).reshape(64, 64)
-    facts = {"patient": "P", "number": 0, "uid": 1, "pixel": 1.0, "position": "PA"}
-    png, cr = (tmp_path / files.save(image, tmp_path, "a", kind, facts) for kind in ("png", "cr"))
+    header = Header("P", 0, 1, 1.0, "PA")
+    png, cr = (tmp_path / save(image, tmp_path, "a", kind, header) for kind in ("png", "cr"))
     shown = np.asarray(Image.open(png)).astype(float) / 65535
     stored = pydicom.dcmread(cr).pixel_array
     assert np.allclose(shown, image, atol=1e-3) and np.allclose(1 - stored / 4095, image, atol=1e-3)
@@ -187,9 +189,9 @@ def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(root
 
 
 def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients():
-    assert KINDS["chest_xray_large"] is large.SITES and len(large.SITES) == len(SITES)
+    assert KINDS["chest_xray_large"] is LARGE_SITES and len(LARGE_SITES) == len(SITES)
     for name, site in SITES.items():
-        many = large.SITES[f"{name}_large"]
+        many = LARGE_SITES[f"{name}_large"]
         assert replace(many, name=site.name, counts=site.counts) == site
         assert many.counts == {"training": 320, "testing": 320}
         assert {finding for _, _, finding in roster(many, 0)} == set(CLASSES)

@@ -10,17 +10,9 @@ STYLES = ("tight", "generous", "loose", "threshold")
 
 
 def annotate(disease: np.ndarray, image: np.ndarray, lungs: np.ndarray, grid: Grid, style: str) -> np.ndarray:
-    """Draw the mask of one scan.
+    """Draw the mask of one scan in one of ``STYLES``: uint8, 0 or 1, the grid's shape.
 
-    Args:
-        disease: share of diseased lung in each voxel, 0 … 1.
-        image: the scan in HU, as the reader sees it.
-        lungs: share of lung in each voxel, 0 … 1.
-        grid: the grid of all three.
-        style: one of ``STYLES``.
-
-    Returns:
-        uint8 mask, 0 or 1, the grid's shape.
+    ``disease`` and ``lungs`` are shares of each voxel, 0 … 1; ``image`` is the scan in HU, as the reader sees it.
     """
     if style == "tight":
         mask = disease > 0.55

@@ -10,23 +10,14 @@ from fedmed.data.synthetic.grid import Grid, smooth_noise
 
 @dataclass(frozen=True)
 class Scanner:
-    """Settings of one site's scanner.
+    """Settings of one site's scanner."""
 
-    Args:
-        pixel: in-plane spacing in mm for a patient of average size.
-        slices: slice spacing in mm.
-        kernel: "soft" (smooth, blotchy noise) or "sharp" (enhanced edges, fine noise).
-        noise: standard deviation in HU in soft tissue.
-        offset: HU added everywhere inside the scanned circle by poor calibration.
-        signs: directions of the array axes in RAS+ (see :class:`~fedmed.data.synthetic.grid.Grid`).
-    """
-
-    pixel: float
-    slices: float
-    kernel: str
-    noise: float
-    offset: float = 0.0
-    signs: tuple[int, int, int] = (-1, -1, 1)
+    pixel: float  # in-plane spacing in mm for a patient of average size
+    slices: float  # slice spacing in mm
+    kernel: str  # "soft" (smooth, blotchy noise) or "sharp" (enhanced edges, fine noise)
+    noise: float  # standard deviation in HU in soft tissue
+    offset: float = 0.0  # HU added everywhere inside the scanned circle by poor calibration
+    signs: tuple[int, int, int] = (-1, -1, 1)  # directions of the array axes in RAS+, see Grid
 
 
 def scan(image: np.ndarray, rng: np.random.Generator, grid: Grid, scanner: Scanner, apex: float) -> np.ndarray:

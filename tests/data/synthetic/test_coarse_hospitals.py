@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from fedmed.data.synthetic import KINDS, chest_ct, coarse, demo_site
-from fedmed.data.synthetic.chest_ct import make_scan, tiny
+from fedmed.data.synthetic import KINDS, chest_ct, demo_site
+from fedmed.data.synthetic.chest_ct import make_scan
+from fedmed.data.synthetic.hospitals import COARSE_SITES, SITES, tiny
 from fedmed.settings.site import CHECKOUT
 
 HOSPITALS = ("image_1", "image_2", "image_3")
@@ -20,27 +21,27 @@ CONTROLS = ("image_n", "image_lidc", "image_p")
 def scans():
     """Four diseased patients of every hospital."""
     return {
-        name: [make_scan(coarse.SITES[name], f"{coarse.SITES[name].prefix}-{i:04d}") for i in range(1, 5)]
+        name: [make_scan(COARSE_SITES[name], f"{COARSE_SITES[name].prefix}-{i:04d}") for i in range(1, 5)]
         for name in HOSPITALS
     }
 
 
 def test_every_site_has_its_lists_and_a_site_file():
-    assert KINDS["chest_ct_coarse"] is coarse.SITES and tuple(coarse.SITES) == HOSPITALS + CONTROLS
+    assert KINDS["chest_ct_coarse"] is COARSE_SITES and tuple(COARSE_SITES) == HOSPITALS + CONTROLS
     lists = ("training", "validation", "testing", "unlabeled")
-    counts = [tuple(coarse.SITES[name].counts[k] for k in lists) for name in HOSPITALS]
+    counts = [tuple(COARSE_SITES[name].counts[k] for k in lists) for name in HOSPITALS]
     assert counts == [(60, 8, 14, 10), (12, 6, 14, 44), (24, 6, 14, 20)]
-    assert all(coarse.SITES[name].counts == {"unlabeled": 40} for name in CONTROLS)
-    for name in coarse.SITES:
+    assert all(COARSE_SITES[name].counts == {"unlabeled": 40} for name in CONTROLS)
+    for name in COARSE_SITES:
         assert "demo: chest_ct_coarse\n" in (CHECKOUT / "site_configs" / "demo" / f"{name}.yaml").read_text()
 
 
 def test_masks_only_where_a_list_is_labelled(tmp_path, monkeypatch):
     for name in ("image_2", "image_p"):
-        profile = coarse.SITES[name]
-        monkeypatch.setitem(coarse.SITES, name, replace(profile, counts=dict.fromkeys(profile.counts, 1)))
+        profile = COARSE_SITES[name]
+        monkeypatch.setitem(COARSE_SITES, name, replace(profile, counts=dict.fromkeys(profile.counts, 1)))
     home = demo_site("chest_ct_coarse", "image_2", tmp_path)
-    assert home.parent.name == f"chest_ct_coarse-v{coarse.VERSION}-seed0"
+    assert home.parent.name == f"chest_ct_coarse-v{chest_ct.COARSE_VERSION}-seed0"
     lists = json.loads((home / "datalist.json").read_text())
     assert list(lists) == ["training", "validation", "testing", "unlabeled"]
     assert not any("label" in entry for entry in lists.pop("unlabeled"))
@@ -61,10 +62,10 @@ def test_lesions_lie_within_the_lungs_and_can_be_seen_at_this_grid(name, scans):
 
 
 def test_same_patient_same_bytes(scans):
-    made = make_scan(coarse.SITES["image_3"], "I3-0001")
+    made = make_scan(COARSE_SITES["image_3"], "I3-0001")
     assert made.image.tobytes() == scans["image_3"][0].image.tobytes()
     assert made.mask.tobytes() == scans["image_3"][0].mask.tobytes()
-    assert made.mask.tobytes() != make_scan(coarse.SITES["image_3"], "I3-0001", seed=1).mask.tobytes()
+    assert made.mask.tobytes() != make_scan(COARSE_SITES["image_3"], "I3-0001", seed=1).mask.tobytes()
 
 
 def test_hospitals_differ_in_grid_noise_lesions_and_readers(scans):
@@ -82,11 +83,11 @@ def test_hospitals_differ_in_grid_noise_lesions_and_readers(scans):
 
 
 def test_each_patient_of_the_biased_site_was_drawn_by_one_of_two_groups(scans):
-    styles = coarse.SITES["image_3"].annotation
+    styles = COARSE_SITES["image_3"].annotation
     drawn = []
     for number, made in enumerate(scans["image_3"], 1):
         alone = [
-            make_scan(replace(coarse.SITES["image_3"], annotation=style), f"I3-{number:04d}").mask for style in styles
+            make_scan(replace(COARSE_SITES["image_3"], annotation=style), f"I3-{number:04d}").mask for style in styles
         ]
         assert alone[0].sum() > 1.1 * alone[1].sum()
         drawn.append([np.array_equal(made.mask, mask) for mask in alone].index(True))
@@ -94,7 +95,7 @@ def test_each_patient_of_the_biased_site_was_drawn_by_one_of_two_groups(scans):
 
 
 def test_controls_have_no_infection():
-    profiles = coarse.SITES
+    profiles = COARSE_SITES
     assert profiles["image_n"].prevalence == 0
     assert profiles["image_lidc"].lesions.ground_glass == profiles["image_lidc"].lesions.consolidation == 0
     dense = profiles["image_p"].lesions
@@ -103,7 +104,7 @@ def test_controls_have_no_infection():
 
 def test_voxels_of_the_older_kinds_are_those_of_their_version():
     """A change of them needs a new ``chest_ct.VERSION``, or a folder of earlier scans is taken for the new ones."""
-    made = make_scan(tiny(chest_ct.SITES["ct_west"]), "CTW-0001")
+    made = make_scan(tiny(SITES["ct_west"]), "CTW-0001")
     assert chest_ct.VERSION == 5
     assert made.image.shape == (53, 42, 27) and int(made.mask.sum()) == 1641
     assert made.image.astype(np.float64).mean() == pytest.approx(-342.2831, abs=0.01)

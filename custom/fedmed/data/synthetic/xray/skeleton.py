@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from fedmed.data.synthetic.anatomy import profile, spine_line
-from fedmed.data.synthetic.grid import polyline
+from fedmed.data.synthetic.build import profile, spine_line
+from fedmed.data.synthetic.grid import polylines
 from fedmed.data.synthetic.xray.body import Sitter
 from fedmed.data.synthetic.xray.view import View
 
@@ -14,16 +14,9 @@ STEP = 1.5  # mm between two specks of a bone
 
 
 def bones(rng: np.random.Generator, sitter: Sitter, view: View, raised: float) -> np.ndarray:
-    """Every bone of the view.
+    """Every bone of the view as mm of water beyond soft tissue, the image's shape, float32.
 
-    Args:
-        rng: makes the ribs differ.
-        sitter: the person.
-        view: the image plane.
-        raised: how far the shoulders are up and turned outwards (0 … 1), as a technologist asks for.
-
-    Returns:
-        mm of water beyond soft tissue, the image's shape, float32.
+    ``raised`` is how far the shoulders are up and turned outwards (0 … 1), as a technologist asks for.
     """
     thin = (
         _specks(*_ribs(rng, sitter), radius=5.2, full=3.0),
@@ -69,26 +62,21 @@ def _ribs(rng: np.random.Generator, sitter: Sitter) -> tuple[np.ndarray, np.ndar
 def _clavicles(sitter: Sitter, raised: float) -> tuple[np.ndarray, np.ndarray]:
     s, h = sitter.patient.scale, sitter.patient.height
     rise = h * (0.05 + 0.13 * raised)
-    lines = []
-    for side in (-1, 1):
-        lines.append(polyline([(side * 15 * s, 52 * s, 0.88 * h), (side * 48 * s, 58 * s, 0.885 * h + 0.45 * rise),
-                               (side * 92 * s, 40 * s, 0.90 * h + 0.9 * rise),
-                               (side * 138 * s, 16 * s, 0.90 * h + rise)], [8, 6, 5.5, 7], STEP))  # fmt: skip
-    points, radii = (np.concatenate(part) for part in zip(*lines, strict=True))
+    corners = [(15, 52, 0.88 * h), (48, 58, 0.885 * h + 0.45 * rise), (92, 40, 0.90 * h + 0.9 * rise),
+               (138, 16, 0.90 * h + rise)]  # fmt: skip
+    lines = ([(side * x * s, y * s, z) for x, y, z in corners] for side in (-1, 1))
+    points, radii = polylines([(line, [8, 6, 5.5, 7]) for line in lines], STEP)
     return points, (radii / 6.5) ** 2
 
 
 def _arms(sitter: Sitter, raised: float) -> tuple[np.ndarray, np.ndarray]:
     """Heads of the upper arms and the shafts below them."""
     s, h = sitter.patient.scale, sitter.patient.height
-    lines = []
-    for side in (-1, 1):
-        head = (side * 158 * s, -12 * s, 0.88 * h + 14 * raised)
-        out = 30 + 50 * raised
-        lines.append(polyline([(side * 150 * s, -12 * s, 0.90 * h + 14 * raised), head,
-                               (side * (165 + 0.4 * out) * s, -14 * s, 0.66 * h),
-                               (side * (175 + out) * s, -18 * s, 0.05 * h)], [20, 22, 12, 11], STEP))  # fmt: skip
-    points, radii = (np.concatenate(part) for part in zip(*lines, strict=True))
+    out = 30 + 50 * raised
+    corners = [(150, -12, 0.90 * h + 14 * raised), (158, -12, 0.88 * h + 14 * raised),
+               (165 + 0.4 * out, -14, 0.66 * h), (175 + out, -18, 0.05 * h)]  # fmt: skip
+    lines = ([(side * x * s, y * s, z) for x, y, z in corners] for side in (-1, 1))
+    points, radii = polylines([(line, [20, 22, 12, 11]) for line in lines], STEP)
     return points, (radii / 20) ** 2
 
 

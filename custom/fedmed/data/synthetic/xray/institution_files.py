@@ -1,44 +1,31 @@
 """Write one institution's images and datalists: findings, second visits, and the halves for two nodes."""
 
 import json
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from fedmed.data.prepare.split import apportion
-from fedmed.data.synthetic.xray import files
-from fedmed.data.synthetic.xray.chest_xray import Institution, draw_person, radiograph
+from fedmed.data.synthetic.xray.chest_xray import draw_person, radiograph
 from fedmed.data.synthetic.xray.findings import CLASSES
+from fedmed.data.synthetic.xray.image_files import Header, save
+from fedmed.data.synthetic.xray.institutions import HALVES, Institution
 from fedmed.seeds import derive_seed
 
 TWICE = 0.12  # share of the patients with two images
-HALVES = (1, 2)
 HALVED = ("training", "unlabeled")
 
 Entry = dict[str, str]
+Lists = dict[str, list[list[Entry]]]  # list -> patients -> entries
 
 
-def with_halves(sites: Mapping[str, Institution]) -> dict[str, Institution]:
-    """The institutions and, under the names of their halves (``cxr_metro_1``), the same again."""
-    halves = {f"{name}_{half}": site for name, site in sites.items() for half in HALVES}
-    return {**sites, **halves}
-
-
-def fill(site: Institution, folder: Path, seed: int, threads: int = 1) -> None:
-    """Write all images of an institution, the datalist of each half and, last, the full datalist.
-
-    Args:
-        site: the institution.
-        folder: an empty folder, the data root.
-        seed: of the federation.
-        threads: patients at a time; the files do not depend on it.
-    """
+def fill(site: Institution, folder: Path, seed: int, threads: int) -> None:
+    """Write all images of an institution into an empty folder, the datalist of each half and, last, the full one."""
     people = roster(site, seed)
     with ThreadPoolExecutor(threads) as pool:
-        written = list(pool.map(lambda person: write_patient(site, *person[1:], folder, seed), people))
-    datalist: dict[str, list[list[Entry]]] = {name: [] for name in site.counts}
+        written = list(pool.map(lambda person: write_patient(site, folder, seed, *person[1:]), people))
+    datalist: Lists = {name: [] for name in site.counts}
     for (name, _, finding), entries in zip(people, written, strict=True):
         label = {} if name == "unlabeled" else {"label": finding}
         datalist[name].append([{**entry, **label} for entry in entries])
@@ -57,7 +44,7 @@ def roster(site: Institution, seed: int) -> list[tuple[str, str, str]]:
     return [(name, f"{site.prefix}-{number:04d}", finding) for number, (name, finding) in enumerate(people, 1)]
 
 
-def write_patient(site: Institution, patient: str, finding: str, folder: Path, seed: int) -> list[Entry]:
+def write_patient(site: Institution, folder: Path, seed: int, patient: str, finding: str) -> list[Entry]:
     """Expose one patient once or twice, write the images and return their datalist entries, labels left out."""
     rng = np.random.default_rng(derive_seed(seed, "chest_xray", site.name, patient, "visits"))
     kind = site.files[int(rng.integers(len(site.files)))]
@@ -65,31 +52,24 @@ def write_patient(site: Institution, patient: str, finding: str, folder: Path, s
     entries = []
     for number in range(2 if rng.random() < TWICE else 1):
         made = radiograph(person, number, seed)
-        facts = {
-            "patient": patient,
-            "number": number,
-            "uid": derive_seed(seed, "chest_xray", patient, number),
-            "pixel": made.pixel * person.thorax.sitter.size,
-            "position": made.position,
-        }
-        entries.append(
-            {"image": files.save(made.image, folder, f"{patient}_{number}", kind, facts), "patient": patient}
-        )
+        uid = derive_seed(seed, "chest_xray", patient, number)
+        header = Header(patient, number, uid, made.pixel * person.thorax.sitter.size, made.position)
+        entries.append({"image": save(made.image, folder, f"{patient}_{number}", kind, header), "patient": patient})
     return entries
 
 
-def _half(datalist: dict[str, list[list[Entry]]], half: int) -> dict[str, list[list[Entry]]]:
+def _half(datalist: Lists, half: int) -> Lists:
     """Every second patient of the lists that are trained on, for each finding separately; the other lists in full."""
     halved = {}
     for name, patients in datalist.items():
         if name in HALVED:
             ordered = sorted(patients, key=lambda entries: entries[0].get("label", ""))
-            kept = {entries[0]["patient"] for entries in ordered[half - 1 :: len(HALVES)]}
-            patients = [entries for entries in patients if entries[0]["patient"] in kept]
+            chosen = {entries[0]["patient"] for entries in ordered[half - 1 :: len(HALVES)]}
+            patients = [entries for entries in patients if entries[0]["patient"] in chosen]
         halved[name] = patients
     return halved
 
 
-def _write(path: Path, datalist: dict[str, Sequence[Sequence[Entry]]]) -> None:
+def _write(path: Path, datalist: Lists) -> None:
     flat = {name: [entry for entries in patients for entry in entries] for name, patients in datalist.items()}
     path.write_text(json.dumps(flat, indent=1) + "\n")
