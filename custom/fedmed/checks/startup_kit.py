@@ -1,6 +1,5 @@
 """Read a site's startup kit and judge what can be judged without the server: files, certificates, what it allows."""
 
-import json
 import stat
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,11 +16,13 @@ from fedmed.checks.kit_walls import check_walls
 from fedmed.checks.part_in_job import class_paths
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.errors import SiteConfigError
+from fedmed.files import read_json
 
 FILES = ("fed_client.json", "client.crt", "client.key", "rootCA.pem", "sub_start.sh")
 RULES = ("resources", "authorization", "privacy")
 SOON = 30  # days
 SITE_FILE = Path("local") / "fedmed_site.yaml"
+NEW_KIT = "ask the study lead for a new kit"
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 
 
@@ -69,7 +70,7 @@ def read_kit(folder: Path) -> Kit:
             f"--kit {folder}: startup/{missing[0]} is missing; give the folder that holds 'startup' and 'local', "
             "unpacked as the study lead sent it"
         )
-    config = _json(startup / "fed_client.json")
+    config = read_json(startup / "fed_client.json", SiteConfigError, NEW_KIT)
     try:
         service = config["servers"][0]["service"]
         host, _, port = service["target"].rpartition(":")
@@ -178,17 +179,7 @@ def _certificate(path: Path) -> x509.Certificate:
 def _rules(folder: Path, name: str) -> dict[str, Any]:
     """NVFlare reads ``<name>.json``, and its default only where there is none."""
     places = [folder / "local" / f"{name}.json{ending}" for ending in ("", ".default")]
-    return next((_json(path) for path in places if path.is_file()), {})
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SiteConfigError(f"{path} is no readable JSON ({error}); ask the study lead for a new kit") from error
-    if not isinstance(content, dict):
-        raise SiteConfigError(f"{path} holds a {type(content).__name__}; ask the study lead for a new kit")
-    return content
+    return next((read_json(path, SiteConfigError, NEW_KIT) for path in places if path.is_file()), {})
 
 
 def _wrong(kind: str, text: str) -> SiteFinding:

@@ -1,31 +1,27 @@
 """Cases whose preprocessing is done once, so that no process decodes or resamples an image twice."""
 
-import json
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import monai
 import torch
 from monai.data import Dataset, MetaTensor, get_track_meta, set_track_meta
 from monai.transforms import Compose, RandomizableTrait, Transform
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedmed.data.describe import describe
+from fedmed.data.describe import settings_text
 from fedmed.data.store import MEMORY, CaseStore, case_key
 from fedmed.data.transforms.foreground import FOREGROUND
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
-CACHE_VERSION = 1  # to be raised when a transform of FedMed computes something else with the same settings
+Step = Callable[[Any], Any]
 _META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
-_DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class CaseCacheDataset(Dataset):
@@ -53,7 +49,7 @@ class CaseCacheDataset(Dataset):
     def __init__(
         self,
         data: Sequence[Mapping[str, Any]],
-        transform: Sequence[Callable] | Callable,
+        transform: Sequence[Step] | Step,
         cache_dir: Path | str | None = None,
         in_memory_bytes: int = 0,
     ) -> None:
@@ -85,10 +81,17 @@ class CaseCacheDataset(Dataset):
             return self._prepare(case)
         path = self.store.path(case, self._settings)
         stored = self.store.read(path)
-        if stored is None:
-            stored = self._prepare(case)
-            self._keep(path, stored)
-        return stored
+        if stored is not None:
+            return stored
+        made = self._prepare(case)
+        try:
+            self.store.write(path, made)
+        except OSError as error:
+            log.warning(
+                "cache folder %s cannot be written (%s); continuing without it, more slowly", path.parent, error
+            )
+            self.store = None
+        return made
 
     def prefill(self, num_workers: int = 0) -> None:
         """Prepare every case that is not on disk yet; does nothing without a cache."""
@@ -120,15 +123,6 @@ class CaseCacheDataset(Dataset):
             raise _as_data_error(case, error) from error
         return {key: _plain(value) for key, value in result.items() if isinstance(value, Tensor)}
 
-    def _keep(self, path: Path, item: Mapping[str, Tensor]) -> None:
-        try:
-            self.store.write(path, item)
-        except OSError as error:
-            log.warning(
-                "cache folder %s cannot be written (%s); continuing without it, more slowly", path.parent, error
-            )
-            self.store = None
-
 
 class _Fill(torch.utils.data.Dataset):
     """Prepares the missing cases of a dataset; yields nothing worth sending between processes."""
@@ -143,16 +137,6 @@ class _Fill(torch.utils.data.Dataset):
         if self.dataset.store is not None:  # None: the disk became full meanwhile
             self.dataset.prepared(self.indices[position])
         return position
-
-
-def settings_text(steps: Sequence[Any]) -> str:
-    """What the deterministic transforms do, as text that is equal in every process."""
-    for step in steps:
-        # Some transforms store facts of the last image among their attributes, so they are described before first use.
-        if step not in _DESCRIBED:
-            _DESCRIBED[step] = describe(step)
-    facts = {"version": CACHE_VERSION, "monai": monai.__version__, "steps": [_DESCRIBED[step] for step in steps]}
-    return json.dumps(facts, sort_keys=True)
 
 
 def _is_random(step: Any) -> bool:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from monai.data import DataLoader
-from torch.utils.data import Dataset, RandomSampler, Subset
+from torch.utils.data import RandomSampler, Subset
 
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.errors import DataError
@@ -54,15 +54,16 @@ def training_loader(
     return DataLoader(dataset, num_workers, batch_size=batch_size, sampler=sampler, generator=transforms)
 
 
-def probe_loader(dataset: Dataset, samples: int, seed: int, batch_size: int, num_workers: int = 0) -> DataLoader:
+def probe_loader(
+    dataset: CaseCacheDataset, samples: int, seed: int, batch_size: int, num_workers: int = 0
+) -> DataLoader:
     """Return a loader of some images, the same ones in the same order each time it is used.
 
     Args:
         dataset: all cases, without random transforms.
         samples: cases that are drawn without replacement; all of them when there are fewer.
         seed: of the draw.
-        batch_size: cases in a batch.
-        num_workers: processes that load.
+        batch_size, num_workers: as for :func:`training_loader`.
 
     Raises:
         DataError: fewer than one sample is asked for.

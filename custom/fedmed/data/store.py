@@ -31,11 +31,7 @@ def default_cache_dir() -> str:
 class CaseStore:
     """A folder of preprocessed cases; see :class:`fedmed.data.cache.CaseCacheDataset` for what MONAI's cache lacks.
 
-    Args:
-        cache_dir: where the folder ``fedmed-cases`` is created, mode 0700: its content is patient data.
-
-    Raises:
-        DataError: the folder cannot be made.
+    It is made below ``cache_dir`` with mode 0700, because its content is patient data; DataError if that fails.
     """
 
     def __init__(self, cache_dir: Path | str) -> None:
@@ -113,17 +109,19 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
     digest = hashlib.sha256(settings.encode())
     for name in FILE_KEYS:
         if name in case and not isinstance(case[name], int):
-            size, modified = _facts(case[name])
-            digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
+            try:
+                facts = os.stat(case[name])
+            except OSError as error:
+                raise DataError(
+                    f"{case[name]}: the file is gone ({error.strerror}); restore it or remove the entry"
+                ) from error
+            text = f"\0{name}\0{case[name]}\0{facts.st_size}\0{facts.st_mtime_ns}"
+            digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def purge(cache_dir: Path | str) -> int:
-    """Delete every preprocessed case below ``cache_dir`` and nothing else.
-
-    Returns:
-        Number of files deleted.
-    """
+    """Delete every preprocessed case below ``cache_dir`` and nothing else; return the number of files deleted."""
     folder = Path(cache_dir).expanduser() / FOLDER
     files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
     for path in files:
@@ -131,11 +129,3 @@ def purge(cache_dir: Path | str) -> int:
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     return len(files)
-
-
-def _facts(path: str) -> tuple[int, int]:
-    try:
-        facts = os.stat(path)
-    except OSError as error:
-        raise DataError(f"{path}: the file is gone ({error.strerror}); restore it or remove the entry") from error
-    return facts.st_size, facts.st_mtime_ns

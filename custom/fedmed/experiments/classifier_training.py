@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, parsed, seed_everything
-from fedmed.data.cache import CaseCacheDataset, settings_text
+from fedmed.data.cache import CaseCacheDataset
+from fedmed.data.describe import settings_text
 from fedmed.errors import JobError
 from fedmed.experiments.classifier_plan import ClassifierPlan
 from fedmed.federation.site_parser import site_facts

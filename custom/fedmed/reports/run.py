@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.bundles.score import DICE, Score
-from fedmed.errors import JobError
+from fedmed.errors import FedMedError, JobError
+from fedmed.files import read_json
 from fedmed.reports.rounds import Round, read_rounds
-from fedmed.reports.run_files import number, read_json, read_lines, read_table
+from fedmed.reports.run_files import DAMAGED, number, read_lines, read_table
 from fedmed.reports.run_score import score_of
 from fedmed.reports.words import join
 
@@ -136,8 +137,9 @@ def read_run(folder: str | Path) -> Run:
     """
     folder = Path(folder).expanduser().absolute()
     server = server_folder(folder)
-    facts = read_json(server / "run.json")
-    result = read_json(server / "result.json") if (server / "result.json").is_file() else None
+    facts = read_json(server / "run.json", FedMedError, DAMAGED)
+    ended = (server / "result.json").is_file()
+    result = read_json(server / "result.json", FedMedError, DAMAGED) if ended else None
     rounds = read_rounds(server / "rounds.jsonl")
     sites, score = facts.get("sites") or {}, score_of(facts)
     return Run(

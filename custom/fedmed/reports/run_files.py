@@ -11,6 +11,7 @@ import numpy as np
 
 from fedmed.errors import DataError, FedMedError
 
+DAMAGED = "the run is damaged, start it again"
 PICTURE_KEYS = ("image", "truth", "prediction", "spacing", "dice", "case")
 
 
@@ -32,17 +33,6 @@ def number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return float(value) if math.isfinite(value) else None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object; FedMedError names the file when it is damaged."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise FedMedError(f"cannot read {path}: {error}; the run is damaged, start it again") from error
-    if not isinstance(content, dict):
-        raise FedMedError(f"cannot read {path}: it holds no JSON object; the run is damaged, start it again")
-    return content
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -48,7 +48,7 @@ def _body(grid: Grid, patient: Patient) -> np.ndarray:
     body = superellipse(x, y + 6, width, depth, 2.5) - groove
     if patient.breast:
         for side in (-1, 1):
-            centre = (side * 72 * scale, 88 * scale + extra, 0.42 * height)
+            centre = (float(side * 72 * scale), float(88 * scale + extra), 0.42 * height)
             breast = ellipsoid(grid, centre, (52, 1.25 * patient.breast, 50), turn=-side * 0.45)
             body = smooth_max(body, breast, 10.0)
     return body

@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedmed.data.synthetic.build import Patient
-from fedmed.data.synthetic.grid import Grid, polyline, polylines
+from fedmed.data.synthetic.grid import Grid, Position, polyline, polylines
+
+Tubes = list[tuple[list[Position], list[float]]]  # corners and radii, mm
 
 
 def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
@@ -17,7 +19,7 @@ def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
     s, h, d = patient.scale, patient.height, patient.dome
     arch, hilum = 0.76 * h, 0.61 * h
     spine = -40 * s
-    lines = [
+    lines: Tubes = [
         ([(6, 18, d + 50), (16, 22, hilum), (15, 16, arch - 6), (4, 6, arch + 3), (-13, -16, arch + 1),
           (-23, spine + 10, arch - 14), (-25, spine + 2, hilum), (-18, spine + 5, d + 30), (-9, spine + 8, -20)],
          [14, 15, 14, 13, 12.5, 12, 11.5, 11, 10.5]),
