@@ -15,7 +15,7 @@ from rich.console import Console
 
 from fedmed.data.prepare.console import print_table, progress, run_command
 from fedmed.data.prepare.lidc import default_data, numbers, prepare_lidc
-from fedmed.data.prepare.report import refusals
+from fedmed.data.prepare.report import refusals, shortened
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def prepare(options: argparse.Namespace) -> None:
     sites = prepare_lidc(options.data, options.out, options.seed, options.workers, progress("Reading crops"))
     console = Console(highlight=False)
     print_table(console, numbers(sites))
-    for line in (line for cases in sites.values() for line in refusals(cases)):
+    for line in (line for cases in sites.values() for line in shortened(refusals(cases), 20)):
         console.print(f"  refused: {line}", soft_wrap=True, markup=False)
     console.print(f"Written: {options.out}", soft_wrap=True)
 

@@ -25,7 +25,7 @@ _META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all t
 
 
 class CaseCacheDataset(Dataset):
-    """Cases whose deterministic preprocessing is kept on disk.
+    """Cases whose deterministic preprocessing is kept on disk. Items are dictionaries of plain tensors.
 
     Like :class:`monai.data.PersistentDataset` it stores what comes before the first random transform. Unlike it,
     the key holds size and modification time of the files and the settings of every transform, so a changed image
@@ -40,8 +40,6 @@ class CaseCacheDataset(Dataset):
         in_memory_bytes: limit of the bytes of prepared cases that this process also keeps in memory, for all datasets
             together; 0 = none. Opening a file takes longer than everything else that is done with a small image.
 
-    Items are dictionaries of plain tensors (a list of them where a crop yields several); a class is an int64 scalar.
-
     Raises:
         DataError: the folder cannot be made, or a case cannot be prepared; names the file.
     """
@@ -55,7 +53,8 @@ class CaseCacheDataset(Dataset):
     ) -> None:
         steps = (transform if isinstance(transform, Compose) else Compose(transform)).flatten().transforms
         super().__init__(data, Compose(steps))
-        self._split = next((i for i, step in enumerate(steps) if _is_random(step)), len(steps))
+        random = [isinstance(step, RandomizableTrait) or not isinstance(step, Transform) for step in steps]
+        self._split = random.index(True) if any(random) else len(steps)
         self._settings = settings_text(steps[: self._split])
         self.store = CaseStore(cache_dir) if cache_dir is not None else None
         self.in_memory_bytes = in_memory_bytes
@@ -101,8 +100,16 @@ class CaseCacheDataset(Dataset):
         missing = [index for index, path in enumerate(paths) if not path.is_file()]
         if missing:
             log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
-            for _ in DataLoader(_Fill(self, missing), batch_size=None, num_workers=min(num_workers, len(missing))):
+            workers = min(num_workers, len(missing))
+            numbers: Any = missing  # a list is a dataset too
+            loader = DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill)
+            for _ in loader:  # nothing worth sending between processes
                 pass
+
+    def _fill(self, index: Any) -> int:
+        if self.store is not None:  # None: the disk became full meanwhile
+            self.prepared(index)
+        return index
 
     def has_foreground(self) -> bool:
         """Whether any case has foreground voxels; needs a ``ForegroundIndexd`` among the transforms."""
@@ -124,25 +131,6 @@ class CaseCacheDataset(Dataset):
         return {key: _plain(value) for key, value in result.items() if isinstance(value, Tensor)}
 
 
-class _Fill(torch.utils.data.Dataset):
-    """Prepares the missing cases of a dataset; yields nothing worth sending between processes."""
-
-    def __init__(self, dataset: CaseCacheDataset, indices: Sequence[int]) -> None:
-        self.dataset, self.indices = dataset, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, position: int) -> int:
-        if self.dataset.store is not None:  # None: the disk became full meanwhile
-            self.dataset.prepared(self.indices[position])
-        return position
-
-
-def _is_random(step: Any) -> bool:
-    return isinstance(step, RandomizableTrait) or not isinstance(step, Transform)
-
-
 def _plain(tensor: Tensor) -> Tensor:
     # A clone: torch.save would write the full storage that a view belongs to.
     plain = tensor.as_tensor() if isinstance(tensor, MetaTensor) else tensor
@@ -151,12 +139,11 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:
     """MONAI wraps a transform's error in a RuntimeError; its cause is the clearer message."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, DataError):
-            return cause
-        last, cause = cause, cause.__cause__
-    return DataError(f"{case.get('image')}: cannot be preprocessed ({last}); check the image or remove it")
+    while error.__cause__ is not None and not isinstance(error, DataError):
+        error = error.__cause__
+    if isinstance(error, DataError):
+        return error
+    return DataError(f"{case.get('image')}: cannot be preprocessed ({error}); check the image or remove it")
 
 
 @contextmanager

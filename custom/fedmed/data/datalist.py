@@ -56,8 +56,7 @@ def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 def list_entries(datalist: Path | str, key: str, required: bool = False) -> list[Any]:
     """Return one list as it stands in the datalist, its entries unchecked; ``[]`` where it is missing.
 
-    Raises:
-        DataError: no readable datalist, no list, or an empty or missing one that is required.
+    DataError for no readable datalist, no list, or an empty or missing one that is required.
     """
     entries = read_datalist(Path(datalist)).get(key)
     if entries is None and not required:

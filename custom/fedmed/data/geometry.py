@@ -6,11 +6,9 @@ import numpy as np
 
 
 def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
-    """Largest distance in mm between corresponding corners of two volumes of one ``shape``; NaN if undefined.
+    """Largest distance in mm between corresponding corners of two volumes of one ``shape`` (X, Y, Z); NaN if undefined.
 
-    Args:
-        affine, other: (4, 4), voxel to mm.
-        shape: (X, Y, Z) in voxels.
+    ``affine`` and ``other`` are (4, 4), voxel to mm.
     """
     corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in shape))], dtype=float)
     difference = np.asarray(affine, dtype=float) - np.asarray(other, dtype=float)

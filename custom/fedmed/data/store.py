@@ -50,10 +50,7 @@ class CaseStore:
 
     @staticmethod
     def read(path: Path) -> dict[str, Tensor] | None:
-        """Return memory-mapped tensors, or None when no readable file is there.
-
-        Reading touches only the pages that are used, and writing to the tensors does not reach the file.
-        """
+        """Return tensors that read only the pages used and never write to the file; None without a readable file."""
         if not path.is_file():
             return None
         try:
@@ -64,11 +61,7 @@ class CaseStore:
 
     @staticmethod
     def write(path: Path, item: Mapping[str, Tensor]) -> None:
-        """Write through a temporary file: a reader sees a complete file or none, and two writers do not clash.
-
-        Raises:
-            OSError: the disk is full or the folder cannot be written; nothing is left behind.
-        """
+        """Write a complete file or none; OSError if the disk is full or the folder cannot be written."""
         write_atomically(path, lambda stream: torch.save(dict(item), stream))
 
 
@@ -101,10 +94,7 @@ MEMORY = CaseMemory()  # one for the process: a federation builds its datasets a
 def case_key(case: Mapping[str, Any], settings: str) -> str:
     """64 hexadecimal digits that depend on path, size and modification time of a case's files and on ``settings``.
 
-    A label that is a class is not a file and is not stored.
-
-    Raises:
-        DataError: a file of the case is gone.
+    A label that is a class is not a file and is not stored. DataError if a file of the case is gone.
     """
     digest = hashlib.sha256(settings.encode())
     for name in FILE_KEYS:

@@ -229,7 +229,7 @@ def test_wrong_tables(folder, tmp_path):
 def test_files_of_the_table_that_are_missing_are_named(folder, tmp_path):
     with (folder / "labels.csv").open("a") as table:
         table.write("lost.png,normal,p99\n")
-    assert prepare(folder, tmp_path / "site").missing == ["lost.png"]
+    assert prepare(folder, tmp_path / "site").sections["In the table, but not in the folder"] == ["lost.png"]
     assert "lost.png" in (tmp_path / "site" / "prepare_report.md").read_text()
 
 
@@ -285,7 +285,7 @@ def test_real_images(source, images, classes, tmp_path):
     labels = Labels(data / "labels.csv")
     prepared = prepare_xray_site(data, tmp_path / "site", f"cxr_{source}", labels=labels)
     assert sum(bool(case.lists) for case in prepared.cases) == len(prepared.cases) == images
-    assert prepared.classes == classes and not prepared.missing
+    assert prepared.classes == classes and not prepared.sections["In the table, but not in the folder"]
     assert ("every label in training is 'covid'" in (tmp_path / "site" / "prepare_report.md").read_text()) == (
         source == "hannover"
     )

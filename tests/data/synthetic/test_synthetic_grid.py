@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, polyline, smooth_min, smooth_noise, tubes
+from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, smooth_min, smooth_noise
+from fedmed.data.synthetic.tubes import polyline, tubes
 from fedmed.data.synthetic.vessels import lung_tree
 
 GRID = Grid((20, 24, 10), (2.0, 2.0, 4.0), (19.0, 23.0, -18.0), (-1, -1, 1))

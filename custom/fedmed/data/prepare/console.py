@@ -11,9 +11,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.pool import Known, Track
-from fedmed.data.prepare.report import Prepared, Rows
+from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
 
 
@@ -54,16 +53,16 @@ def run_command(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def print_site(prepared: Prepared[Checked], site: str) -> None:
+def print_site(prepared: Prepared, site: str) -> None:
     """Print lists, refusals and notes, and where everything is."""
     console = Console(highlight=False)
     used = sum(bool(case.lists) for case in prepared.cases)
     title = f"site '{site}': {used} of {len(prepared.cases)} {prepared.what}"
-    print_table(console, prepared.by_list(), title)
-    for name, entries in prepared.sections(limit=20).items():
+    print_table(console, prepared.rows, title)
+    for name, entries in prepared.sections.items():
         if entries:
             console.print(f"[bold]{name}[/bold]")
-            console.print("\n".join(f"  {escape(entry)}" for entry in entries), soft_wrap=True)
+            console.print("\n".join(f"  {escape(entry)}" for entry in shortened(entries, 20)), soft_wrap=True)
     console.print(f"Images: {prepared.data_root}", soft_wrap=True)
     console.print(f"Written: {prepared.out} ({site}.yaml, datalist.json, prepare_report.md, .csv)", soft_wrap=True)
 

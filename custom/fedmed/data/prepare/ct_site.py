@@ -3,56 +3,24 @@
 import os
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
-from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
+from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
-from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used, shortened
+from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.split import assign
-from fedmed.data.prepare.write import require_readable, write_files
+from fedmed.data.prepare.write import write_site
 from fedmed.errors import DataError
 
-
-@dataclass(frozen=True)
-class PreparedVolumes(Prepared[Case]):
-    """A prepared site of CT, and masks that fit no image."""
-
-    stray_masks: Sequence[Path] = ()
-
-    what = "volumes"
-    columns = (
-        *("case", "patient", "status", "list", "reason", "notes"),
-        *(f"voxels_{axis}" for axis in AXES),
-        *(f"spacing_{axis}_mm" for axis in AXES),
-        *("hu_min", "hu_mean", "hu_max", "mask_ml", "found", "image", "mask"),
-    )
-
-    def by_list(self) -> Rows:
-        return list_table(self.cases)
-
-    def sections(self, limit: int = 1000) -> dict[str, list[str]]:
-        return {
-            "Refused": refusals(self.cases, limit),
-            "Worth a look": note_counts(self.cases),
-            "Masks without an image": shortened([str(path) for path in self.stray_masks], limit),
-        }
-
-
-def list_table(cases: Sequence[Case]) -> Rows:
-    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
-    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
-    for name, held in listed(cases).items():
-        patients = {case.patient for case in held}
-        spacing = _range([slice_spacing(case) for case in held])
-        values = _range([hu for case in held for hu in (case.hu_min, case.hu_max) if hu is not None])
-        volumes = [case.mask_ml for case in held if case.mask_ml is not None and name != "unlabeled"]
-        median = f"{statistics.median(volumes):.3g}" if volumes else "–"
-        rows.append((name, str(len(held)), str(len(patients)), spacing, values, median))
-    return rows
+COLUMNS = (
+    *("case", "patient", "status", "list", "reason", "notes"),
+    *(f"voxels_{axis}" for axis in AXES),
+    *(f"spacing_{axis}_mm" for axis in AXES),
+    *("hu_min", "hu_mean", "hu_max", "mask_ml", "found", "image", "mask"),
+)
 
 
 def prepare_site(
@@ -70,7 +38,7 @@ def prepare_site(
     workers: int = 1,
     copy: bool = False,
     track: Track[Case] | None = None,
-) -> PreparedVolumes:
+) -> Prepared:
     """Check every volume below ``folder`` and write the site folder ``out``.
 
     NIfTI files stay where they are and the datalist points at them. When there are DICOM series (converted to NIfTI),
@@ -101,12 +69,9 @@ def prepare_site(
         data_root = _data_root(folder, masks, out, copy or any(source.series for source in sources))
         if data_root == out:
             _gather(cases, staging)
-        prepared = PreparedVolumes(out, data_root, cases, stray)
+        prepared = prepared_volumes(out, data_root, cases, stray)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
-        write_files(prepared, staging, site, settings)
-        require_readable(staging / DATALIST, staging if data_root == out else data_root)
-        publish(staging, out)
-        _correct_paths(cases, staging, out)
+        write_site(prepared, staging, site, settings)
     return prepared
 
 
@@ -161,10 +126,24 @@ def _gather(cases: Sequence[Case], staging: Path) -> None:
             case.image, case.mask = bring(case.image, "images", case.case), bring(case.mask, "masks", case.case)
 
 
-def _correct_paths(cases: Sequence[Case], staging: Path, out: Path) -> None:
-    """Correct the cases' paths after the folder was renamed; a refused DICOM series has no file."""
-    for case in cases:
-        if case.image and case.image.is_relative_to(staging):
-            case.image = out / case.image.relative_to(staging) if case.usable else None
-        if case.mask and case.mask.is_relative_to(staging):
-            case.mask = out / case.mask.relative_to(staging)
+def prepared_volumes(out: Path, data_root: Path, cases: Sequence[Case], stray_masks: Sequence[Path] = ()) -> Prepared:
+    """Say of checked volumes, and of masks that fit no image, what the report shows."""
+    sections = {
+        "Refused": refusals(cases),
+        "Worth a look": note_counts(cases),
+        "Masks without an image": [str(path) for path in stray_masks],
+    }
+    return Prepared(out, data_root, cases, "volumes", COLUMNS, list_table(cases), sections)
+
+
+def list_table(cases: Sequence[Case]) -> Rows:
+    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
+    for name, held in listed(cases).items():
+        patients = {case.patient for case in held}
+        spacing = _range([slice_spacing(case) for case in held])
+        values = _range([hu for case in held for hu in (case.hu_min, case.hu_max) if hu is not None])
+        volumes = [case.mask_ml for case in held if case.mask_ml is not None and name != "unlabeled"]
+        median = f"{statistics.median(volumes):.3g}" if volumes else "–"
+        rows.append((name, str(len(held)), str(len(patients)), spacing, values, median))
+    return rows

@@ -17,13 +17,9 @@ def existing(folder: Path, what: str) -> Path:
 
 
 def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored.
+    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored."""
 
-    Raises:
-        DataError: a folder cannot be listed. ``os.walk`` would leave out the images in it without notice.
-    """
-
-    def unlisted(error: OSError) -> None:
+    def unlisted(error: OSError) -> None:  # os.walk would leave out the images in it without notice
         raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 
     for place, folders, names in os.walk(folder, onerror=unlisted):

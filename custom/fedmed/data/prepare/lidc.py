@@ -14,7 +14,7 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
-from fedmed.data.prepare.ct_site import PreparedVolumes, fill_lists, require_usable, slice_spacing
+from fedmed.data.prepare.ct_site import fill_lists, prepared_volumes, require_usable, slice_spacing
 from fedmed.data.prepare.place import DATALIST, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import Rows, listed
@@ -123,29 +123,24 @@ def _site_of(case: Case) -> str:
 
 
 def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases: list[Case], seed: int) -> None:
-    site, folder = protocol.site, staging / protocol.site
+    site, folder, final = protocol.site, staging / protocol.site, out / protocol.site
     folder.mkdir()
-    final = out / site
-    _write_labelled(folder, final, data, cases, seed)
+    # The datalist in which every patient has masks; the cases' own lists do not change.
+    assigned = assign(cases, "labelled", SPLIT, seed)
+    shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
+    entries = {case.case: entry(case, data, final, folder) for case in shown}
+    write_datalist(folder / LABELLED_DATALIST, shown, entries)
     labelled = LABELLED_DATALIST if protocol.role == "unlabelled" else DATALIST
     fill_lists(cases, protocol.role, protocol.fractions, seed)
     require_usable(cases, protocol.role, protocol.fractions, data)
     spacing = f"{protocol.above:g} to {protocol.up_to:g} mm"
     settings = {"data": data, "slice spacing": spacing, "role": protocol.role, "split": protocol.fractions}
-    write_files(PreparedVolumes(final, data, cases), folder, site, {**settings, "seed": seed})
+    write_files(prepared_volumes(final, data, cases), folder, site, {**settings, "seed": seed})
     for datalist in (DATALIST, LABELLED_DATALIST):
         require_readable(folder / datalist, data)
     for configs, datalist in {"site_configs": DATALIST, "site_configs_labelled": labelled}.items():
         (staging / configs).mkdir(exist_ok=True)
         write_site_yaml(staging / configs / f"{site}.yaml", site, data, final / datalist)
-
-
-def _write_labelled(folder: Path, final: Path, data: Path, cases: Sequence[Case], seed: int) -> None:
-    """Write the datalist in which every patient has masks; the cases' own lists do not change."""
-    assigned = assign(cases, "labelled", SPLIT, seed)
-    shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
-    entries = {case.case: entry(case, data, final, folder) for case in shown}
-    write_datalist(folder / LABELLED_DATALIST, shown, entries)
 
 
 def _replace(staging: Path, out: Path) -> None:

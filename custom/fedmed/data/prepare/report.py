@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Generic, TypeVar
+from typing import TypeVar
 
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
@@ -14,35 +14,31 @@ from fedmed.errors import DataError
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
 Rows = list[tuple[str, ...]]  # of a table, its heading first
-Of = TypeVar("Of", bound=Checked, covariant=True)
 Found = TypeVar("Found", bound=Checked)
 
 
 @dataclass(frozen=True)
-class Prepared(Generic[Of]):
-    """A prepared site; its subclasses say what a report shows of it.
+class Prepared:
+    """A prepared site, and what a report shows of it.
 
     Attributes:
-        out: the site's folder.
-        data_root: folder of its images.
+        out, data_root: the site's folder, and that of its images.
         cases: all that were found.
         what: what they are, such as "volumes".
         columns: of the CSV.
+        rows: a table with a row for each list that has cases.
+        sections: the parts after the table: heading → lines, possibly none.
+        classes: of X-rays; None where labels are masks.
     """
 
     out: Path
     data_root: Path
-    cases: Sequence[Of]
-    what: ClassVar[str]
-    columns: ClassVar[tuple[str, ...]]
-
-    def by_list(self) -> Rows:
-        """A table with a row for each list that has cases."""
-        raise NotImplementedError
-
-    def sections(self, limit: int = 1000) -> dict[str, list[str]]:
-        """The parts after the table: heading → at most ``limit`` lines, possibly none."""
-        raise NotImplementedError
+    cases: Sequence[Checked]
+    what: str
+    columns: Sequence[str]
+    rows: Rows
+    sections: Mapping[str, Sequence[str]]
+    classes: Sequence[str] | None = None
 
 
 def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
@@ -84,15 +80,15 @@ def row_of(case: Checked, entry: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def refusals(cases: Sequence[Checked], limit: int = 20) -> list[str]:
-    """One sentence for each case that was refused, at most ``limit`` and then the number of the others."""
-    return shortened([f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable], limit)
+def refusals(cases: Sequence[Checked]) -> list[str]:
+    """One sentence for each case that was refused."""
+    return [f"{case.case}: {'; '.join(case.faults)}" for case in cases if not case.usable]
 
 
 def require_used(cases: Sequence[Checked], folder: Path, what: str) -> None:
     """Raise DataError, with the reasons, when no case is in a list; ``what`` they are, such as "volumes"."""
     if not any(case.lists for case in cases):
-        reasons = "".join(f"\n    {line}" for line in refusals(cases))
+        reasons = "".join(f"\n    {line}" for line in shortened(refusals(cases), 20))
         raise DataError(f"{folder}: none of {len(cases)} {what} is usable:{reasons}")
 
 
@@ -109,15 +105,15 @@ def note_counts(cases: Sequence[Checked]) -> list[str]:
     return [f"{count} × {note} ({first[note]}{', …' if count > 1 else ''})" for note, count in counts]
 
 
-def page(prepared: Prepared[Checked], title: str, settings: Mapping[str, object]) -> str:
+def page(prepared: Prepared, title: str, settings: Mapping[str, object]) -> str:
     """A page to read, in Markdown: settings, one sentence, the table of the lists, refusals and notes."""
     cases = prepared.cases
     used, refused = sum(bool(case.lists) for case in cases), sum(not case.usable for case in cases)
-    heading, *body = prepared.by_list()
+    heading, *body = prepared.rows
     rows = [f"| {' | '.join(cells)} |" for cells in (heading, ("---",) * len(heading), *body)]
     lines = [f"# {title}", "", *(f"- {name}: `{value}`" for name, value in settings.items()), ""]
     lines += [f"{len(cases)} {prepared.what} found, {used} used, {refused} refused.", "", *rows, ""]
-    for name, entries in prepared.sections().items():
+    for name, entries in prepared.sections.items():
         if entries:
-            lines += [f"## {name}", "", *(f"- {entry}" for entry in entries), ""]
+            lines += [f"## {name}", "", *(f"- {entry}" for entry in shortened(entries, 1000)), ""]
     return "\n".join(lines)

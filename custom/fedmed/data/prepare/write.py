@@ -9,7 +9,7 @@ import yaml
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.prepare.case import Checked
-from fedmed.data.prepare.place import DATALIST, REPORT
+from fedmed.data.prepare.place import DATALIST, REPORT, publish
 from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table
 
 YAML_HEAD = """\
@@ -25,13 +25,21 @@ amp: false       # mixed precision, GPU only
 """
 
 
+def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
+    """Write a site's files into ``staging``, check them, and turn it into the site's folder."""
+    write_files(prepared, staging, site, settings)
+    root = staging if prepared.data_root == prepared.out else prepared.data_root
+    require_readable(staging / DATALIST, root, prepared.classes)
+    publish(staging, prepared.out)
+
+
 def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
     """Read a written datalist as training does, which raises DataError for what it does not accept."""
     for name in LISTS:
         load_datalist(data_root, datalist, name, required=False, classes=classes)
 
 
-def write_files(prepared: Prepared[Checked], staging: Path, site: str, settings: Mapping[str, object]) -> None:
+def write_files(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
     """Write datalist, site YAML and both reports into ``staging``, with the paths they will have in the site."""
     cases, out = prepared.cases, prepared.out
     entries = {case.case: entry(case, prepared.data_root, out, staging) for case in cases if case.lists}

@@ -5,15 +5,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedmed.data.prepare.case import XrayCase
-from fedmed.data.prepare.place import DATALIST, PREPARED, link_or_copy, publish, staging_for
+from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used, shortened
-from fedmed.data.prepare.write import require_readable, write_files
+from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
 from fedmed.data.prepare.xray_split import fill_lists, refuse_copies
 from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
 from fedmed.errors import DataError
+
+COLUMNS = (
+    *("case", "patient", "status", "list", "label", "reason", "notes"),
+    *("kind", "modality", "view", "rows", "columns", "low", "high"),
+)
 
 
 @dataclass(frozen=True)
@@ -35,43 +40,6 @@ class Labels:
     ignore: bool = False
 
 
-@dataclass(frozen=True)
-class PreparedXrays(Prepared[XrayCase]):
-    """A prepared site of X-rays, the classes, and files of the table that are not there."""
-
-    classes: Sequence[str] = ()
-    missing: Sequence[str] = ()
-
-    what = "images"
-    columns = (
-        *("case", "patient", "status", "list", "label", "reason", "notes"),
-        *("kind", "modality", "view", "rows", "columns", "low", "high"),
-    )
-
-    def by_list(self) -> Rows:
-        """Rows (list, images, patients, images of each class, shorter side in pixels), a heading first."""
-        rows: Rows = [("list", "images", "patients", *self.classes, "pixels, shorter side")]
-        for name, cases in listed(self.cases).items():
-            counts = [sum(case.label == label for case in cases) for label in self.classes]
-            low, high = (side(min(case.shape) for case in cases) for side in (min, max))
-            size = f"{low}" if low == high else f"{low} … {high}"
-            shown = ["–" if name == "unlabeled" else str(count) for count in counts]
-            rows.append((name, str(len(cases)), str(len({case.patient for case in cases})), *shown, size))
-        return rows
-
-    def sections(self, limit: int = 1000) -> dict[str, list[str]]:
-        trained = {case.label for case in self.cases if "training" in case.lists}
-        single = [  # the site can pre-train and take part, but not learn to classify alone
-            f"every label in training is '{label}': without other sites' classes nothing can be learned or scored"
-            for label in (trained if len(trained) == 1 else ())
-        ]
-        return {
-            "Refused": refusals(self.cases, limit),
-            "Worth a look": [*single, *note_counts(self.cases)],
-            "In the table, but not in the folder": shortened(self.missing, limit),
-        }
-
-
 def prepare_xray_site(
     folder: Path,
     out: Path,
@@ -84,7 +52,7 @@ def prepare_xray_site(
     workers: int = 1,
     copy: bool = False,
     track: Track[XrayCase] | None = None,
-) -> PreparedXrays:
+) -> Prepared:
     """Check every image below ``folder`` and write the site folder ``out``.
 
     Images stay where they are and the datalist points at them; with ``copy`` they are linked or copied to
@@ -106,9 +74,9 @@ def prepare_xray_site(
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     merged = parse_merges(labels.merge)
-    rows = read_table(labels.table, labels.columns) if labels.table else None
-    renamed = merge_labels(rows or {}, merged, labels.table)
-    sources = find_xrays(folder, rows and renamed, patient_pattern, labels.classes, [out / PREPARED])
+    table = read_table(labels.table, labels.columns) if labels.table else None
+    renamed = merge_labels(table or {}, merged, labels.table)
+    sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, [out / PREPARED])
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
         raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
@@ -126,12 +94,38 @@ def prepare_xray_site(
         for case in cases if copy else ():
             if case.lists:
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
-        prepared = PreparedXrays(out, out if copy else folder, cases, classes, missing)
+        sections = {
+            "Refused": refusals(cases),
+            "Worth a look": [*_single_class(cases), *note_counts(cases)],
+            "In the table, but not in the folder": missing,
+        }
+        data_root, rows = out if copy else folder, _list_table(cases, classes)
+        prepared = Prepared(out, data_root, cases, "images", COLUMNS, rows, sections, classes)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
             "classes": ", ".join(classes) or None, "split": tuple(fractions), "seed": seed,
         }  # fmt: skip
-        write_files(prepared, staging, site, settings)
-        require_readable(staging / DATALIST, staging if copy else folder, classes)
-        publish(staging, out)
+        write_site(prepared, staging, site, settings)
     return prepared
+
+
+def _list_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> Rows:
+    """Rows (list, images, patients, images of each class, shorter side in pixels), a heading first."""
+    rows: Rows = [("list", "images", "patients", *classes, "pixels, shorter side")]
+    for name, images in listed(cases).items():
+        counts = [sum(case.label == label for case in images) for label in classes]
+        low, high = (side(min(case.shape) for case in images) for side in (min, max))
+        size = f"{low}" if low == high else f"{low} … {high}"
+        shown = ["–" if name == "unlabeled" else str(count) for count in counts]
+        rows.append((name, str(len(images)), str(len({case.patient for case in images})), *shown, size))
+    return rows
+
+
+def _single_class(cases: Sequence[XrayCase]) -> list[str]:
+    """A warning if training has one class: the site can pre-train and take part, but cannot learn to classify alone."""
+    trained = {case.label for case in cases if "training" in case.lists}
+    if len(trained) != 1:
+        return []
+    return [
+        f"every label in training is '{trained.pop()}': without other sites' classes nothing can be learned or scored"
+    ]

@@ -54,11 +54,7 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
 
 
 def parse_merges(texts: Sequence[str]) -> dict[str, str]:
-    """Parse ``new=old1,old2`` and return old → new.
-
-    Raises:
-        DataError: another form, or one label in two merges.
-    """
+    """Parse ``new=old1,old2`` and return old → new; DataError for another form, or one label in two merges."""
     merged: dict[str, str] = {}
     for text in texts:
         new, equals, olds = text.partition("=")

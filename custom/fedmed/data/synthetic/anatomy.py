@@ -6,7 +6,8 @@ import numpy as np
 from scipy.interpolate import PchipInterpolator
 
 from fedmed.data.synthetic.build import Patient, profile, spine_line
-from fedmed.data.synthetic.grid import Grid, ellipsoid, smooth_max, smooth_min, smooth_noise, superellipse, tubes
+from fedmed.data.synthetic.grid import Grid, ellipsoid, smooth_max, smooth_min, smooth_noise, superellipse
+from fedmed.data.synthetic.tubes import tubes
 from fedmed.data.synthetic.vessels import great_vessels
 
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from fedmed.data.synthetic.anatomy import Chest
 from fedmed.data.synthetic.build import Patient, spine_line
-from fedmed.data.synthetic.grid import Grid, occupancy, paint, polylines, smooth_noise, tubes
+from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import polylines, tubes
 
 Bone = tuple[np.ndarray | float, np.ndarray, np.ndarray | float]  # HU of marrow, depth field in mm, how opaque (0 … 1)
 

@@ -14,12 +14,11 @@ import numpy as np
 
 from fedmed.data.synthetic import bones, lungs, tissue
 from fedmed.data.synthetic.anatomy import build_chest
-from fedmed.data.synthetic.annotation import annotate
 from fedmed.data.synthetic.build import Patient, draw_patient
 from fedmed.data.synthetic.grid import Grid, occupancy
 from fedmed.data.synthetic.hospitals import SiteProfile
 from fedmed.data.synthetic.lesions import add_lesions
-from fedmed.data.synthetic.scanner import Scanner, scan
+from fedmed.data.synthetic.scanner import Scanner, annotate, scan
 from fedmed.seeds import derive_seed
 
 VERSION = 5  # grows with every change of the voxels: the folder's name holds it

@@ -5,7 +5,8 @@ import numpy as np
 from fedmed.data.synthetic import vessels
 from fedmed.data.synthetic.anatomy import Chest
 from fedmed.data.synthetic.build import Patient
-from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise, tubes
+from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import tubes
 
 
 def paint_lungs(

@@ -5,7 +5,8 @@ import numpy as np
 from fedmed.data.synthetic import vessels
 from fedmed.data.synthetic.anatomy import Chest
 from fedmed.data.synthetic.build import Patient, spine_line
-from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, paint, smooth_noise, tubes
+from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import tubes
 
 AIR, FAT, MUSCLE, LIVER = -1000.0, -105.0, 52.0, 60.0
 

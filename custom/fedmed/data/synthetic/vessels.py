@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedmed.data.synthetic.build import Patient
-from fedmed.data.synthetic.grid import Grid, Position, polyline, polylines
+from fedmed.data.synthetic.grid import Grid, Position
+from fedmed.data.synthetic.tubes import polyline, polylines
 
 Tubes = list[tuple[list[Position], list[float]]]  # corners and radii, mm
 

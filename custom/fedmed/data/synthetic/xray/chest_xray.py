@@ -7,16 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmed.data.synthetic.xray import findings, lung_vessels, overlay
-from fedmed.data.synthetic.xray.body import Sitter, Thorax, build_thorax, draw_sitter, project
+from fedmed.data.synthetic import vessels
+from fedmed.data.synthetic.xray import findings, overlay
+from fedmed.data.synthetic.xray.body import Thorax, build_thorax, project
 from fedmed.data.synthetic.xray.detector import expose
 from fedmed.data.synthetic.xray.institutions import Institution
+from fedmed.data.synthetic.xray.sitter import Sitter, draw_sitter
 from fedmed.data.synthetic.xray.skeleton import bones
 from fedmed.data.synthetic.xray.view import View
 from fedmed.seeds import derive_seed
 
 VERSION = 6  # grows with every change of the pixels: the folder's name holds it
 LARGE_VERSION = f"{VERSION}.1"  # the second number grows with every change of the large profiles
+BRANCHES = 70  # of an artery of a lung
+STEP = 2.0  # mm between two points of a vessel
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def radiograph(person: Person, number: int = 0, seed: int = 0) -> Radiograph:
     in_bed = rng.random() < site.bedside
     view = _position(rng, thorax.sitter, person.shape, site.field_of_view, in_bed)
     water, lung = project(thorax, view, person.extra)
-    water += lung_vessels.markings(rng, thorax, view)
+    water += _markings(rng, thorax, view)
     water += bones(rng, thorax.sitter, view, float(rng.uniform(0, 0.5) if in_bed else rng.uniform(0.35, 1.0)))
     water += findings.distractions(rng, thorax, view, lung)
     if person.finding == "interstitial":
@@ -93,6 +97,19 @@ def _position(
         turn=float(rng.normal(0, 0.03 * loose)),
         front_far=0.035 if in_bed else -0.02,
     )
+
+
+def _markings(rng: np.random.Generator, thorax: Thorax, view: View) -> np.ndarray:
+    """Blood vessels of both lungs less the air of trachea and bronchi, as mm of water, the image's shape."""
+    patient = thorax.sitter.patient
+    trees = vessels.lung_trees(rng, thorax.grid, patient, thorax.chest.lungs > 6, BRANCHES, 0.62, STEP)
+    blood, thick, _ = (np.concatenate(part) for part in zip(*trees, strict=True))
+    air, wide = vessels.airways(patient)
+    density = np.full(len(thick), 2.2 * (1 - thorax.sitter.lung))
+    hollow = -1.1 * np.clip((wide - 5.2) / 3.2, 0, 1)  # bronchi within the lung are hardly visible
+    parts = ([blood, air], [thick, wide], [density, hollow])
+    points, radii, densities = (np.concatenate(part) for part in parts)
+    return view.tubes(points, radii, densities, STEP)
 
 
 def _mark(rng: np.random.Generator, image: np.ndarray, in_bed: bool) -> None:

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from fedmed.data.synthetic.grid import Position, polyline
-from fedmed.data.synthetic.xray.body import Sitter
+from fedmed.data.synthetic.grid import Position
+from fedmed.data.synthetic.tubes import polyline
+from fedmed.data.synthetic.xray.sitter import Sitter
 from fedmed.data.synthetic.xray.view import View
 
 LETTERS = {

@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from fedmed.data.synthetic.build import profile, spine_line
-from fedmed.data.synthetic.grid import polylines
-from fedmed.data.synthetic.xray.body import Sitter
+from fedmed.data.synthetic.tubes import polylines
+from fedmed.data.synthetic.xray.sitter import Sitter
 from fedmed.data.synthetic.xray.view import View
 
 RIBS = 12
