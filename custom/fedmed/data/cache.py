@@ -34,11 +34,11 @@ class CaseCacheDataset(Dataset):
 
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
-        transform: deterministic transforms, then random ones. Only tensors survive the deterministic part. A label
-            that is a class, an int, is not stored: the stored image can be used with any class.
+        transform: deterministic transforms, of which only tensors survive, then random ones. A label that is a class,
+            an int, is not stored: the stored image can be used with any class.
         cache_dir: folder for the prepared cases; None = prepare them each time.
-        in_memory_bytes: limit of the bytes of prepared cases that this process also keeps in memory, for all datasets
-            together; 0 = none. Opening a file takes longer than everything else that is done with a small image.
+        in_memory_bytes: limit of the prepared cases that this process also keeps in memory, for all datasets together.
+            Opening a file takes longer than everything else that is done with a small image.
 
     Raises:
         DataError: the folder cannot be made, or a case cannot be prepared; names the file.
@@ -112,7 +112,7 @@ class CaseCacheDataset(Dataset):
         return index
 
     def has_foreground(self) -> bool:
-        """Whether any case has foreground voxels; needs a ``ForegroundIndexd`` among the transforms."""
+        """Whether any case has foreground voxels, as a ``ForegroundIndexd`` among the transforms finds them."""
         return any(len(self.prepared(index)[FOREGROUND]) for index in range(len(self.data)))
 
     def _transform(self, index: int) -> Any:

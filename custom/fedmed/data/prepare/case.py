@@ -9,55 +9,32 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Source:
-    """One volume or image as it was found; no voxel has been read.
+    """One volume or image as it was found; no voxel has been read."""
 
-    Attributes:
-        case: its name, unique at the site.
-        files: a NIfTI file, the files of a DICOM series in the order of their slices, or one X-ray image.
-        patient: whose it is; None when only the DICOM header can tell.
-        mask: NIfTI mask of a volume.
-        label: name of an X-ray's class, "" without one.
-        fault: why it is refused before it is read, "" if it is not.
-        series: whether ``files`` are a DICOM series.
-    """
-
-    case: str
-    files: tuple[Path, ...]
-    patient: str | None = None
-    mask: Path | None = None
-    label: str = ""
-    fault: str = ""
-    series: bool = False
+    case: str  # its name, unique at the site
+    files: tuple[Path, ...]  # a NIfTI file, the files of a DICOM series in the order of their slices, or an X-ray image
+    patient: str | None = None  # None when only the DICOM header can tell
+    mask: Path | None = None  # NIfTI, of a volume
+    label: str = ""  # name of an X-ray's class
+    fault: str = ""  # why it is refused before it is read
+    series: bool = False  # whether the files are a DICOM series
 
 
 @dataclass
 class Checked:
-    """What every preparation knows of a volume or image after its inspection; a line of ``prepare_report.csv``.
+    """What every preparation knows of a volume or image after its inspection; a line of ``prepare_report.csv``."""
 
-    Attributes:
-        case: its name, unique at the site.
-        patient: whose it is; if a DICOM header tells it, a pseudonym of its PatientID.
-        found: the file, or the folder of a DICOM series.
-        image, mask: files that training will read; a DICOM series of CT has been converted.
-        shape: voxels along the three axes, or rows and columns.
-        content: SHA-256 of the values; equal for copies.
-        label: name of its class, "" without one.
-        faults: why it is refused; empty for a usable one.
-        notes: what a person should look at, but no reason to refuse it.
-        lists: the datalist keys that hold it.
-    """
-
-    case: str
-    patient: str
-    found: Path
-    image: Path | None = None
+    case: str  # its name, unique at the site
+    patient: str  # if a DICOM header tells it, a pseudonym of its PatientID
+    found: Path  # the file, or the folder of a DICOM series
+    image: Path | None = None  # the file that training will read; a DICOM series of CT has been converted
     mask: Path | None = None
-    shape: tuple[int, ...] = ()
-    content: str = ""
-    label: str = field(default="", kw_only=True)
-    faults: list[str] = field(default_factory=list, kw_only=True)
-    notes: list[str] = field(default_factory=list, kw_only=True)
-    lists: list[str] = field(default_factory=list, kw_only=True)
+    shape: tuple[int, ...] = ()  # voxels along the three axes, or rows and columns
+    content: str = ""  # SHA-256 of the values; equal for copies
+    label: str = field(default="", kw_only=True)  # name of its class
+    faults: list[str] = field(default_factory=list, kw_only=True)  # why it is refused; empty for a usable one
+    notes: list[str] = field(default_factory=list, kw_only=True)  # what to look at, but no reason to refuse it
+    lists: list[str] = field(default_factory=list, kw_only=True)  # of the datalist
 
     @property
     def usable(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source
-from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, visible_files
+from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
 
 NIFTI = (".nii.gz", ".nii")
 
@@ -72,7 +72,7 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[
             if path.name.endswith(NIFTI):
                 name = path.relative_to(folder).as_posix()
                 yield name.removesuffix(".gz").removesuffix(".nii"), (path,), False
-        if any(_is_dicom(path) for path in files if not path.name.endswith(NIFTI)):
+        if any(readable_kind(path) == "DICOM" for path in files if not path.name.endswith(NIFTI)):
             yield from _series(here, folder)
 
 
@@ -83,15 +83,6 @@ def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], b
     series = series_in(here)
     for number, files in enumerate(series, start=1):
         yield (name if len(series) == 1 else f"{name}/series{number}"), files, True
-
-
-def _is_dicom(path: Path) -> bool:
-    """A DICOM file has the letters DICM after 128 bytes; old files without them are known by their extension."""
-    try:
-        with path.open("rb") as file:
-            return file.read(132)[128:] == b"DICM" or path.suffix.lower() in (".dcm", ".ima")
-    except OSError:
-        return False
 
 
 def _nifti_files(folder: Path) -> Iterator[Path]:

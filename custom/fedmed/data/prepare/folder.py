@@ -1,4 +1,4 @@
-"""Walk through a folder of images, and read patients from its paths. Only names are read."""
+"""Walk through a folder of images, tell kinds of files, and read patients from paths."""
 
 import os
 import re
@@ -6,6 +6,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from fedmed.errors import DataError
+
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
 
 
 def existing(folder: Path, what: str) -> Path:
@@ -40,3 +43,21 @@ def patient_in(pattern: re.Pattern[str], text: str) -> str:
     """The first group of the match, or else the full match; "" where the pattern does not match."""
     match = pattern.search(text)
     return (match.group(1) if pattern.groups else match.group()) if match else ""
+
+
+def file_kind(path: Path) -> str | None:
+    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
+    with path.open("rb") as file:
+        head = file.read(132)
+    known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
+    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in DICOM_ENDINGS):
+        known = "DICOM"
+    return known
+
+
+def readable_kind(path: Path) -> str | None:
+    """The same; None for a file that cannot be read, which the inspection reports if its name is that of an image."""
+    try:
+        return file_kind(path)
+    except OSError:
+        return None

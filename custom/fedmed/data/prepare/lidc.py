@@ -56,7 +56,7 @@ def default_data() -> Path:
 def prepare_lidc(
     data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track[Case] | None = None
 ) -> dict[str, list[Case]]:
-    """Write the four sites below ``out``; return site → its cases, refused ones included.
+    """Write the four sites below ``out``, replacing those that are there; return site → its cases.
 
     Each ``out/<site>`` is a prepared site. Next to its ``datalist.json`` is ``datalist_labelled.json``, which divides
     all of its patients among labelled ``training``, ``validation`` and ``testing``, so that any site can be the one
@@ -65,7 +65,7 @@ def prepare_lidc(
 
     Args:
         data: folder with ``image`` and ``mask``.
-        out: folder of the sites; earlier sites there are replaced.
+        out: folder of the sites.
         seed: of the splits.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 

@@ -16,10 +16,10 @@ Track = Callable[[Iterator[Known], int], Iterator[Known]]
 def run_all(
     work: Callable[[Found], Known], sources: Sequence[Found], workers: int, track: Track[Known] | None = None
 ) -> list[Known]:
-    """Do ``work`` for every source, in their order; the result does not depend on ``workers``.
+    """Do ``work``, which never raises for bad data, for every source; the result does not depend on ``workers``.
 
     Args:
-        work: can be pickled, never raises for bad data.
+        work: can be pickled.
         sources: what was found.
         workers: processes; 1 works in this one.
         track: shows progress: takes the results as they come, and their number, and yields them again.

@@ -19,26 +19,16 @@ Found = TypeVar("Found", bound=Checked)
 
 @dataclass(frozen=True)
 class Prepared:
-    """A prepared site, and what a report shows of it.
+    """A prepared site, and what a report shows of it."""
 
-    Attributes:
-        out, data_root: the site's folder, and that of its images.
-        cases: all that were found.
-        what: what they are, such as "volumes".
-        columns: of the CSV.
-        rows: a table with a row for each list that has cases.
-        sections: the parts after the table: heading → lines, possibly none.
-        classes: of X-rays; None where labels are masks.
-    """
-
-    out: Path
-    data_root: Path
+    out: Path  # the site's folder
+    data_root: Path  # of its images
     cases: Sequence[Checked]
-    what: str
-    columns: Sequence[str]
-    rows: Rows
-    sections: Mapping[str, Sequence[str]]
-    classes: Sequence[str] | None = None
+    what: str  # the cases are, such as "volumes"
+    columns: Sequence[str]  # of the CSV
+    rows: Rows  # one for each list that has cases
+    sections: Mapping[str, Sequence[str]]  # after the table: heading → lines, possibly none
+    classes: Sequence[str] | None = None  # of X-rays; None where labels are masks
 
 
 def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:

@@ -5,8 +5,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source
-from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, visible_files
-from fedmed.data.prepare.xray_inspect import DICOM_ENDINGS, file_kind
+from fedmed.data.prepare.folder import (
+    DICOM_ENDINGS,
+    compile_pattern,
+    existing,
+    patient_in,
+    readable_kind,
+    visible_files,
+)
 from fedmed.data.prepare.xray_table import Row
 
 PICTURES = (".png", ".jpg", ".jpeg", *DICOM_ENDINGS, ".bmp", ".tif", ".tiff", ".gif", ".webp")
@@ -56,7 +62,7 @@ def _patient(
     if pattern:
         patient = patient_in(pattern, name.rsplit(".", 1)[0])
         return patient, "" if patient else f"the patient pattern does not match '{name}'"
-    if _kind(path) == "DICOM":
+    if readable_kind(path) == "DICOM":
         return None, ""
     if asked and row is None:
         return "", "not in the table, so its patient is unknown"
@@ -66,11 +72,4 @@ def _patient(
 def _images(folder: Path, skip: Collection[Path]) -> Iterator[Path]:
     """Files that are images by their content or by their name, in the order of their paths."""
     found = sorted(path for _, files in visible_files(folder, skip) for path in files)
-    return (path for path in found if path.suffix.lower() in PICTURES or _kind(path))
-
-
-def _kind(path: Path) -> str | None:
-    try:
-        return file_kind(path)
-    except OSError:
-        return None  # if its name is that of an image, the inspection will report it
+    return (path for path in found if path.suffix.lower() in PICTURES or readable_kind(path))

@@ -9,26 +9,15 @@ import pydicom
 from PIL import Image, ImageOps
 
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
+from fedmed.data.prepare.folder import file_kind
 from fedmed.errors import DataError, first_line
 
-DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
-SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 CHEST = ("CHEST", "THORAX", "LUNG", "RIB")
 SIDE_VIEWS = ("LL", "RL", "LLD", "RLD", "LATERAL")
 MIN_SIDE = 32  # pixels; a smaller image is a thumbnail
 COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
-
-
-def file_kind(path: Path) -> str | None:
-    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
-    with path.open("rb") as file:
-        head = file.read(132)
-    known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
-    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in DICOM_ENDINGS):
-        known = "DICOM"
-    return known
 
 
 def inspect_xray(source: Source) -> XrayCase:

@@ -23,21 +23,13 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Labels:
-    """Where labels and patients come from.
+    """Where labels and patients come from."""
 
-    Attributes:
-        table: CSV of files, labels and patients, or None.
-        columns: names of its columns, see :func:`fedmed.data.prepare.xray_table.read_table`.
-        merge: ``new=old1,old2`` each.
-        classes: the only classes that are allowed, in the order of the report; empty means those that are found.
-        ignore: whether all images go to ``unlabeled``, whatever their labels.
-    """
-
-    table: Path | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
-    merge: Sequence[str] = ()
-    classes: Sequence[str] = ()
-    ignore: bool = False
+    table: Path | None = None  # CSV of files, labels and patients
+    columns: Mapping[str, str] = field(default_factory=dict)  # of the table, see read_table
+    merge: Sequence[str] = ()  # new=old1,old2 each
+    classes: Sequence[str] = ()  # the only ones allowed, in the order of the report; empty means those that are found
+    ignore: bool = False  # whether all images go to "unlabeled", whatever their labels
 
 
 def prepare_xray_site(
