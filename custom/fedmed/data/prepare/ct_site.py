@@ -139,11 +139,11 @@ def prepared_volumes(out: Path, data_root: Path, cases: Sequence[Case], stray_ma
 def list_table(cases: Sequence[Case]) -> Rows:
     """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
     rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
-    for name, held in listed(cases).items():
-        patients = {case.patient for case in held}
-        spacing = _range([slice_spacing(case) for case in held])
-        values = _range([hu for case in held for hu in (case.hu_min, case.hu_max) if hu is not None])
-        volumes = [case.mask_ml for case in held if case.mask_ml is not None and name != "unlabeled"]
+    for name, members in listed(cases).items():
+        patients = {case.patient for case in members}
+        spacing = _range([slice_spacing(case) for case in members])
+        values = _range([hu for case in members for hu in (case.hu_min, case.hu_max) if hu is not None])
+        volumes = [case.mask_ml for case in members if case.mask_ml is not None and name != "unlabeled"]
         median = f"{statistics.median(volumes):.3g}" if volumes else "–"
-        rows.append((name, str(len(held)), str(len(patients)), spacing, values, median))
+        rows.append((name, str(len(members)), str(len(patients)), spacing, values, median))
     return rows

@@ -109,12 +109,12 @@ def numbers(sites: dict[str, list[Case]]) -> Rows:
     """Rows (site, list, cases, patients, slice spacing in mm, median nodule volume in ml), a heading first."""
     rows: Rows = [("site", "list", "cases", "patients", "slice spacing (mm)", "nodule, median (ml)")]
     for site, cases in sites.items():
-        for name, held in listed(cases).items():
-            spacings = [slice_spacing(case) for case in held]
-            volume = statistics.median(case.mask_ml for case in held if case.mask_ml is not None)
-            patients = len({case.patient for case in held})
+        for name, members in listed(cases).items():
+            spacings = [slice_spacing(case) for case in members]
+            volume = statistics.median(case.mask_ml for case in members if case.mask_ml is not None)
+            patients = len({case.patient for case in members})
             span = f"{min(spacings):g} … {max(spacings):g}"
-            rows.append((site, name, str(len(held)), str(patients), span, f"{volume:.3g}"))
+            rows.append((site, name, str(len(members)), str(patients), span, f"{volume:.3g}"))
     return rows
 
 

@@ -34,7 +34,7 @@ class Prepared:
 def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
     """The cases of each list that has some."""
     lists = {name: [case for case in cases if name in case.lists] for name in LISTS}
-    return {name: held for name, held in lists.items() if held}
+    return {name: members for name, members in lists.items() if members}
 
 
 def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> bytes:

@@ -34,11 +34,11 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
     if len(lines) < 2:
         raise DataError(f"the table {path} has no rows below its heading")
     reader = csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count))
-    held = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+    present = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
     for what, name in {"file": "file", **columns}.items():
-        if name not in held:
+        if name not in present:
             raise DataError(
-                f"the table {path} has no column '{name}' (it has {', '.join(held)}); name it with --{what}-column"
+                f"the table {path} has no column '{name}' (it has {', '.join(present)}); name it with --{what}-column"
             )
     rows: dict[str, Row] = {}
     for number, record in enumerate(reader, start=2):
