@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedmed.data.prepare.case import XrayCase
+from fedmed.data.prepare.case import Source, XrayCase
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
@@ -65,18 +65,7 @@ def prepare_xray_site(
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    merged = parse_merges(labels.merge)
-    table = read_table(labels.table, labels.columns) if labels.table else None
-    renamed = merge_labels(table or {}, merged, labels.table)
-    sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, [out / PREPARED])
-    missing = sorted(renamed.keys() - {source.case for source in sources})
-    if not sources:
-        raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
-    if missing and all(source.fault for source in sources):
-        raise DataError(
-            f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'; paths must be relative "
-            "to it"
-        )
+    sources, missing = _find(folder, labels, patient_pattern, out / PREPARED)
     with staging_for(out) as staging:
         cases = run_all(inspect_xray, sources, workers, track)
         refuse_copies(cases)
@@ -86,19 +75,39 @@ def prepare_xray_site(
         for case in cases if copy else ():
             if case.lists:
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
-        sections = {
-            "Refused": refusals(cases),
-            "Worth a look": [*_single_class(cases), *note_counts(cases)],
-            "In the table, but not in the folder": missing,
-        }
-        data_root, rows = out if copy else folder, _list_table(cases, classes)
-        prepared = Prepared(out, data_root, cases, "images", COLUMNS, rows, sections, classes)
+        prepared = _prepared(out, out if copy else folder, cases, classes, missing)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
             "classes": ", ".join(classes) or None, "split": tuple(fractions), "seed": seed,
         }  # fmt: skip
         write_site(prepared, staging, site, settings)
     return prepared
+
+
+def _find(folder: Path, labels: Labels, patient_pattern: str | None, skip: Path) -> tuple[list[Source], list[str]]:
+    """The images of a folder, and files of the table that are not there; DataError without any."""
+    merged = parse_merges(labels.merge)
+    table = read_table(labels.table, labels.columns) if labels.table else None
+    renamed = merge_labels(table or {}, merged, labels.table)
+    sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, [skip])
+    missing = sorted(renamed.keys() - {source.case for source in sources})
+    if not sources:
+        raise DataError(f"{folder}: no PNG, JPEG or DICOM file at any depth")
+    if missing and all(source.fault for source in sources):
+        where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
+        raise DataError(f"{where}; paths must be relative to it")
+    return sources, missing
+
+
+def _prepared(
+    out: Path, data_root: Path, cases: Sequence[XrayCase], classes: Sequence[str], missing: Sequence[str]
+) -> Prepared:
+    sections = {
+        "Refused": refusals(cases),
+        "Worth a look": [*_single_class(cases), *note_counts(cases)],
+        "In the table, but not in the folder": missing,
+    }
+    return Prepared(out, data_root, cases, "images", COLUMNS, _list_table(cases, classes), sections, classes)
 
 
 def _list_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> Rows:

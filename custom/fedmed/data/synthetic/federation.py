@@ -60,7 +60,8 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
     if site not in KINDS[kind]:
         raise DataError(f"demo kind '{kind}' has no site '{site}'; use one of {', '.join(KINDS[kind])}")
     profile = KINDS[kind][site]
-    folder = demo_home(root) / f"{kind}-v{VERSIONS.get(kind, chest_ct.VERSION)}-seed{seed}"
+    home = Path(root or fedmed_home()).expanduser()
+    folder = home / "demo" / f"{kind}-v{VERSIONS.get(kind, chest_ct.VERSION)}-seed{seed}"
     final = folder / profile.name
     if (final / "datalist.json").is_file():
         return final
@@ -77,11 +78,6 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
             "folder that can be written"
         ) from error
     return final
-
-
-def demo_home(root: Path | str | None = None) -> Path:
-    """The folder of all demo data: ``<root>/demo`` with the defaults of :func:`demo_site`."""
-    return Path(root or fedmed_home()).expanduser() / "demo"
 
 
 def _make(profile: Profile, final: Path, seed: int) -> None:

@@ -8,7 +8,7 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fedmed.data.synthetic import chest_ct, demo_site, federation
+from fedmed.data.synthetic import chest_ct, demo_site
 from fedmed.errors import DataError
 
 
@@ -57,7 +57,10 @@ def test_second_call_is_instant_and_changes_nothing(tmp_path, caplog):
 
 def test_default_root_is_fedmed_home(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
-    assert federation.demo_home() == tmp_path / "home" / "demo"
+    made = tmp_path / "home" / "demo" / f"chest_ct_tiny-v{chest_ct.VERSION}-seed0" / "ct_west"
+    made.mkdir(parents=True)
+    (made / "datalist.json").touch()
+    assert demo_site("chest_ct_tiny", "ct_west") == made
 
 
 def test_unknown_kind_and_site_name_the_known_ones(tmp_path):
