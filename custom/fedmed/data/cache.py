@@ -27,10 +27,9 @@ _META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all t
 class CaseCacheDataset(Dataset):
     """Cases whose deterministic preprocessing is kept on disk. Items are dictionaries of plain tensors.
 
-    Like :class:`monai.data.PersistentDataset` it stores what comes before the first random transform. Unlike it,
-    the key holds size and modification time of the files and the settings of every transform, so a changed image
-    or setting is noticed; files are memory-mapped, so a crop reads only its own pages; and random transforms run
-    without MONAI's metadata tracking, which is most of their cost.
+    Unlike in :class:`monai.data.PersistentDataset` the key holds size and modification time of the files and the
+    settings of every transform, so a changed image or setting is noticed; files are memory-mapped, so a crop reads only
+    its own pages; and random transforms run without MONAI's metadata tracking, which is most of their cost.
 
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
@@ -86,9 +85,7 @@ class CaseCacheDataset(Dataset):
         try:
             self.store.write(path, made)
         except OSError as error:
-            log.warning(
-                "cache folder %s cannot be written (%s); continuing without it, more slowly", path.parent, error
-            )
+            log.warning("the cache %s cannot be written (%s); continuing without, more slowly", path.parent, error)
             self.store = None
         return made
 
@@ -100,11 +97,10 @@ class CaseCacheDataset(Dataset):
         missing = [index for index, path in enumerate(paths) if not path.is_file()]
         if missing:
             log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
-            workers = min(num_workers, len(missing))
             numbers: Any = missing  # a list is a dataset too
-            loader = DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill)
-            for _ in loader:  # nothing worth sending between processes
-                pass
+            workers = min(num_workers, len(missing))
+            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill):
+                pass  # nothing worth sending between processes
 
     def _fill(self, index: Any) -> int:
         if self.store is not None:  # None: the disk became full meanwhile

@@ -2,6 +2,7 @@
 
 from itertools import product
 
+import nibabel as nib
 import numpy as np
 
 
@@ -13,3 +14,12 @@ def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...
     corners = np.array([(*corner, 1) for corner in product(*((0, n - 1) for n in shape))], dtype=float)
     difference = np.asarray(affine, dtype=float) - np.asarray(other, dtype=float)
     return float(np.linalg.norm((corners @ difference.T)[:, :3], axis=1).max())
+
+
+def nifti(array: np.ndarray, affine: np.ndarray) -> nib.Nifti1Image:
+    """A volume (X, Y, Z) with its affine (4, 4) to mm as NIfTI, in the array's type."""
+    image = nib.Nifti1Image(array, affine, dtype=array.dtype)
+    image.header.set_xyzt_units("mm")
+    image.set_qform(affine, code=1)
+    image.set_sform(affine, code=1)
+    return image

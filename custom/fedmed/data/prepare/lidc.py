@@ -1,7 +1,7 @@
 """Make a federation of lung-nodule crops (LIDC-IDRI) whose sites differ in slice spacing.
 
-LIDC does not name hospitals, so the sites stand for four scanning protocols, not for four institutions. The crops are
-centred on a nodule: a Dice on them is higher than on full scans.
+LIDC does not name hospitals, so the sites stand for four scanning protocols. The crops are centred on a nodule: a Dice
+on them is higher than on full scans.
 """
 
 import os
@@ -65,8 +65,7 @@ def prepare_lidc(
 
     Args:
         data: folder with ``image`` and ``mask``.
-        out: folder of the sites.
-        seed: of the splits.
+        out, seed: folder of the sites; seed of the splits.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:

@@ -12,6 +12,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
+from fedmed.data.geometry import nifti
 from fedmed.data.synthetic import bones, lungs, tissue
 from fedmed.data.synthetic.anatomy import build_chest
 from fedmed.data.synthetic.build import Patient, draw_patient
@@ -94,17 +95,11 @@ def write_patient(profile: SiteProfile, folder: Path, seed: int, list_name: str,
     labelled = list_name != "unlabeled"
     made = make_scan(profile, patient_id, seed, diseased=labelled or bool(odds < profile.prevalence))
     entry = {"image": f"images/{patient_id}_ct.nii.gz", "patient": patient_id}
-    _save(made.image, made.affine, folder / entry["image"])
+    arrays = {"image": made.image}
     if labelled:
         entry["label"] = f"labels/{patient_id}_seg.nii.gz"
-        _save(made.mask, made.affine, folder / entry["label"])
+        arrays["label"] = made.mask
+    for name, array in arrays.items():
+        (folder / entry[name]).parent.mkdir(parents=True, exist_ok=True)
+        nib.save(nifti(array, made.affine), folder / entry[name])
     return entry
-
-
-def _save(array: np.ndarray, affine: np.ndarray, path: Path) -> None:
-    image = nib.Nifti1Image(array, affine, dtype=array.dtype)
-    image.header.set_xyzt_units("mm")
-    image.set_qform(affine, code=1)
-    image.set_sform(affine, code=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nib.save(image, path)
