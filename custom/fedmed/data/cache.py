@@ -85,7 +85,7 @@ class CaseCacheDataset(Dataset):
         try:
             self.store.write(path, made)
         except OSError as error:
-            log.warning("the cache %s cannot be written (%s); continuing without, more slowly", path.parent, error)
+            log.warning("the cache %s cannot be written (%s); continuing without it, more slowly", path.parent, error)
             self.store = None
         return made
 
