@@ -13,6 +13,7 @@ from fedmed.aggregation.weighting import SampleWeighting, check_user_weights, si
 from fedmed.errors import FedMedError, JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 SITES = st.dictionaries(
     st.text("abcdef", min_size=1, max_size=3),
@@ -21,7 +22,7 @@ SITES = st.dictionaries(
     max_size=8,
 ).filter(lambda sites: any(steps for steps, _ in sites.values()))
 
-BY = {"by": "reported", "name": "rsa", "form": "gap"}
+BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 
 
 def mean_of(**flat):

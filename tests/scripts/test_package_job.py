@@ -119,7 +119,7 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["sites={a: boss}"], "'sites.a' is 'boss'; it should be 'supervised', 'unsupervised' or 'evaluate'"),
+        (["sites={a: boss}"], "'sites.a' is 'boss'; it must be 'supervised', 'unsupervised' or 'evaluate'"),
         (["user_weights.b=much"], "'user_weights.b' is 'much'"),
         (["sites={a: unsupervised}", "user_weights={}"], "no site is 'supervised'"),
         (["overrides.supervised.bundle_root=/etc"], "'bundle_root'"),

@@ -123,7 +123,7 @@ class Server:
         allowed = load_server().allowed_classes if allowed is None else allowed
         rule = load_rule(rule_spec(aggregator), allowed)
         method = load_method(plan.method, allowed) if plan.method else None
-        policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
+        policies = RolePolicies(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server.applied.check(policies, server.tensors, max_norm)
         server.keeper.start(aggregator, app)

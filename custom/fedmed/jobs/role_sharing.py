@@ -5,7 +5,6 @@ from typing import Any
 
 from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
-from fedmed.errors import JobError
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES, Plan
 
 
@@ -45,54 +44,35 @@ class RolePolicies:
         names: the model's tensors.
         groups: the network's sharing groups, from the bundle.
         plan: roles and warm start.
-        sharing: one group for all roles, or role -> group.
-        warm_start_sharing: see :func:`policy_of_round`.
-        buffers: policy for BatchNorm buffers.
-        sends: role -> group that it sends; what it receives for a role without one.
+        aggregator: what the job says of sharing: ``sharing``, one group for all roles or role -> group;
+            ``warm_start_sharing`` and ``buffers``, see :func:`policy_of_round`; and ``sends``, role -> group of a role
+            that sends less than it receives.
     """
 
     def __init__(
-        self,
-        names: Collection[str],
-        groups: Mapping[str, list[str]],
-        plan: Plan,
-        sharing: str | Mapping[str, str] = "full",
-        warm_start_sharing: str | None = None,
-        buffers: str = "average",
-        sends: Mapping[str, str] | None = None,
+        self, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
     ) -> None:
+        self.names, self._warm_rounds = list(names), plan.warm_start_rounds
+        sharing, sends = aggregator.get("sharing", "full"), aggregator.get("sends", {})
         by_role = dict(sharing) if isinstance(sharing, Mapping) else dict.fromkeys(TRAINING_ROLES, sharing)
-        if unknown := sorted((set(by_role) | set(sends or {})) - set(ROLES)):
-            raise JobError(f"'sharing' names role '{unknown[0]}'; use {', '.join(ROLES)}")
-        self.names = list(names)
         by_role.setdefault("evaluate", by_role.get("supervised", "full"))
-        self._policies = {
-            (role, warm): policy_of_round(
-                self.names,
-                groups,
-                0 if warm else plan.warm_start_rounds,
-                sharing=by_role.get(role, "full"),
-                buffers=buffers,
-                warm_start_rounds=plan.warm_start_rounds,
-                warm_start_sharing=warm_start_sharing,
-                sends=(sends or {}).get(role),
-            )
-            for role in ROLES
-            for warm in (False, True)
-        }
-        self._layers = {}  # private layers without the BatchNorm statistics that only `buffers` keeps private
-        for role, warm in self._policies:
-            group = (warm_start_sharing if warm else None) or by_role.get(role, "full")
-            self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
-        self._warm_rounds = plan.warm_start_rounds
-
-    @classmethod
-    def from_args(
-        cls, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
-    ) -> "RolePolicies":
-        """The policies that the plain arguments of a job's aggregator ask for."""
-        sharing, warm = aggregator.get("sharing", "full"), aggregator.get("warm_start_sharing")
-        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"), aggregator.get("sends"))
+        early = aggregator.get("warm_start_sharing")
+        self._policies, self._layers = {}, {}
+        for role in ROLES:
+            for warm in (False, True):
+                self._policies[role, warm] = policy_of_round(
+                    self.names,
+                    groups,
+                    0 if warm else plan.warm_start_rounds,
+                    sharing=by_role.get(role, "full"),
+                    buffers=aggregator.get("buffers", "average"),
+                    warm_start_rounds=plan.warm_start_rounds,
+                    warm_start_sharing=early,
+                    sends=sends.get(role),
+                )
+                # Private layers without the BatchNorm statistics that only `buffers` keeps private.
+                group = (early if warm else None) or by_role.get(role, "full")
+                self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""

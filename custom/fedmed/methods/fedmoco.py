@@ -8,6 +8,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, WITH_UPDA
 from fedmed.methods.fedavg_moco import CHANGE, CHANGE_TELLS, FedAvgMoCo
 from fedmed.methods.method import MEAN
 
+SELF_ADAPTIVE = "fedmed.aggregation.self_adaptive.SelfAdaptiveWeighting"
 OTHERS = "through the server to the other sites, without this site's name"
 
 
@@ -64,7 +65,7 @@ class FedMoCo(FedAvgMoCo):
         """The mean weighted by Eq. 7, a function of the change that each site reports."""
         if not self.adaptive:
             return super().rule()
-        weighting = {"by": "reported", "name": CHANGE, "form": self.form, "floor": self.floor}
+        weighting = {"by": SELF_ADAPTIVE, "name": CHANGE, "form": self.form, "floor": self.floor}
         return {"path": MEAN, "args": {"weighting": weighting}}
 
     def scalars(self) -> tuple[Scalar, ...]:
