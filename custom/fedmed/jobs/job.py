@@ -12,7 +12,7 @@ from fedmed.jobs.contradictions import contradictions
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
-from fedmed.methods.load import load_method
+from fedmed.methods.find_method import load_method
 from fedmed.methods.method import MEAN, Method
 from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
@@ -106,7 +106,8 @@ class Job:
     def controller(self) -> dict[str, Any]:
         """Plain arguments of :class:`fedmed.jobs.plan.Plan`; what has its default is left out."""
         study, exchange = self.study, self.method.exchange()
-        args = {"job": study.name, "method": study.method.model_dump(), "sites": dict(sorted(study.sites.items()))}
+        args: dict[str, Any] = {"job": study.name, "method": study.method.model_dump()}
+        args["sites"] = dict(sorted(study.sites.items()))
         args |= self._said(*{field.name for field in fields(Plan)} - {*args, "resume"})
         args |= {"warm_start_rounds": study.warm_start.rounds} | ({"exchange": exchange} if exchange else {})
         if study.resume:

@@ -35,7 +35,7 @@ class Plan:
         exchange: ``from_round``, counted from 0, and ``names``: from that round on, or with ``once`` in that round
             alone, sites first answer a ``metadata`` task with values of these names, and train with those of the
             other sites. The method says it.
-        method: class path and arguments of the method, see :func:`fedmed.methods.load.load_method`.
+        method: class path and arguments of the method, see :func:`fedmed.methods.find_method.load_method`.
         patience: the run ends when so many models in a row are scored no better than the best one before; None = never.
             With ``validate_every`` models are scored every so many rounds.
         min_rounds: rounds that are trained before that, at least.

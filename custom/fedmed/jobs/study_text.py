@@ -29,8 +29,9 @@ def parse_study(text: str, source: str) -> Document:
     except (yaml.YAMLError, RecursionError):
         aliases = []  # what is wrong is told below
     if aliases:
-        line = aliases[0].start_mark.line + 1
-        raise refusal(JobError, source, [Mistake(f"has the alias *{aliases[0].anchor}; write values out", line)])
+        mark = aliases[0].start_mark
+        mistake = Mistake(f"has the alias *{aliases[0].anchor}; write values out", mark and mark.line + 1)
+        raise refusal(JobError, source, [mistake])
     return parse_yaml(text, source, error=JobError, example=HINT)
 
 
@@ -43,17 +44,22 @@ def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml
         source: for messages.
     """
     document = parse_study(text, source)
-    if yaml.compose(text, Loader=yaml.SafeLoader).flow_style:  # JSON, say, which has no comments to keep
+    if _root(text).flow_style:  # JSON, say, which has no comments to keep
         return dumped({**document.values, **values})
     for key, value in values.items():
         shown = dumped(value, flow=True).removesuffix("...\n").strip()
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-        found = next(((k, v) for k, v in root.value if k.value == key), None)
+        found = next(((k, v) for k, v in _root(text).value if k.value == key), None)
         if found is None:
             text = f"{text.rstrip()}\n{key}: {shown}\n"
         else:
             text = f"{text[: found[0].end_mark.index]}: {shown}{text[_end(found[1]) :]}"
     return text
+
+
+def _root(text: str) -> yaml.MappingNode:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read above
+    return root
 
 
 def _end(node: yaml.Node) -> int:
