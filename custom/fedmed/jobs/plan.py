@@ -14,31 +14,13 @@ OPTIMIZER_STATES = ("persist", "reset")  # across a site's rounds
 class Plan:
     """The controller's plain arguments; a job makes them of a study whose values were checked.
 
-    Attributes:
-        sites: site -> role, ``supervised``, ``unsupervised`` or ``evaluate``.
-        rounds: number of federated rounds.
-        steps: optimizer steps of each site in a round (Yang 2021: 400); or
-        epochs: passes of each site over its own training images in a round. Exactly one of the two is given.
+    Attributes, beside those that :class:`fedmed.jobs.study.Study` has too:
         warm_start_rounds: first rounds that unsupervised sites sit out.
-        min_clients: accepted updates that a round needs; None = all its participants.
-        validate_every: labelled sites score the received model every so many rounds.
-        max_failed_rounds: the job stops after so many failed rounds in a row.
-        task_timeout: seconds that a site may take for one task; 0 = no limit.
-        evaluate_last: also score the last aggregate on the test lists, which no choice of a round has favoured.
-        release_from: supervised site whose private layers score the sites that have none of their own; the site must
-            allow it (``allow_release`` in its own settings).
-        collapse_guard: warn when the training of a site collapses (see :mod:`fedmed.federation.guards`).
         job: the job's name, for the report.
-        select: ``best``: the model that labelled sites score best is the result; ``last``: the last aggregate is, no
-            site validates, and none needs labels.
-        evaluate: whether sites score the result on their testing lists.
         exchange: ``from_round``, counted from 0, and ``names``: from that round on, or with ``once`` in that round
             alone, sites first answer a ``metadata`` task with values of these names, and train with those of the
             other sites. The method says it.
         method: class path and arguments of the method, see :func:`fedmed.methods.find_method.load_method`.
-        patience: the run ends when so many models in a row are scored no better than the best one before; None = never.
-            With ``validate_every`` models are scored every so many rounds.
-        min_rounds: rounds that are trained before that, at least.
         resume: id of the job that this one continues after its last good round.
         fresh: sites whose private state of that job is lost; they start it afresh.
     """

@@ -75,9 +75,13 @@ class FedMoCo(FedAvgMoCo):
     def card(self) -> str:
         """How the model came about."""
         weighed = "how much training changed each site's similarities between images" if self.adaptive else "images"
-        told = "" if self.exchange_from is None else f"; from round {self.exchange_from + 1} on sites also sent one "
-        told += "another mean and covariance of their features" if told else ""
-        return f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}{told}."
+        text = f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}"
+        if self.exchange_from is not None:
+            text += (
+                f"; from round {self.exchange_from + 1} on sites also sent one another mean and covariance of their "
+            )
+            text += "features"
+        return f"{text}."
 
     def dry_run(self) -> tuple[str, ...]:
         """Who gets the statistics."""

@@ -1,4 +1,4 @@
-"""What a site would send in a whole job, before it takes part."""
+"""What a site would send in a job, before it takes part."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -74,16 +74,16 @@ def _within_account(
     """Cut the updates to those that the account allows."""
     if account.privacy.noise_multiplier is None:
         return training, None
-    most, left, kept = account.privacy.max_epsilon, asked, []
+    most, left, sent = account.privacy.max_epsilon, asked, []
     if most is not None:
         left = next((n for n in range(asked) if account.epsilon(n + 1) > most), asked)
     after = account.epsilon(left)
     for sending in training:
         if sending.refused:
-            kept.append(sending)
+            sent.append(sending)
         elif left and sending.rounds:
             first, last = sending.rounds
             times = min(sending.times, left)
-            kept.append(replace(sending, times=times, rounds=(first, min(last, first + times - 1))))
+            sent.append(replace(sending, times=times, rounds=(first, min(last, first + times - 1))))
             left -= times
-    return kept, (account.epsilon(), after)
+    return sent, (account.epsilon(), after)

@@ -88,9 +88,9 @@ class SiteLimits:
         Raises:
             PrivacyError: the ledger cannot be written.
         """
-        kept = self.allowed.metrics(metrics)
-        self._write("scores", task, round, {"metrics": kept})
-        return kept
+        passed = self.allowed.metrics(metrics)
+        self._write("scores", task, round, {"metrics": passed})
+        return passed
 
     def live(self, tag: str, value: float, step: int) -> bool:
         """Whether a scalar may leave while the site works; if so, it is in the ledger.
@@ -108,7 +108,7 @@ class SiteLimits:
         return name is not None
 
     def refused(self, task: str, round: int | None, reason: str) -> None:
-        """Note that only an error code leaves; ``reason`` stays at the site. A full disk is no reason to fail twice."""
+        """Note that only an error code leaves; ``reason`` stays at the site. On a full disk the task fails without."""
         with suppress(PrivacyError):
             self.ledger.write("refused", task, round, reason=reason)
 
