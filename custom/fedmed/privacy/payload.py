@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +27,7 @@ def payload_bytes(content: Any) -> int:
     """Return the size of what is sent, without the transport's own framing, from shapes and texts alone.
 
     Raises:
-        PrivacyError: something that is neither a plain value nor a tensor or array; nothing else may leave.
+        PrivacyError: something that is neither a plain value nor a tensor; nothing else may leave.
     """
     return sum(_size(leaf) for _, leaf in _leaves(content, ""))
 
@@ -41,7 +40,8 @@ def payload_digest(content: Any) -> str:
     """
     digest = hashlib.sha256()
     for place, leaf in _leaves(content, ""):
-        digest.update(f"{_head(place, leaf)}\n".encode())
+        described = f"{place} {kind(leaf)}" if isinstance(leaf, Tensor) else place
+        digest.update(f"{described}\n".encode())
         digest.update(_body(leaf))
     return digest.hexdigest()
 
@@ -64,22 +64,14 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
 def _may_leave(leaf: Any) -> bool:
     if isinstance(leaf, Tensor) or leaf is None or type(leaf) in (bool, int, str):
         return True
-    return leaf.dtype.kind in "biuf" if isinstance(leaf, np.ndarray) else type(leaf) is float and math.isfinite(leaf)
+    return type(leaf) is float and math.isfinite(leaf)
 
 
 def _size(leaf: Any) -> int:
-    if isinstance(leaf, Tensor):
-        return leaf.numel() * leaf.element_size()
-    return leaf.nbytes if isinstance(leaf, np.ndarray) else len(json.dumps(leaf).encode())
-
-
-def _head(place: str, leaf: Any) -> str:
-    if isinstance(leaf, Tensor):
-        return f"{place} {kind(leaf)}"
-    return f"{place} {leaf.dtype} {leaf.shape}" if isinstance(leaf, np.ndarray) else place
+    return leaf.numel() * leaf.element_size() if isinstance(leaf, Tensor) else len(json.dumps(leaf).encode())
 
 
 def _body(leaf: Any) -> bytes | memoryview:
-    if isinstance(leaf, Tensor):
-        return leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return np.ascontiguousarray(leaf).tobytes() if isinstance(leaf, np.ndarray) else json.dumps(leaf).encode()
+    if not isinstance(leaf, Tensor):
+        return json.dumps(leaf).encode()
+    return leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data

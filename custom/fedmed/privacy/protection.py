@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
@@ -51,7 +50,8 @@ class Protection:
         """Return values beside the model with noise in their arrays; plain numbers get none.
 
         Raises:
-            PrivacyError: numbers that are many and would get no noise: in lists, or in arrays of another kind.
+            PrivacyError: numbers that would get no noise though they may be many, in lists, mappings or whole-number
+                arrays.
         """
         std = self.privacy.extras_noise
         if std is None or not extras:
@@ -85,4 +85,4 @@ def _bare(value: Any, inside: bool = False) -> bool:
     """Whether there are numbers that get no noise though they may be many."""
     if isinstance(value, Mapping | list | tuple):
         return any(_bare(item, True) for item in (value.values() if isinstance(value, Mapping) else value))
-    return isinstance(value, np.ndarray) or (inside and type(value) in (int, float))
+    return inside and type(value) in (int, float)
