@@ -16,10 +16,8 @@ def contradictions(study: Study) -> Found:
     if study.checkpoint_tensors and not study.checkpoint:
         yield "checkpoint_tensors", "'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too"
     if study.clip_norm and study.max_norm is not None and study.clip_norm >= study.max_norm:
-        yield (
-            "clip_norm",
-            f"'clip_norm' {study.clip_norm:g} never acts: 'max_norm' refuses from {study.max_norm:g} on; lower it",
-        )
+        bound = f"'max_norm' refuses from {study.max_norm:g} on"
+        yield "clip_norm", f"'clip_norm' {study.clip_norm:g} never acts: {bound}; lower it"
 
 
 def _of_sites(study: Study) -> Found:
@@ -39,25 +37,16 @@ def _of_result(study: Study) -> Found:
     """Which model is the result, and how it is tested."""
     labelled = study.of_role("supervised")
     if not labelled and study.select == "best":
-        yield (
-            "select",
-            ("'select' is 'best', but no site is 'supervised': without labels no model can be chosen; use 'last'"),
-        )
+        yield "select", "'select' is 'best', but no site is 'supervised', by whose labels to choose; use 'last'"
     if study.evaluate_last and (study.select == "last" or not study.evaluate):
-        yield (
-            "evaluate_last",
-            ("'evaluate_last' needs 'select': 'best' and 'evaluate'; without them there is no other model to test"),
-        )
+        yield "evaluate_last", "'evaluate_last' needs 'select': 'best' and 'evaluate': true; set them, or leave it out"
     if study.patience is not None and study.select != "best":
         yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
     if study.release_from is not None and study.release_from not in labelled:
         known = ", ".join(labelled)
         yield "release_from", f"'release_from' is '{study.release_from}'; it must be a supervised site: {known}"
     if study.release_from is not None and study.sharing == "full" and study.buffers != "local":
-        yield (
-            "release_from",
-            ("'release_from' asks for private layers, but all are shared; choose a partial 'sharing', or leave it out"),
-        )
+        yield "release_from", "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
 
 
 def _of_length(study: Study) -> Found:

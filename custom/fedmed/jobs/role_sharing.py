@@ -1,6 +1,7 @@
 """Each role's sharing policy, before and after the warm start."""
 
 from collections.abc import Collection, Mapping
+from itertools import product
 from typing import Any
 
 from fedmed.aggregation.buffers import is_batch_norm_buffer
@@ -19,7 +20,7 @@ def policy_of_round(
     warm_start_sharing: str | None,
     sends: str | None = None,
 ) -> SharingPolicy:
-    """A role's policy in a round; server and sites both compute it, from their own copy of the job.
+    """A site's policy in a round, from its own copy of the job; the server's :class:`RolePolicies` are the same.
 
     Args:
         names: the model's tensors.
@@ -56,23 +57,14 @@ class RolePolicies:
         sharing, sends = aggregator.get("sharing", "full"), aggregator.get("sends", {})
         by_role = dict(sharing) if isinstance(sharing, Mapping) else dict.fromkeys(TRAINING_ROLES, sharing)
         by_role.setdefault("evaluate", by_role.get("supervised", "full"))
-        early = aggregator.get("warm_start_sharing")
+        early, buffers = aggregator.get("warm_start_sharing"), aggregator.get("buffers", "average")
         self._policies, self._layers = {}, {}
-        for role in ROLES:
-            for warm in (False, True):
-                self._policies[role, warm] = policy_of_round(
-                    self.names,
-                    groups,
-                    0 if warm else plan.warm_start_rounds,
-                    sharing=by_role.get(role, "full"),
-                    buffers=aggregator.get("buffers", "average"),
-                    warm_start_rounds=plan.warm_start_rounds,
-                    warm_start_sharing=early,
-                    sends=sends.get(role),
-                )
-                # Private layers without the BatchNorm statistics that only `buffers` keeps private.
-                group = (early if warm else None) or by_role.get(role, "full")
-                self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
+        for role, warm in product(ROLES, (False, True)):
+            group = (early if warm else None) or by_role.get(role, "full")
+            policy = SharingPolicy.from_groups(self.names, group, groups, buffers, sends.get(role))
+            self._policies[role, warm] = policy
+            # Private layers without the BatchNorm statistics that only `buffers` keeps private.
+            self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""
