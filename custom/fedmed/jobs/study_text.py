@@ -30,7 +30,7 @@ def parse_study(text: str, source: str) -> Document:
         aliases = []  # what is wrong is told below
     if aliases:
         mark = aliases[0].start_mark
-        mistake = Mistake(f"has the alias *{aliases[0].anchor}; write values out", mark and mark.line + 1)
+        mistake = Mistake(f"has the alias *{aliases[0].anchor}; write values out", mark.line + 1 if mark else None)
         raise refusal(JobError, source, [mistake])
     return parse_yaml(text, source, error=JobError, example=HINT)
 
