@@ -68,6 +68,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         ("", "study.yaml: is empty; it must hold 'key: value' lines(.|\n)*--init METHOD"),
         ("- a\n", "holds a list; it must hold 'key: value' lines"),
         ("a: [\n", "study.yaml, line 2: not a readable YAML file"),
+        ("a: \x07\n", "not a readable YAML file"),
         ("a: " + "[" * 5000, "not a readable YAML file"),
         ("a: &x [1]\nb: [*x, *x]\n", r"study.yaml, line 2: has the alias \*x; write values out"),
         ("#" * (1 << 20) + "\na: 1", "has more than 1048576 characters"),

@@ -59,15 +59,11 @@ def _summary(made: Forecast) -> str:
 
 
 def _notices(made: Forecast) -> list[str]:
-    notices = []
-    for sending in made.sendings:
-        if sending.refused:
-            notices.append(f"The site's limits hold {sending.task} back ({_rounds(sending)}): {sending.refused}")
+    refused = [sending for sending in made.sendings if sending.refused]
+    notices = [f"The site's limits hold {one.task} back ({_rounds(one)}): {one.refused}" for one in refused]
     if made.updates < made.asked:
-        most = made.site.privacy.max_epsilon
-        notices.append(
-            f"The account allows {made.updates} of {made.asked} updates: then max_epsilon {most:g} is reached."
-        )
+        most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
+        notices.append(f"The account allows {made.updates} of {made.asked} updates: then {most}.")
     notices += weak(made.epsilon[1]) if made.epsilon else []
     notices += [*_extras(made), *made.method.dry_run()]
     if made.site.privacy.noise_seed is not None:
@@ -108,14 +104,14 @@ def _beside(made: Forecast) -> list[list[str]]:
 
 def _note(made: Forecast) -> str:
     text = "Bytes are those of the tensors; numbers and framing add about a kilobyte to an answer."
-    if any(sending.task == "metadata" for sending in made.sendings):
+    tasks = {sending.task for sending in made.sendings}
+    if "metadata" in tasks:
         text += " How large the answers to metadata are, the method and its settings say."
-    if any(sending.task == "train" for sending in made.sendings):
+    if "train" in tasks:
         text += " Each update also says its round and number of steps, which the job sets."
     if any("train_" in name for sending in made.sendings for name in sending.scalars):
-        text += (
-            f" Means of the last steps, train_…, are also sent while the site works, {PROGRESS_LINES} times a round."
-        )
+        text += " Means of the last steps, train_…, are also sent while the site works, "
+        text += f"{PROGRESS_LINES} times a round."
     return text
 
 

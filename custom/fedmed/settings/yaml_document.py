@@ -64,8 +64,9 @@ def read_yaml(path: Path, *, error: type[FedMedError], example: str = "") -> Doc
 
 def parse_yaml(text: str, path: Path | str, *, error: type[FedMedError], example: str = "") -> Document:
     """As :func:`read_yaml`, of a text; keys that occur twice are left to who checks the values."""
-    loader, lines = yaml.SafeLoader(text), dict[Place, int]()
+    lines: dict[Place, int] = {}
     try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
         twice = _note_lines(node, (), lines, set())
         values = None if node is None else loader.construct_document(node)
