@@ -12,7 +12,7 @@ from monai.bundle import ConfigParser
 from monai.bundle import run as bundle_run
 from PIL import Image
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.data.synthetic.xray.files import save
 from fedmed.export.configs import write_configs
 from fedmed.export.folder import copy_parts

@@ -12,7 +12,7 @@ import torch
 import yaml
 from PIL import Image
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments import classifier_training, work_queue
 from fedmed.experiments.chain import Place

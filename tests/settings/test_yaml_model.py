@@ -103,7 +103,7 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
         ("code: A", "key 'code' is 'A'; it must be small letters"),
         ("either: {head: a}", "line 1: key 'either.head' has a wrong name; it must be 'lead' or 'member'"),
         ("either: {lead: 3}", "key 'either.lead' is 3 (write it in quotes); it must be a text"),
-        ("free: {no: 1}", "line 1: key False is not a text (YAML takes no, on and numbers for other things); write"),
+        ("free: {no: 1}", "line 1: key False is not a text (YAML takes no, on and the like for truth values); write"),
         ("active: 1", "key 'active' is 1; it must be true or false"),
         ("limits: none", "key 'limits' is 'none'; it must be 'key: value' lines"),
         ("limits: {bound: 1e-5}", "key 'limits.bound' is '1e-5' (YAML takes it for a text; write 0.00001); it must be"),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import find_bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.entries import Entry
 from fedmed.data.prepare.case import Case

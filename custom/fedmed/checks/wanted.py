@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from fedmed import __version__
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.settings.site import SiteConfig
 

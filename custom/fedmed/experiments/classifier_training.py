@@ -10,7 +10,7 @@ from ignite.engine import Engine, Events
 from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, parsed, seed_everything
 from fedmed.data.cache import CaseCacheDataset, settings_text
 from fedmed.errors import JobError

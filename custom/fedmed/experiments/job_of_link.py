@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.score import Score
 from fedmed.errors import JobError
 from fedmed.jobs.app_configs import files

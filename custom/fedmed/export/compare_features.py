@@ -7,7 +7,7 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.bundles.pretraining import PRETRAINED, Pretraining
 from fedmed.errors import ExportError

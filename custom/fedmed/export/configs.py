@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import CONFIGS
 from fedmed.export.merged_configs import FITTED, footprint, merged

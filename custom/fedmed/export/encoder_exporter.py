@@ -7,7 +7,7 @@ from typing import Any
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED, pretraining
 from fedmed.errors import BundleError
 from fedmed.export.compare_features import same_features

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
 from fedmed.export.compare_results import compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
-from fedmed.kinds.find_kind import kind_of, made
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.load import kind_of, made
 
 
 class Exporter:

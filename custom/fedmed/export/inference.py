@@ -10,7 +10,7 @@ import torch
 from monai.bundle import ConfigWorkflow
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.errors import ExportError
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet

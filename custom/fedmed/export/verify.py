@@ -11,7 +11,7 @@ from typing import Any
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.errors import ExportError
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import CONFIGS, METADATA

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.load import Bundle
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun

@@ -101,12 +101,12 @@ class SupervisedExecutor(BundleExecutor):
 
 
 class ConsistencyExecutor(BundleExecutor):
-    """A site without labels that learns from the model's own predictions; with some labels it uses both."""
+    """A site without labels: consistency of pseudo-labels (Yang et al. 2021). With some labels it uses both."""
 
     ROLES = ("unsupervised",)
 
 
 class ContrastiveExecutor(BundleExecutor):
-    """A site without labels that learns to tell its own images apart, with what others send of theirs."""
+    """A site without labels: momentum contrast of its own images (MoCo), with what others send of theirs (FedMoCo)."""
 
     ROLES = ("unsupervised",)

@@ -30,7 +30,7 @@ class Finding:
 class Guard(ABC):
     """Watches one kind of training by the means that a site reports of a round, taken before its update is averaged.
 
-    A finding is reported once, when it begins; training goes on. Sites that do not report ``needs``, because they train
+    A finding is told once, when it begins; training goes on. Sites that do not report ``needs``, because they train
     in another way or their settings do not allow it, are not watched.
     """
 
@@ -38,24 +38,24 @@ class Guard(ABC):
 
     def __init__(self) -> None:
         self.memory: dict[str, list[float]] = {}  # site -> what earlier rounds are remembered by
-        self.found: dict[str, str] = {}  # site -> kind of its present finding, or ""
+        self.told: dict[str, str] = {}  # site -> what is the matter with it, or ""
 
     def state(self) -> dict[str, Any]:
         """Plain values from which :meth:`restore` goes on."""
-        return {"memory": {site: list(values) for site, values in self.memory.items()}, "told": dict(self.found)}
+        return {"memory": {site: list(values) for site, values in self.memory.items()}, "told": dict(self.told)}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state`."""
         self.memory = {site: list(values) for site, values in state.get("memory", {}).items()}
-        self.found = dict(state.get("told", {}))
+        self.told = dict(state.get("told", {}))
 
     def check(self, update: Update) -> Finding | None:
         """Take one accepted update into account and return what is new."""
         if any(name not in update.metrics for name in self.needs):
             return None
         finding = self.judge(update)
-        before, now = self.found.get(update.site, ""), finding.what if finding else ""
-        self.found[update.site] = now
+        before, now = self.told.get(update.site, ""), finding.what if finding else ""
+        self.told[update.site] = now
         return finding if now != before else None
 
     @abstractmethod

@@ -5,11 +5,11 @@ from fedmed.methods.guard import Finding, Guard, percent
 
 ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and is above 0.99 for a few rounds at most
 FALL = 1 / 5  # of the accuracy in the site's best round
-LEARNED = 0.05  # a best accuracy below it is too low to fall from
+LEARNED = 0.05  # a best accuracy below it is no height to fall from
 CHANCE = 0.01  # with 100 keys or more, chance finds no more
 PATIENCE = 3  # rounds of a site in which a network without any training may well be at chance
 DEAD = 0.5  # share of images without any feature
-CURED, CURED_ALIKE = 2.0, 0.98  # once found, a collapse is over with twice the accuracy, or below this similarity
+CURED, CURED_ALIKE = 2.0, 0.98  # told of, a collapse is over with twice the accuracy, or below this similarity
 ADVICE = (
     "set key_policy refill or use fewer keys (queue_size well below the images of a round), more local epochs a round, "
     "a lower learning_rate or a lower key_momentum"
@@ -40,9 +40,9 @@ class ContrastGuard(Guard):
         if zero > DEAD:
             message = f"{percent(zero)} of its images have no feature above 0: its network is dying; {REVIVE}"
             return Finding(update.site, message, "features_zero", zero, DEAD)
-        collapsed = self.found.get(update.site) == "features_alike"
+        told = self.told.get(update.site) == "features_alike"
         limit = max(FALL * best if best >= LEARNED else 0.0, CHANCE if rounds >= PATIENCE else 0.0)
-        if similarity < (CURED_ALIKE if collapsed else ALIKE) or accuracy >= limit * (CURED if collapsed else 1.0):
+        if similarity < (CURED_ALIKE if told else ALIKE) or accuracy >= limit * (CURED if told else 1.0):
             return None
         message = (
             f"two views of an image have a similarity of {similarity:.4f}, and {percent(accuracy)} of them are found "

@@ -2,13 +2,14 @@
 
 import json
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.job import Job
-from fedmed.jobs.job_folder import PLACE, read_job, whole_folder
+from fedmed.jobs.job_folder import PLACE, read_job
 from fedmed.jobs.job_id import check_plain
 from fedmed.recovery.interrupted_workspace import RUN
 from fedmed.recovery.model_store import ModelStore
@@ -124,10 +125,16 @@ def write_resumed(
     state = run.state.read() if run.state else None
     if state:
         check_same(state, config_of(job.plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
-    with whole_folder(out, replace) as new:
-        copy_job(run.job, job, new)
+    if out.exists() and not (replace and (out / "meta.json").is_file()):
+        raise JobError(f"{out} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
+        new = copy_job(run.job, job, Path(temporary) / "job")
         if run.state and state:
             _carry(run.state, state, new / job.server_app / CARRIED)
+        if out.exists():
+            shutil.rmtree(out)
+        new.rename(out)
     private = {site: round for site, round in state.last_round.items() if site not in fresh} if state else {}
     return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fedmed.errors import SiteConfigError
 from fedmed.settings.site_file import ClassPath
-from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
+from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_model
 
 EXAMPLE = """\
     allowed_classes: [our_package.methods.OurMethod]  # class paths that jobs may name, beside FedMed's own
@@ -39,8 +39,7 @@ def load_server(workspace: Path | None = None) -> ServerFile:
         places.append(Path(folder).expanduser() / "server.yaml")
     path = next((place for place in places if place.is_file()), None)
     listed = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
-    documents = [Document(f"${ALLOWED}", {"allowed_classes": listed})]
+    files = [check_model(Document(f"${ALLOWED}", {"allowed_classes": listed}), ServerFile, error=SiteConfigError)]
     if path is not None:
-        documents.insert(0, read_yaml(path, error=SiteConfigError, example=EXAMPLE))
-    files = [check_model(document, ServerFile, error=SiteConfigError, example=EXAMPLE) for document in documents]
+        files.insert(0, read_model(path, ServerFile, error=SiteConfigError, example=EXAMPLE))
     return ServerFile(allowed_classes=tuple(name for file in files for name in file.allowed_classes))

@@ -3,7 +3,7 @@
     class Study(YamlModel):
         rounds: int = Field(ge=1, description="shown by editors")
 
-    study = check_model(read_yaml(path, error=JobError), Study, error=JobError, example=EXAMPLE)
+    study = read_model(path, Study, error=JobError, example=EXAMPLE)
 
 Values are taken as YAML gives them: no text becomes a number, no number a truth value. Lists become tuples and texts
 become paths where the model says so.
@@ -22,7 +22,16 @@ from fedmed.errors import FedMedError
 from fedmed.settings.plain_errors import Contradictions, in_plain_words
 from fedmed.settings.yaml_document import Document, Mistake, read_yaml, refusal
 
-__all__ = ["BesideTheFile", "Contradictions", "Document", "InWords", "YamlModel", "check_model", "read_yaml"]
+__all__ = [
+    "BesideTheFile",
+    "Contradictions",
+    "Document",
+    "InWords",
+    "YamlModel",
+    "check_model",
+    "read_model",
+    "read_yaml",
+]
 
 
 class YamlModel(BaseModel):
@@ -62,7 +71,12 @@ def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
 
 BesideTheFile = Annotated[Path, AfterValidator(_beside_the_file)]  # absolute, or relative to the file's own folder
 Model = TypeVar("Model", bound=BaseModel)
-ODD = "key {!r} is not a text (YAML takes no, on and numbers for other things); write it in quotes"
+ODD = "key {!r} is not a text (YAML takes no, on and the like for truth values); write it in quotes"
+
+
+def read_model(path: Path, model: type[Model], *, error: type[FedMedError], example: str = "") -> Model:
+    """Read a YAML file and check it: :func:`read_yaml` and :func:`check_model`."""
+    return check_model(read_yaml(path, error=error, example=example), model, error=error, example=example)
 
 
 def check_model(
@@ -101,9 +115,9 @@ def check_model(
 
 
 def _odd_keys(values: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Places of keys that are not texts; as JSON they would silently become other ones."""
+    """Places of keys such as ``no``, which YAML takes for a truth value; as JSON they would silently become others."""
     for key, value in values.items() if isinstance(values, Mapping) else ():
-        if not isinstance(key, str):
+        if key is None or isinstance(key, bool):
             yield *place, key
         yield from _odd_keys(value, (*place, key))
 

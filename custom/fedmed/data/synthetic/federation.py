@@ -46,7 +46,7 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
         kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), "chest_ct_coarse"
             (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels),
             "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site) or "chest_xray_large" (about 256 x 256
-            pixels, 640 patients a site, for tables of pre-training).
+            pixels, 640 patients a site; the tables of FedMoCo).
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.

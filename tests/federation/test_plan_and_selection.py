@@ -1,5 +1,10 @@
-"""Who takes part in which round."""
+"""Roles by round, and the choice of the model that is kept."""
 
+import pytest
+import torch
+
+from fedmed.bundles.score import DICE
+from fedmed.federation.selection import ModelSelection
 from fedmed.jobs.plan import Plan
 
 SITES = {"b": "supervised", "a": "supervised", "u": "unsupervised", "e": "evaluate"}
@@ -15,6 +20,21 @@ def test_unsupervised_sites_sit_out_the_warm_start():
 def test_min_clients_never_asks_for_more_than_take_part():
     plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=1, min_clients=3)
     assert (plan.needed(0), plan.needed(1)) == (2, 3)
+
+
+def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
+    selection = ModelSelection(["a", "b"], DICE)
+    first, second = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
+
+    def offer(round, tensors, **scores):
+        return selection.offer(round, {site: {"val_dice": s} for site, s in scores.items()}, tensors, round, {"a": 0})
+
+    assert offer(-1, first, a=0.2, b=0.4, u=0.9) == (pytest.approx(0.3), True)
+    assert offer(0, second, a=0.4, b=0.2) == (pytest.approx(0.3), False)
+    assert offer(1, second, a=0.9) == (None, False)
+    assert selection.best_round == selection.best_model == -1 and selection.best_tensors is first
+    assert selection.best_scores == {"a": 0.2, "b": 0.4, "u": 0.9} and selection.best_private == {"a": 0}
+    assert offer(2, second, a=0.4, b=0.4) == (0.4, True)
 
 
 def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():
