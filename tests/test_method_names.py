@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
 CHECKOUT = Path(__file__).resolve().parents[1]

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedmed.jobs.job_folder import read_job
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 
 STUDY = """\
 # A comment at the top.

@@ -27,7 +27,7 @@ from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
-from fedmed.methods.load import load_method
+from fedmed.methods.find_method import load_method
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.saved_state import START

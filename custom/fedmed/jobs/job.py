@@ -12,7 +12,7 @@ from fedmed.jobs.contradictions import contradictions
 from fedmed.jobs.job_arguments import JobArguments
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
-from fedmed.methods.load import load_method
+from fedmed.methods.find_method import load_method
 from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 

@@ -20,7 +20,7 @@ class Plan:
         exchange: ``from_round``, counted from 0, and ``names``: from that round on, or with ``once`` in that round
             alone, sites first answer a ``metadata`` task with values of these names, and train with those of the
             other sites. The method says it.
-        method: class path and arguments of the method, see :func:`fedmed.methods.load.load_method`.
+        method: class path and arguments of the method, see :func:`fedmed.methods.find_method.load_method`.
         resume: id of the job that this one continues after its last good round.
         fresh: sites whose private state of that job is lost; they start it afresh.
     """
