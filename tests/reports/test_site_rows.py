@@ -4,7 +4,12 @@ import pytest
 
 from fedmed.reports import notes, scored_report, site_rows
 from fedmed.reports.run import read_run
+from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
+
+
+def summary(run):
+    return report_of(run).summary(run)
 
 
 def with_result(run, **changes):
@@ -25,7 +30,7 @@ def test_the_summary_is_made_of_the_numbers(fake_run):
     test = {name: {"dice_mean": mean, "dice_std": 0.1, "n_cases": 2} for name, mean in (("ct_north", 0.8),)}
     test["ct_south"] = {"dice_mean": 0.6, "dice_std": 0.1, "n_cases": 2}
     test["ct_west"] = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 2}
-    text = scored_report.summary(with_result(run, test=test, best_round=1))
+    text = summary(with_result(run, test=test, best_round=1))
     assert text == (
         "After 3 rounds with 4 sites, the model of round 2 reaches a mean test Dice of 0.70 at the 2 labelled sites "
         "and 0.50 at the unseen site ct_west."
@@ -34,14 +39,14 @@ def test_the_summary_is_made_of_the_numbers(fake_run):
 
 def test_the_summary_counts_only_sites_that_were_tested(fake_run):
     run = read_run(fake_run(rounds=1))
-    text = scored_report.summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
+    text = summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
     assert "the initial model reaches a mean test Dice of 0.80 at the labelled site ct_north." in text
-    assert "no site tested it" in scored_report.summary(with_result(run, test={}))
+    assert "no site tested it" in summary(with_result(run, test={}))
 
 
 def test_an_unfinished_run_says_so(fake_run):
     run = read_run(fake_run(rounds=6, done=2))
-    assert scored_report.summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
+    assert summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
     assert "did not reach its end" in scored_report.selection_note(run)
 
 

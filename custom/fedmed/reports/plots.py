@@ -1,8 +1,7 @@
 """Charts of a run, each drawn once: to PNG for slides, to SVG with the page's colours for the report."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedmed.reports.palette import GRID, INK, MUTED, PAPER, VARIABLES, site_colours
-from fedmed.reports.run import Run
+from fedmed.reports.run_contents import Run
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.words import size
 
@@ -52,11 +51,12 @@ RC: dict[str, Any] = {
 }
 
 
-@contextmanager
-def style() -> Iterator[None]:
+BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "annotation_clip": False}
+
+
+def style() -> AbstractContextManager[None]:
     """Matplotlib settings of the charts, for the time of a block."""
-    with mpl.rc_context(RC):
-        yield
+    return mpl.rc_context(RC)
 
 
 def round_ticks(start: int, end: int) -> list[int]:
@@ -76,7 +76,8 @@ def round_axis(axes: Axes, run: Run, start: int) -> None:
 
 def participation(run: Run) -> Figure:
     """Who was aggregated in which round: disc area is the coefficient, a cross is a refused update."""
-    sites = [site for site in run.sites if _took_part(run, site.name)] or run.sites
+    names = {name for line in run.rounds for name in (*line.coefficients, *dict(line.refused))}
+    sites = [site for site in run.sites if site.name in names] or run.sites
     colours = site_colours([site.name for site in run.sites])
     figure = Figure(figsize=(WIDTH, 0.95 + 0.36 * len(sites)), layout="constrained")
     axes = figure.subplots()
@@ -91,8 +92,8 @@ def participation(run: Run) -> Figure:
         axes.scatter(refused, [row] * len(refused), s=min(unit / 2, 44), color=INK, marker="x", linewidths=1.4)
         if given:
             mean = sum(c for _, c in given) / len(given)
-            axes.annotate(f"{mean:.3f}", (1, row), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
-    axes.annotate("mean", (1, -0.82), (10, 0), xycoords=("axes fraction", "data"), **(_BESIDE | {"color": MUTED}))
+            axes.annotate(f"{mean:.3f}", (1, row), (10, 0), xycoords=("axes fraction", "data"), **BESIDE)
+    axes.annotate("mean", (1, -0.82), (10, 0), xycoords=("axes fraction", "data"), **(BESIDE | {"color": MUTED}))
     axes.set_yticks(range(len(sites)), [site.name for site in sites], color=INK)
     axes.set_ylim(len(sites) - 0.4, -0.6)
     axes.set_xlabel("round")
@@ -100,18 +101,11 @@ def participation(run: Run) -> Figure:
     return figure
 
 
-_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "annotation_clip": False}
-
-
-def _took_part(run: Run, name: str) -> bool:
-    return any(name in r.coefficients or name in dict(r.refused) for r in run.rounds)
-
-
 def traffic(run: Run) -> Figure:
     """Bytes that travelled and seconds that passed in each round."""
-    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.5))
+    figure.set_layout_engine("constrained", wspace=0.06)
     sent, took = figure.subplots(1, 2)
-    figure.get_layout_engine().set(wspace=0.06)
     x = np.array([r.index + 1 for r in run.rounds], dtype=float)
     down = np.array([r.bytes_down or 0 for r in run.rounds], dtype=float)
     up = np.array([r.bytes_up or 0 for r in run.rounds], dtype=float)
@@ -157,7 +151,7 @@ def _test_row(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
     if row.low is not None and row.high is not None:
         axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
     axes.plot([row.mean, row.mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
-    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
+    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **BESIDE)
 
 
 test_scores.__test__ = False  # a chart, whatever its name tells pytest

@@ -1,23 +1,21 @@
 """What reports say of every run whose sites are compared by a score, whatever the score is."""
 
-from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from fedmed.reports import plots
 from fedmed.reports.notes import remarks
-from fedmed.reports.run import Run, Site
+from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
-from fedmed.reports.site_rows import Column, facts, screen_table, site_rows
+from fedmed.reports.run_report import Chart, RunReport
+from fedmed.reports.site_rows import Column, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join
 
 
-class ScoredReport:
+class ScoredReport(RunReport):
     """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say."""
-
-    template = ""
 
     def columns(self, run: Run) -> list[Column]:
         """Columns of the table in a terminal."""
@@ -25,67 +23,71 @@ class ScoredReport:
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the kind's template needs."""
-        return {"rows": site_rows(run), "selection": selection_note(run)}
+        return {"rows": site_rows(run)}
 
-    def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
-        """Charts that this kind of run has beside those of every run."""
-        return {"test_scores": plots.test_scores} if run.tested else {}
+    def charts(self, run: Run) -> dict[str, Chart]:
+        """Final scores, once the sites were tested."""
+        return {"test_scores": Chart(plots.test_scores)} if run.tested else {}
 
     def summary(self, run: Run) -> str:
-        """One plain sentence made of the run's numbers."""
-        return summary(run)
+        """What the model reaches at the sites of each role, or how far the run has come."""
+        done, label = len(run.rounds), run.score.label
+        if run.result is None:
+            state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
+            best = max((r.score for r in run.rounds if r.score is not None), default=None)
+            return f"{state}." if best is None else f"{state}; the best validation {label} so far is {best:.2f}."
+        parts = _tested_groups(run)
+        start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
+        if not parts:
+            tested = any(row.n_cases for row in site_rows(run))
+            return f"{start} was chosen; {f'its test gave no {label}' if tested else 'no site tested it'}."
+        return f"{start} reaches a mean test {label} of {join(parts)}."
 
     def note(self, run: Run) -> str:
-        """Which sites chose the model."""
+        """Which sites chose it."""
         return selection_note(run)
 
-    def facts(self, run: Run) -> list[tuple[str, str]]:
-        """The short figures at the top of the page."""
+    def figures(self, run: Run) -> list[tuple[str, str]]:
+        """The round that was chosen, and its validation score."""
         result = run.result or {}
         best = number(result.get("best_round"))
         chosen = NOTHING if best is None else ("initial model" if best < 0 else f"round {int(best) + 1}")
         validation = [(f"validation {run.score.label}", fixed(number(result.get("best_score"))))]
-        return facts(run, [("selected", chosen), *(validation if run.validated else [])])
+        return [("selected", chosen), *(validation if run.validated else [])]
 
     def table(self, run: Run) -> Table:
-        """The per-site table for a terminal."""
+        """The final scores of each site."""
         title = f"{run.job}: {run.score.label} on each site's test list"
         return screen_table(title, self.columns(run), site_rows(run), remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
-        text = "Each site's mean loss in a round"
+        text, labelled = super().training(run), run.by_role("supervised")
         if run.validated:
-            text += (
-                f", and the {run.score.label} of the model it received, on the validation list of the labelled sites"
-            )
-            text += " (thin line: their mean)" if len(run.by_role("supervised")) > 1 else ""
+            text += f", and the {run.score.label} of the model it received, on the validation list of the labelled"
+            text += " sites (thin line: their mean)" if len(labelled) > 1 else " sites"
         text += "."
-        if run.by_role("unsupervised") and run.by_role("supervised"):
+        if run.by_role("unsupervised") and labelled:
             text += " Dashed: sites that train without labels; their loss is another quantity than the labelled sites'."
         return text
 
 
-def summary(run: Run) -> str:
-    """One plain sentence made of the run's numbers."""
-    done = len(run.rounds)
-    if run.result is None:
-        state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
-        best = max((r.score for r in run.rounds if r.score is not None), default=None)
-        return f"{state}." if best is None else f"{state}; the best validation {run.score.label} so far is {best:.2f}."
+def _tested_groups(run: Run) -> list[str]:
+    """Mean score of the tested sites of each role, in words."""
     rows = {row.name: row for row in site_rows(run)}
     means = {name: row.mean for name, row in rows.items() if row.mean is not None}
     parts = []
     for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen")):
         if tested := [site for site in run.by_role(role) if site.name in means]:
-            mean = sum(means[site.name] for site in tested) / len(tested)
+            mean = fmean(means[site.name] for site in tested)
             borrowed = {rows[site.name].scored for site in tested} - {""}
-            parts.append(" ".join([f"{mean:.2f} at the {group(tested, word)}", *sorted(borrowed)]))
-    start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
-    if not parts:
-        tested = any(row.n_cases for row in rows.values())
-        return f"{start} was chosen; {f'its test gave no {run.score.label}' if tested else 'no site tested it'}."
-    return f"{start} reaches a mean test {run.score.label} of {join(parts)}."
+            parts.append(" ".join([f"{mean:.2f} at the {_group(tested, word)}", *sorted(borrowed)]))
+    return parts
+
+
+def _group(sites: list[Site], word: str) -> str:
+    """``unlabelled site ct_east`` or ``3 labelled sites``."""
+    return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"
 
 
 def selected_model(run: Run) -> str:
@@ -99,9 +101,8 @@ def selected_model(run: Run) -> str:
 def selection_note(run: Run) -> str:
     """Which sites chose the model, and what the other sites' labels were used for. Never claims more than the files."""
     selected_by = list((run.result or {}).get("selected_by") or [])
-    supervised = [site.name for site in run.by_role("supervised")]
     others = [site.name for site in run.sites if site.role != "supervised"]
-    strangers = [name for name in selected_by if name not in supervised]
+    strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
     if run.result is None:
         return "No model was selected, because the run did not reach its end."
     if not selected_by or run.result.get("best_round") is None:
@@ -113,8 +114,3 @@ def selection_note(run: Run) -> str:
         )
     note = f"The model was selected using labelled sites only: {join(selected_by)}."
     return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
-
-
-def group(sites: list[Site], word: str) -> str:
-    """``unlabelled site ct_east`` or ``3 labelled sites``."""
-    return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"

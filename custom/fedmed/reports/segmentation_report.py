@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from fedmed.reports import overlays
-from fedmed.reports.run import Run, Site
-from fedmed.reports.run_files import read_picture
+from fedmed.reports import slices
+from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_rows import Column
 from fedmed.reports.words import NOTHING, fixed
@@ -23,22 +21,17 @@ class SegmentationReport(ScoredReport):
         return [
             Column("site", lambda row: row.name),
             Column("role", lambda row: row.role),
-            Column("labels", lambda row: "\n".join(filter(None, (row.labels, row.scored)))),  # 80 columns are full
+            Column("labels", lambda row: row.labels_and_decoder),
             Column("cases", lambda row: str(row.n_cases or NOTHING), right=True),
             Column(run.score.label, lambda row: fixed(row.mean), right=True),
             Column("± std", lambda row: fixed(row.std), right=True),
         ]
 
     def values(self, run: Run) -> dict[str, Any]:
-        """The slices of each site, ready for the page."""
-        return super().values(run) | {"pictures": [(site, slices(site)) for site in run.sites]}
+        """With the slices of each site."""
+        pictures = [(site, [slices.entry(p) for p in site.pictures(slices.read_slice)]) for site in run.sites]
+        return super().values(run) | {"pictures": pictures}
 
     def figure(self, site: Site) -> Figure | None:
         """A site's slices for a PNG."""
-        return overlays.figure(site)
-
-
-def slices(site: Site) -> list[dict[str, Any]]:
-    """The pictures of one site, ready for the page."""
-    found = site.pictures(read_picture)
-    return [{"kind": p.kind, "case": p.case, "dice": p.dice, "svg": Markup(overlays.svg(p))} for p in found]
+        return slices.figure(site)

@@ -1,10 +1,10 @@
 """A page of facts and tables, on screen or as one HTML file that needs nothing else."""
 
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table as ScreenTable
 
@@ -55,12 +55,18 @@ class Sheet:
     closing: list[tuple[str, list[str]]] = field(default_factory=list)
 
 
+def fill_template(name: str, **values: Any) -> str:
+    """Return the HTML of a template of this folder, with the colours of both themes."""
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=PackageLoader("fedmed.reports"), autoescape=True, **layout)
+    values |= {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
+    values |= {"truth": palette.TRUTH, "prediction": palette.PREDICTION}
+    return environment.get_template(name).render(values)
+
+
 def html(sheet: Sheet) -> str:
     """Return the page's HTML."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.reports").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    colours = {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
-    return environment.from_string(source).render(sheet=sheet, **colours)
+    return fill_template(TEMPLATE, sheet=sheet)
 
 
 def write_html(sheet: Sheet, path: Path) -> Path:

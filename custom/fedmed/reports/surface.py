@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from fedmed.reports.palette import rgb
+
 AIR = -400.0  # HU; denser than healthy lung, thinner than soft tissue
 THIN = -920.0  # HU; between the air around the patient and lung, each on average
 SMALL_LUNG = 300.0  # ml
@@ -97,7 +99,7 @@ def render(
     masks = [lungs, *(mask for mask, _ in lesions)]
     box = _box(np.logical_or.reduce(masks))
     fields = (_field(mask[box], spacing) for mask in masks)
-    colours = [np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for _, colour in lesions]
+    colours = [rgb(colour) for _, colour in lesions]
     light = LIGHT / np.linalg.norm(LIGHT)
     turned = [_turn(field, view) for field in fields]
     height, width = turned[0].shape[1:]

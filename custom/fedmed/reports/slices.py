@@ -1,19 +1,50 @@
 """Axial slices with the contours of truth and prediction."""
 
-import base64
-from io import BytesIO
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from contourpy import contour_generator
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from PIL import Image
 
-from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK
-from fedmed.reports.run import Site
-from fedmed.reports.run_files import SlicePicture, read_picture
+from fedmed.errors import DataError
+from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH, TRUTH_INK, png_address
+from fedmed.reports.run_contents import Site
+from fedmed.reports.run_files import number, read_arrays
 
 SCALE_BAR = 50.0  # mm
+KEYS = ("image", "truth", "prediction", "spacing", "dice", "case")
+
+
+@dataclass(frozen=True)
+class SlicePicture:
+    """One axial slice: image (H, W) float in 0..1, masks (H, W) bool, spacing (row, column) in mm."""
+
+    kind: str
+    case: str
+    dice: float | None
+    image: np.ndarray
+    truth: np.ndarray
+    prediction: np.ndarray
+    spacing: tuple[float, float]
+
+
+def read_slice(path: Path, kind: str) -> SlicePicture:
+    """Read ``best.npz`` and the like; DataError for a damaged file or masks of another shape."""
+    image, truth, prediction, spacing, dice, case = read_arrays(path, KEYS)
+    if image.ndim != 2 or truth.shape != image.shape or prediction.shape != image.shape:
+        raise DataError(f"{path}: image, truth and prediction are not of one 2D shape; evaluate the site again")
+    image = np.nan_to_num(image.astype(np.float64)).clip(0, 1)
+    millimetres = (float(spacing[0]), float(spacing[1]))
+    return SlicePicture(kind, str(case), number(float(dice)), image, truth > 0, prediction > 0, millimetres)
+
+
+def entry(picture: SlicePicture) -> dict[str, Any]:
+    """A picture, ready for the page."""
+    return {"kind": picture.kind, "case": picture.case, "dice": picture.dice, "svg": Markup(svg(picture))}
 
 
 def contours(mask: np.ndarray, spacing: tuple[float, float]) -> list[np.ndarray]:
@@ -53,7 +84,7 @@ def svg(picture: SlicePicture) -> str:
     scale = f'<path class="scale" d="M{left:.1f} {bottom:.1f}h{bar:.1f}"/>'
     return (
         f'<svg class="slice" viewBox="0 0 {width:.1f} {height:.1f}" role="img" aria-label="{picture.kind} case">'
-        f'<image href="data:image/png;base64,{_encoded(picture.image)}" width="{width:.1f}" height="{height:.1f}" '
+        f'<image href="{png_address(picture.image)}" width="{width:.1f}" height="{height:.1f}" '
         f'preserveAspectRatio="none"/><g class="marks">{paths}{scale}</g></svg>'
     )
 
@@ -62,15 +93,9 @@ def _path(lines: list[np.ndarray]) -> str:
     return "".join("M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in line[:-1]) + "Z" for line in lines)
 
 
-def _encoded(image: np.ndarray) -> str:
-    buffer = BytesIO()
-    Image.fromarray((image * 255).round().astype(np.uint8), "L").save(buffer, "PNG", optimize=True)
-    return base64.b64encode(buffer.getvalue()).decode("ascii")
-
-
 def figure(site: Site) -> Figure | None:
     """The pictures of a site side by side, for a PNG; None where there are none."""
-    pictures = list(site.pictures(read_picture))
+    pictures = list(site.pictures(read_slice))
     if not pictures:
         return None
     tallest = max(height / width for width, height in map(extent, pictures))
@@ -78,9 +103,9 @@ def figure(site: Site) -> Figure | None:
     drawing.suptitle(site.name, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
     for axes, picture in zip(np.atleast_1d(drawing.subplots(1, len(pictures))), pictures, strict=True):
         _draw(axes, picture)
-    last = {"xycoords": "figure fraction", "textcoords": "offset points", "ha": "right", "va": "top", "fontsize": 9.5}
-    axes.annotate("truth", (1, 1), (-78, -6), color=TRUTH_INK, **last).set_in_layout(False)
-    axes.annotate("prediction", (1, 1), (-8, -6), color=PREDICTION_INK, **last).set_in_layout(False)
+    look: dict[str, Any] = {"xycoords": "figure fraction", "textcoords": "offset points", "ha": "right", "va": "top"}
+    for name, left, colour in (("truth", -78, TRUTH_INK), ("prediction", -8, PREDICTION_INK)):
+        axes.annotate(name, (1, 1), (left, -6), color=colour, fontsize=9.5, **look).set_in_layout(False)
     return drawing
 
 
@@ -88,8 +113,8 @@ def _draw(axes: Axes, picture: SlicePicture) -> None:
     width, height = extent(picture)
     axes.imshow(picture.image, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0), interpolation="bilinear")
     for mask, colour, dashes in ((picture.truth, TRUTH, "-"), (picture.prediction, PREDICTION, (0, (3, 1.2)))):
-        for line in contours(mask, picture.spacing):
-            axes.plot(line[:, 0], line[:, 1], color=colour, linestyle=dashes, linewidth=1.3)
+        for x, y in (line.T for line in contours(mask, picture.spacing)):
+            axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.3)
     dice = "" if picture.dice is None else f", Dice {picture.dice:.2f}"
     axes.set_title(f"{picture.kind}{dice}", fontsize=9.5)
     axes.set_axis_off()
