@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedmed.labelling.ranking import STORED
+
 DATASTORE = "datastore_v2.json"  # MONAI Label's own notes
-STORED = "fedmed"  # fedmed.labelling.ranking
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
