@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from fedmed.errors import DataError
-from fedmed.reports import heatmaps, roc
+from fedmed.reports import classification_report, roc
 from fedmed.reports.class_probabilities import Probabilities, probabilities
-from fedmed.reports.heatmaps import read_classified
+from fedmed.reports.classification_report import read_classified
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
@@ -181,11 +181,11 @@ def test_cases_without_a_probability_are_left_out_and_an_unknown_label_is_named(
 
 def test_where_nothing_is_warm_the_image_is_as_it_was(folder):
     picture = next(read_run(folder).sites[0].pictures(read_classified))
-    drawn = heatmaps.overlay(picture)
+    drawn = classification_report.overlay(picture)
     cold = picture.heat < 1e-6
     assert drawn[cold] == pytest.approx(np.repeat(picture.image[cold][:, None], 3, axis=1), abs=2e-3)
     assert np.ptp(drawn[picture.heat > 0.9], axis=1).min() > 0.2  # coloured
-    lightness = heatmaps.RAMP(np.linspace(0, 1, 20))[:, :3] @ [0.2126, 0.7152, 0.0722]
+    lightness = classification_report.RAMP(np.linspace(0, 1, 20))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(lightness) > 0).all()
 
 

@@ -34,7 +34,7 @@ def provenance(notes: Mapping[str, Any], image: str, label: Path) -> dict[str, s
         {f"{name} {version}".strip() for name, version in served.items()} if isinstance(served, Mapping) else set()
     )
     model = str(info.get("model") or ", ".join(sorted(serving or chosen)) or "unknown")
-    stamp = info.get("ts") if isinstance(info.get("ts"), int) else label.stat().st_mtime
+    stamp = ts if isinstance(ts := info.get("ts"), int) else label.stat().st_mtime
     return {"drawn": datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds"), "model": model}
 
 

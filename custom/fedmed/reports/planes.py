@@ -19,7 +19,7 @@ from fedmed.data.prepare.check import LIMITS
 from fedmed.data.prepare.inspect import UNREADABLE
 from fedmed.errors import DataError
 from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH, rgb
-from fedmed.reports.slices import SCALE_BAR, contours
+from fedmed.reports.segmentation_report import SCALE_BAR, contours
 from fedmed.reports.surface import Viewpoint, find_lungs, render
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
@@ -27,6 +27,7 @@ NIGHT = "#08090b"
 EDGE = [patheffects.withStroke(linewidth=2.5, foreground=NIGHT)]  # can be read on black and on white
 WORDS: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9}
 WORDS |= {"color": INK_DARK, "path_effects": EDGE}
+FRONT = Viewpoint()
 MARKS = {"axial": tuple("RLAP"), "coronal": tuple("RLHF"), "sagittal": tuple("APHF")}  # left, right, top, bottom
 
 
@@ -163,7 +164,7 @@ def draw_lungs(axes: Axes, case: ViewedCase, view: Viewpoint) -> None:
     axes.set_axis_off()
 
 
-def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | None = None) -> Figure:
+def case_figure(case: ViewedCase, view: Viewpoint = FRONT, title: str | None = None) -> Figure:
     """Axial slice and 3D view above, coronal and sagittal slice below, all slices at one scale.
 
     Args:
@@ -185,7 +186,7 @@ def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | No
 
     for plane, row, column in (("axial", 0, 0), ("coronal", 1, 0), ("sagittal", 1, 1)):
         draw_plane(place(row, column), case, plane, at)
-    draw_lungs(place(0, 1), case, view or Viewpoint())
+    draw_lungs(place(0, 1), case, view)
     _scale_bar(figure.axes[0])
     _heading(figure, case, title or case.name, 1 - 0.5 * head / height)
     return figure

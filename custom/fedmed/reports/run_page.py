@@ -1,8 +1,8 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -23,8 +23,7 @@ DISCS = (
 )
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """Where a report was written."""
 
     html: Path
@@ -105,7 +104,7 @@ def page(run: Run) -> str:
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Everything needed to repeat the run, in groups of (name, value)."""
-    run_facts = {
+    run_facts: dict[str, Any] = {
         "job": run.job,
         "bundle": run.bundle,
         "overlays": run.overlays,
@@ -115,8 +114,8 @@ def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         "time": dict(report_of(run).facts(run))["time"],
     }
     weights = {site.name: f"{site.role}, weight {site.weight:g}" for site in run.sites}
-    groups = {"Run": run_facts, "Sites": weights, "Settings": run.config, "Versions": run.versions}
-    groups["Server hardware"] = run.hardware
+    groups: dict[str, dict[str, Any]] = {"Run": run_facts, "Sites": weights, "Settings": run.config}
+    groups |= {"Versions": run.versions, "Server hardware": run.hardware}
     return [(name, flat(values)) for name, values in groups.items() if values]
 
 

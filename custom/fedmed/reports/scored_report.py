@@ -10,15 +10,21 @@ from fedmed.reports.notes import remarks
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import Chart, RunReport
-from fedmed.reports.site_rows import Column, screen_table, site_rows
+from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join
 
 
 class ScoredReport(RunReport):
-    """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say."""
+    """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say.
 
-    def columns(self, run: Run) -> list[Column]:
-        """Columns of the table in a terminal."""
+    Attributes:
+        has_role: whether the table for a terminal has room for the site's role.
+    """
+
+    has_role = True
+
+    def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """A site's numbers in the table for a terminal, by the heads of their columns."""
         raise NotImplementedError
 
     def values(self, run: Run) -> dict[str, Any]:
@@ -27,7 +33,7 @@ class ScoredReport(RunReport):
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """Final scores, once the sites were tested."""
-        return {"test_scores": Chart(plots.test_scores)} if run.tested else {}
+        return {"test_scores": Chart(plots.final_scores)} if run.tested else {}
 
     def summary(self, run: Run) -> str:
         """What the model reaches at the sites of each role, or how far the run has come."""
@@ -57,8 +63,13 @@ class ScoredReport(RunReport):
 
     def table(self, run: Run) -> Table:
         """The final scores of each site."""
-        title = f"{run.job}: {run.score.label} on each site's test list"
-        return screen_table(title, self.columns(run), site_rows(run), remarks(run))
+        rows = []
+        for row in site_rows(run):
+            labels = "\n".join(filter(None, (row.labels, row.scored)))  # in one column, for 80 columns are full
+            role = {"role": row.role} if self.has_role else {}
+            cases = str(row.n_cases or NOTHING)
+            rows.append({"site": row.name, **role, "labels": labels, "cases": cases, **self.cells(run, row)})
+        return screen_table(f"{run.job}: {run.score.label} on each site's test list", rows, remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""

@@ -7,6 +7,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table as ScreenTable
+from rich.text import Text
 
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
@@ -84,18 +85,18 @@ def write_html(sheet: Sheet, path: Path) -> Path:
 
 def show(sheet: Sheet, console: Console) -> None:
     """Print the page; long tables are only counted."""
-    console.print(sheet.summary, markup=False, highlight=False)
+    console.print(Text(sheet.summary))
     for notice in sheet.notices:
-        console.print(f"! {notice}", markup=False, highlight=False, style="bold")
+        console.print(Text(f"! {notice}", style="bold"))
     for table in sheet.tables:
         if table.long:
-            console.print(f"{table.title}: {len(table.rows)}; --out PAGE lists them", markup=False, highlight=False)
+            console.print(Text(f"{table.title}: {len(table.rows)}; --out PAGE lists them"))
             continue
         grid = ScreenTable(title=table.title, title_justify="left", title_style="bold")
         for column in table.columns:
             grid.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
         for row in table.rows:
-            grid.add_row(*(text.replace("[", r"\[") for text in row))
+            grid.add_row(*map(Text, row))
         console.print(grid)
     for head, paragraphs in sheet.closing:
-        console.print(f"{head}: {' '.join(paragraphs)}", markup=False, highlight=False)
+        console.print(Text(f"{head}: {' '.join(paragraphs)}"))

@@ -1,6 +1,6 @@
 """The final numbers of each site, and tables for a terminal."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ ROLES = {
     "unsupervised": ("unsupervised", "not used in training"),
     "evaluate": ("evaluation only", "not in training"),
 }
+WORDS = ("site", "role", "labels")  # columns of words
 
 
 @dataclass(frozen=True)
@@ -43,16 +44,6 @@ class SiteRow:
     low: float | None
     high: float | None
     test: dict[str, float | None]
-
-    @property
-    def labels_and_decoder(self) -> str:
-        """Both in one column, for 80 columns are full."""
-        return "\n".join(filter(None, (self.labels, self.scored)))
-
-    @property
-    def interval(self) -> str:
-        """``0.810–0.930``."""
-        return span(self.low, self.high)
 
 
 def span(low: float | None, high: float | None) -> str:
@@ -88,23 +79,14 @@ def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
     )
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of a table in a terminal: its head, and a row's text in it; numbers stand at the right."""
-
-    head: str
-    text: Callable[[Any], str]
-    right: bool = False
-
-
-def screen_table(title: str, columns: Sequence[Column], rows: Iterable[Any], remarks: Sequence[str]) -> Table:
-    """A table for a terminal, with remarks below it."""
+def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequence[str]) -> Table:
+    """A table for a terminal, with remarks below it; a row is head of a column -> text."""
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.box, table.padding = box.SIMPLE_HEAD, (0, 2, 0, 0)
-    for head in columns:
-        table.add_column(head.head, justify="right" if head.right else "left", no_wrap=not head.right)
+    for head in rows[0] if rows else ():
+        table.add_column(head, justify="left" if head in WORDS else "right", no_wrap=head in WORDS)
     for row in rows:
-        table.add_row(*(head.text(row) for head in columns))
+        table.add_row(*row.values())
     # No markup: reasons hold names that sites sent.
     table.caption = Text("\n".join(remarks)) if remarks else None
     return table

@@ -71,17 +71,12 @@ def find_lungs(image: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
 
 def _closed(mask: np.ndarray, reach: list[int]) -> np.ndarray:
     """Fill gaps up to twice ``reach`` voxels wide: the vessels."""
-    width = [2 * r + 1 for r in reach]
-    wide = np.pad(mask, [(r, r) for r in reach])
-    wide = ndimage.minimum_filter(ndimage.maximum_filter(wide, width), width)
+    wide = ndimage.grey_closing(np.pad(mask, [(r, r) for r in reach]), [2 * r + 1 for r in reach])
     return wide[tuple(slice(r, -r) for r in reach)]
 
 
 def render(
-    lungs: np.ndarray,
-    lesions: Sequence[tuple[np.ndarray, str]],
-    spacing: Sequence[float],
-    view: Viewpoint | None = None,
+    lungs: np.ndarray, lesions: Sequence[tuple[np.ndarray, str]], spacing: Sequence[float], view: Viewpoint
 ) -> np.ndarray:
     """Draw the lungs, transparent, and the lesions, solid.
 
@@ -95,13 +90,11 @@ def render(
         (H, W, 4) float in 0..1: colour (not multiplied by opacity) and opacity. One pixel is the same length across
         and down.
     """
-    view = view or Viewpoint()
     masks = [lungs, *(mask for mask, _ in lesions)]
-    box = _box(np.logical_or.reduce(masks))
-    fields = (_field(mask[box], spacing) for mask in masks)
-    colours = [rgb(colour) for _, colour in lesions]
-    light = LIGHT / np.linalg.norm(LIGHT)
-    turned = [_turn(field, view) for field in fields]
+    whole = tuple(slice(0, n) for n in lungs.shape)
+    box = next(iter(ndimage.find_objects(np.logical_or.reduce(masks).astype(np.uint8))), whole)
+    turned = [_turn(_field(mask[box], spacing), view) for mask in masks]
+    colours, light = [rgb(colour) for _, colour in lesions], LIGHT / np.linalg.norm(LIGHT)
     height, width = turned[0].shape[1:]
     colour, opacity = np.zeros((height, width, 3), np.float32), np.zeros((height, width, 1), np.float32)
     for depth in range(1, len(turned[0]) - 1):
@@ -110,11 +103,6 @@ def render(
             colour += (1 - opacity) * share * paint
             opacity += (1 - opacity) * share
     return np.concatenate([np.clip(colour / np.maximum(opacity, 1e-6), 0, 1), opacity], axis=-1)
-
-
-def _box(mask: np.ndarray) -> tuple[slice, ...]:
-    """The part of the volume that holds anything; all of it where nothing does."""
-    return (ndimage.find_objects(mask.astype(np.uint8)) or [tuple(slice(0, n) for n in mask.shape)])[0]
 
 
 def _field(mask: np.ndarray, spacing: Sequence[float]) -> np.ndarray:

@@ -9,7 +9,7 @@ from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.reports.notes import remarks
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import RunReport, sections_of
-from fedmed.reports.site_rows import Column, screen_table
+from fedmed.reports.site_rows import screen_table
 from fedmed.reports.training_scalars import last_values, leading, mean, points, reported
 from fedmed.reports.words import NOTHING, count, fixed
 
@@ -51,8 +51,7 @@ class UnscoredReport(RunReport):
     def table(self, run: Run) -> Table:
         """What each site learnt from, for a terminal."""
         rows = learner_rows(run, leading(reported(run)))
-        columns = [Column(head, lambda row, head=head: row[head], right=head != "site") for head in rows[0]]
-        return screen_table(f"{run.job}: what each site learnt", columns, rows, remarks(run))
+        return screen_table(f"{run.job}: what each site learnt", rows, remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
