@@ -17,25 +17,15 @@ STORED = "fedmed"  # key of an image's information in MONAI Label's datastore
 
 @dataclass(frozen=True)
 class RequestLimits:
-    """What one request may cost, and how long an image that was handed out is kept from others.
+    """What one request may cost, and how long an image that was handed out is reserved, in seconds."""
 
-    Attributes:
-        max_samples: images that are scored in one request, 1 or more.
-        max_seconds: no further image is begun after this time.
-        reserved: seconds.
-    """
-
-    max_samples: int = 8
-    max_seconds: float = 60.0
+    max_samples: int = 8  # images that are scored in one request, 1 or more
+    max_seconds: float = 60.0  # no further image is begun after this time
     reserved: float = 600.0
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> "RequestLimits":
-        """Read them from a request; what is not named keeps its default.
-
-        Raises:
-            FedMedError: not a number, or below what makes sense.
-        """
+        """Read them from a request; FedMedError for what is not a number, or too small."""
         values: dict[str, Any] = {}
         for name, kind, smallest in (("max_samples", int, 1), ("max_seconds", float, 0), ("reserved", float, 0)):
             if (given := request.get(name)) is None:
@@ -108,18 +98,11 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Choice:
-    """The image to label next.
-
-    Attributes:
-        image: its id.
-        score: its score.
-        rank: 1 = the highest of those scored.
-        scored, waiting: images with and without a score, of those without a label.
-    """
+    """The id of the image to label next, and how many images without a label have a score and have none."""
 
     image: str
     score: float
-    rank: int
+    rank: int  # 1 = the highest of those scored
     scored: int
     waiting: int
 

@@ -40,7 +40,7 @@ def _scalar(axes: Axes, run: Run, scalar: Scalar) -> None:
     found = points(run, scalar.name)
     values = [value for of_site in found.values() for _, value in of_site] or [1.0]
     low = min(0.0, *values)
-    high = 1.0 if scalar.unit == "share" and scalar.better else low + 1.06 * (max(values) - low or 1.0)
+    high = 1.0 if scalar.unit == "share" and scalar.better == "higher" else low + 1.06 * (max(values) - low or 1.0)
     axes.set_ylim(low, high)
     site_lines(axes, run, found, start=1)
 

@@ -4,6 +4,8 @@ import math
 from collections import Counter
 from statistics import median_high
 
+import numpy as np
+
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
 from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_epsilon, size
@@ -79,12 +81,7 @@ def errors(run: Run) -> list[tuple[str, str]]:
 
 def named_rounds(rounds: list[int]) -> str:
     """``round 4`` or ``rounds 1–3, 5``, of ascending numbers."""
-    parts: list[list[int]] = []
-    for index in rounds:
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
+    parts = np.split(rounds, np.flatnonzero(np.diff(rounds) != 1) + 1)
     text = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}–{part[-1]}" for part in parts)
     return f"round {text}" if len(rounds) == 1 else f"rounds {text}"
 

@@ -11,7 +11,7 @@ from fedmed.reports.palette import PAPER, site_colours
 from fedmed.reports.plots import WIDTH, round_axis
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart
-from fedmed.reports.training_scalars import Points, last_values, mean, site_points
+from fedmed.reports.training_scalars import Points, last_values, mean, points
 from fedmed.reports.words import join, size
 
 FLAT = 1e-3  # a range of r below which its axis shows no more detail
@@ -44,7 +44,7 @@ class RepresentationSection:
 def changes(run: Run) -> Points:
     """Site -> (round counted from 1, r): the rank correlation of its images' distances before and after training."""
     names = run.method.with_update()
-    return site_points(run, [line.extras for line in run.rounds], names[0]) if names else {}
+    return points(run, names[0], beside=True) if names else {}
 
 
 def weights(run: Run) -> Figure:
@@ -54,7 +54,7 @@ def weights(run: Run) -> Figure:
     kept, bands = figure.subplots(1, 2)
     kept.set_title("Representation kept in a round, r")
     found = changes(run)
-    span = max(1.0 - min(r for points in found.values() for _, r in points), FLAT)
+    span = max(1.0 - min(r for of_site in found.values() for _, r in of_site), FLAT)
     kept.set_ylim(1.0 - 1.08 * span, 1.0)
     site_lines(kept, run, found, start=1)
     _bands(bands, run)

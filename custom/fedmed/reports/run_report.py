@@ -1,8 +1,7 @@
 """What the report of a run is made of: a class for each kind of task, which the kind names by path."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 from rich.table import Table
@@ -19,8 +18,7 @@ from fedmed.reports.words import duration, join, size
 UNSCORED = "fedmed.reports.unscored_report.UnscoredReport"  # by path, as the others: it derives from what is here
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """How a chart is drawn, and what stands above it on the page."""
 
     draw: Callable[[Run], Figure]

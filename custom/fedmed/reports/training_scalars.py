@@ -1,11 +1,10 @@
 """The numbers of a training that a run's method declares, over the rounds; the loss, which every method has, first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import fmean
 
 from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.methods.method import Method
-from fedmed.reports.rounds import Numbers
 from fedmed.reports.run_contents import Run
 
 Points = dict[str, list[tuple[float, float]]]  # site -> (round, value)
@@ -27,22 +26,18 @@ def reported(run: Run) -> list[Scalar]:
     return [scalar for scalar in declared(run.method) if scalar == LOSS or scalar.name in names]
 
 
-def points(run: Run, name: str, offset: int = 1) -> Points:
+def points(run: Run, name: str, offset: int = 1, beside: bool = False) -> Points:
     """Site -> (round, value of a number that came with its updates); rounds without one are left out.
 
     Args:
         run: the run.
         name: of the number.
         offset: what is added to the rounds, which are counted from 0 in the files.
+        beside: whether it is a value beside the model, not a metric.
     """
-    return site_points(run, [line.sites for line in run.rounds], name, offset)
-
-
-def site_points(run: Run, numbers: Sequence[Numbers], name: str, offset: int = 1) -> Points:
-    """The same from other numbers of the rounds, an entry for each of ``run.rounds``."""
     found: Points = {site.name: [] for site in run.sites}
-    for line, of_sites in zip(run.rounds, numbers, strict=True):
-        for site, values in of_sites.items():
+    for line in run.rounds:
+        for site, values in (line.extras if beside else line.sites).items():
             if site in found and (value := values.get(name)) is not None:
                 found[site].append((line.index + offset, value))
     return found

@@ -62,7 +62,7 @@ class UnscoredReport(RunReport):
         model = sorted((run.folder / "server").rglob(LAST))
         return {
             "rows": learner_rows(run, reported(run)),
-            "notes": [note for section in sections_of(run) for note in section.notes(run)],
+            "sentences": [note for section in sections_of(run) for note in section.notes(run)],
             "model": str(model[0].relative_to(run.folder.parent)) if model else f"SERVER/app_server/{LAST}",
             "next_jobs": run.method.next_jobs(),
         }
