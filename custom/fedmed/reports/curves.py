@@ -110,17 +110,12 @@ def end_labels(axes: Axes, ends: list[tuple[float, str, str]]) -> None:
 
 def spread(places: list[float], gap: float) -> list[float]:
     """Move places (0..1) apart so that neighbours are at least ``gap`` away, order kept, as near as possible."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = list(places)
-    for before, after in zip(order, order[1:], strict=False):
-        moved[after] = max(moved[after], moved[before] + gap)
-    excess = max(0.0, moved[order[-1]] - 1.0) if order else 0.0
-    for after in reversed(order):
-        moved[after] -= excess
-        excess = 0.0
-    for after, before in zip(reversed(order), reversed(order[:-1]), strict=False):
-        moved[before] = min(moved[before], moved[after] - gap)
-    return moved
+    order, steps = np.argsort(places, kind="stable"), gap * np.arange(len(places))
+    moved = np.maximum.accumulate(np.asarray(places)[order] - steps) + steps  # upwards,
+    found = np.empty_like(moved)
+    found[order] = np.minimum(moved, 1 - steps[::-1])  # and down again where that went beyond 1
+    result: list[float] = found.tolist()
+    return result
 
 
 def _mean_and_choice(axes: Axes, run: Run) -> None:

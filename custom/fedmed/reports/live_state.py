@@ -11,7 +11,7 @@ from fedmed.reports.run import error_text, known_method, score_of
 from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import declared, leading
 
-SCORE = "score"  # its key in a site's lines, and its name as long as the run has not told another
+SCORE = "score"  # its key in a site's lines, and its name until the run's records name another
 
 
 @dataclass
@@ -32,7 +32,7 @@ class LiveState:
     """A run as far as its files tell. Times are seconds since the epoch.
 
     Attributes:
-        label: of the score; a neutral word until the run has told.
+        label: of the score; a neutral word until the run's records name it.
         validated: whether labelled sites score the models of the rounds.
         scalars: of its training that are shown.
     """

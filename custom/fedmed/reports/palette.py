@@ -8,7 +8,6 @@ import base64
 from io import BytesIO
 
 import numpy as np
-from matplotlib.colors import to_rgb
 from PIL import Image
 
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#2f93c9", "#6b6b6b", "#7a5c3e")
@@ -37,11 +36,6 @@ def css(dark: bool) -> str:
     """The variables of one theme as CSS declarations."""
     theme = (*DARK, INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK) if dark else (*LIGHT, INK, MUTED, GRID, PAPER)
     return " ".join(f"{name}: {colour};" for name, colour in zip(VARIABLES.values(), theme, strict=True))
-
-
-def rgb(colour: str) -> np.ndarray:
-    """Red, green and blue of ``#rrggbb``, (3,) float in 0..1."""
-    return np.array(to_rgb(colour))
 
 
 def png_address(image: np.ndarray) -> str:

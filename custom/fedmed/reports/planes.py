@@ -3,24 +3,19 @@
 As a radiologist sees it: the patient's right is on the left, the sagittal slice looks to the left. All at one scale.
 """
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy import ndimage
 
-from fedmed.data.geometry import corner_distance
-from fedmed.data.prepare.check import LIMITS
-from fedmed.data.prepare.inspect import UNREADABLE
-from fedmed.errors import DataError
-from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH, rgb
+from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
 from fedmed.reports.segmentation_report import SCALE_BAR, contours
 from fedmed.reports.surface import Viewpoint, find_lungs, render
+from fedmed.reports.viewed_case import ViewedCase
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
 NIGHT = "#08090b"
@@ -29,74 +24,6 @@ WORDS: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset poin
 WORDS |= {"color": INK_DARK, "path_effects": EDGE}
 FRONT = Viewpoint()
 MARKS = {"axial": tuple("RLAP"), "coronal": tuple("RLHF"), "sagittal": tuple("APHF")}  # left, right, top, bottom
-
-
-@dataclass(frozen=True)
-class ViewedCase:
-    """A scan with one or two masks, array axes towards right, front, head (nearly so where the scan is oblique).
-
-    Args:
-        name: shown above the picture.
-        image: (X, Y, Z) HU.
-        prediction, truth: bool, the image's shape; no truth is None.
-        spacing: voxel size in mm.
-    """
-
-    name: str
-    image: np.ndarray
-    prediction: np.ndarray
-    truth: np.ndarray | None
-    spacing: tuple[float, float, float]
-
-    def millilitres(self, mask: np.ndarray) -> float:
-        return float(mask.sum()) * float(np.prod(self.spacing)) / 1000
-
-    def dice(self) -> float | None:
-        """Dice of prediction and truth; None without truth or where both are empty."""
-        if self.truth is None or not (self.truth.any() or self.prediction.any()):
-            return None
-        both = float((self.truth & self.prediction).sum())
-        return 2 * both / float(self.truth.sum() + self.prediction.sum())
-
-
-def read_case(image: Path, prediction: Path, truth: Path | None = None) -> ViewedCase:
-    """Read a case from NIfTI files.
-
-    Raises:
-        DataError: a file is missing or unreadable or not a single volume, or a mask is on another grid than the image.
-    """
-    scan = _read(image)
-    x, y, z = np.linalg.norm(nib.as_closest_canonical(scan).affine[:3, :3], axis=0).tolist()
-    masks = [_read_mask(path, image, scan) for path in (prediction, *([truth] if truth else []))]
-    name = image.name.removesuffix(".gz").removesuffix(".nii")
-    return ViewedCase(name, _straight(scan), masks[0], masks[1] if truth else None, (x, y, z))
-
-
-def _straight(image: nib.Nifti1Image) -> np.ndarray:
-    return np.asarray(nib.as_closest_canonical(image).dataobj)
-
-
-def _read(path: Path) -> nib.Nifti1Image:
-    if not path.is_file():
-        raise DataError(f"{path} does not exist; give a NIfTI file")
-    try:
-        image: Any = nib.load(path)
-        values = np.asarray(image.dataobj, dtype=np.float32)  # now, for only this finds a file that is cut off
-    except UNREADABLE as error:
-        raise DataError(f"{path} cannot be read ({error}); give a NIfTI file") from error
-    if values.ndim != 3:
-        raise DataError(f"{path} has shape {values.shape}; a single volume (X, Y, Z) is needed")
-    return nib.Nifti1Image(values, image.affine)
-
-
-def _read_mask(path: Path, image: Path, scan: nib.Nifti1Image) -> np.ndarray:
-    mask = _read(path)
-    if mask.shape != scan.shape:
-        raise DataError(f"{path} has shape {mask.shape}, but {image} has {scan.shape}; give a mask of this image")
-    apart = corner_distance(scan.affine, mask.affine, scan.shape)
-    if not apart <= LIMITS.grid:
-        raise DataError(f"{path} lies {apart:.1f} mm away from {image}; give a mask of this image")
-    return _straight(mask) > 0.5
 
 
 def focus(case: ViewedCase) -> tuple[int, int, int]:
@@ -148,7 +75,7 @@ def _outline(axes: Axes, mask: np.ndarray, size: tuple[float, float], colour: st
     if fill and mask.any():
         height, width = mask.shape[0] * size[0], mask.shape[1] * size[1]
         paint = np.zeros((*mask.shape, 4))
-        paint[..., :3], paint[..., 3] = rgb(colour), fill * mask
+        paint[..., :3], paint[..., 3] = to_rgb(colour), fill * mask
         axes.imshow(paint, extent=(0, width, height, 0), interpolation="nearest")
     for line in contours(mask, size):
         axes.plot(*line.T, color=colour, linewidth=1.2)
@@ -177,16 +104,13 @@ def case_figure(case: ViewedCase, view: Viewpoint = FRONT, title: str | None = N
     gap, head = 0.06, 0.42  # inches between the pictures and above them
     width, height = (x + y) * scale + gap, (y + z) * scale + gap + head
     figure, at = Figure(figsize=(width, height), facecolor=NIGHT), focus(case)
-    columns = {0: (0.0, x * scale), 1: (x * scale + gap, y * scale)}
-    rows = {0: (z * scale + gap, y * scale), 1: (0.0, z * scale)}
-
-    def place(row: int, column: int) -> Axes:
-        (left, wide), (low, high) = columns[column], rows[row]
-        return figure.add_axes((left / width, low / height, wide / width, high / height))
-
-    for plane, row, column in (("axial", 0, 0), ("coronal", 1, 0), ("sagittal", 1, 1)):
-        draw_plane(place(row, column), case, plane, at)
-    draw_lungs(place(0, 1), case, view)
+    edges = {"left": 0, "right": 1, "bottom": 0, "top": 1 - head / height}
+    spaces = {"wspace": 2 * gap / (x + y) / scale, "hspace": 2 * gap / (y + z) / scale}  # of the pictures' mean size
+    ratios: dict[str, Any] = {"width_ratios": (x, y), "height_ratios": (y, z)}
+    panels = figure.subplots(2, 2, gridspec_kw=edges | spaces, **ratios)
+    for plane, axes in (("axial", panels[0, 0]), ("coronal", panels[1, 0]), ("sagittal", panels[1, 1])):
+        draw_plane(axes, case, plane, at)
+    draw_lungs(panels[0, 1], case, view)
     _scale_bar(figure.axes[0])
     _heading(figure, case, title or case.name, 1 - 0.5 * head / height)
     return figure

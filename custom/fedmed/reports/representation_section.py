@@ -37,7 +37,7 @@ class RepresentationSection:
         return {"r": last} if last else {}
 
     def notes(self, run: Run) -> list[str]:
-        """What the sites told each other besides their models."""
+        """What the sites sent each other besides their models."""
         return [note] if (note := exchange_note(run)) else []
 
 
@@ -51,12 +51,12 @@ def weights(run: Run) -> Figure:
     """The representation that each site kept in a round, and the weights of the aggregation as bands."""
     figure = Figure(figsize=(WIDTH, 3.5))
     figure.set_layout_engine("constrained", wspace=0.06)
-    kept, bands = figure.subplots(1, 2)
-    kept.set_title("Representation kept in a round, r")
+    changed, bands = figure.subplots(1, 2)
+    changed.set_title("Representation kept in a round, r")
     found = changes(run)
     span = max(1.0 - min(r for of_site in found.values() for _, r in of_site), FLAT)
-    kept.set_ylim(1.0 - 1.08 * span, 1.0)
-    site_lines(kept, run, found, start=1)
+    changed.set_ylim(1.0 - 1.08 * span, 1.0)
+    site_lines(changed, run, found, start=1)
     _bands(bands, run)
     return figure
 
@@ -84,7 +84,7 @@ def _bands(axes: Axes, run: Run) -> None:
 
 
 def exchange_note(run: Run) -> str:
-    """What the sites told each other besides their models; empty where the method asks for nothing."""
+    """What the sites sent each other besides their models; empty where the method asks for nothing."""
     asked = run.method.exchange()
     if not asked:
         return ""

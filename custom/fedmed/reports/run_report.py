@@ -8,7 +8,6 @@ from rich.table import Table
 
 from fedmed.bundles.load import Bundle
 from fedmed.class_paths import import_named
-from fedmed.kinds.kind import Kind
 from fedmed.kinds.load import kind_of, load_kind, made
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
@@ -97,19 +96,11 @@ def report_of(run: Run) -> RunReport:
     """What reports a run: its kind's, or where no site was ever to be asked for a score, one without scores.
 
     Raises:
-        BundleError: the run's kind is not installed here.
-    """
-    kind = kind_of_run(run)
-    report: RunReport = made(kind.report if run.validated or run.tested or not kind.labelled else UNSCORED)
-    return report
-
-
-def kind_of_run(run: Run) -> Kind:
-    """The kind that the run's records name; in runs of an earlier FedMed, that of the bundle as it is installed here.
-
-    Raises:
-        BundleError: that kind or bundle is not installed here.
+        BundleError: the run's kind or bundle is not installed here.
     """
     if run.kind:
-        return load_kind(run.kind, f"{run.folder}: 'kind' in run.json")
-    return kind_of(Bundle(run.bundle, run.overlays))
+        kind = load_kind(run.kind, f"{run.folder}: 'kind' in run.json")
+    else:  # of an earlier FedMed: the kind of the bundle as it is installed here
+        kind = kind_of(Bundle(run.bundle, run.overlays))
+    report: RunReport = made(kind.report if run.validated or run.tested or not kind.labelled else UNSCORED)
+    return report

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from scipy import ndimage
-
-from fedmed.reports.palette import rgb
 
 AIR = -400.0  # HU; denser than healthy lung, thinner than soft tissue
 THIN = -920.0  # HU; between the air around the patient and lung, each on average
@@ -22,17 +21,11 @@ GLASS = np.array([0.62, 0.74, 0.86])
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """Parallel projection of a patient who faces the viewer.
+    """Parallel projection of a patient who faces the viewer."""
 
-    Args:
-        azimuth: degrees that the viewer walks towards the patient's left side.
-        elevation: degrees that the viewer rises above the patient's chest.
-        pixels: at most, of the picture's longer side; a pixel is at least 1 mm wide.
-    """
-
-    azimuth: float = 24.0
-    elevation: float = 10.0
-    pixels: int = 400
+    azimuth: float = 24.0  # degrees that the viewer walks towards the patient's left side
+    elevation: float = 10.0  # degrees that the viewer rises above the patient's chest
+    pixels: int = 400  # at most, of the picture's longer side; a pixel is at least 1 mm wide
 
     def axes(self) -> np.ndarray:
         """Rows: the picture's right, its top, and away from the viewer, as directions in RAS+, shape (3, 3)."""
@@ -71,7 +64,7 @@ def find_lungs(image: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
 
 def _closed(mask: np.ndarray, reach: list[int]) -> np.ndarray:
     """Fill gaps up to twice ``reach`` voxels wide: the vessels."""
-    wide = ndimage.grey_closing(np.pad(mask, [(r, r) for r in reach]), [2 * r + 1 for r in reach])
+    wide = ndimage.grey_closing(np.pad(mask, [(r, r) for r in reach]), tuple(2 * r + 1 for r in reach))
     return wide[tuple(slice(r, -r) for r in reach)]
 
 
@@ -94,7 +87,7 @@ def render(
     whole = tuple(slice(0, n) for n in lungs.shape)
     box = next(iter(ndimage.find_objects(np.logical_or.reduce(masks).astype(np.uint8))), whole)
     turned = [_turn(_field(mask[box], spacing), view) for mask in masks]
-    colours, light = [rgb(colour) for _, colour in lesions], LIGHT / np.linalg.norm(LIGHT)
+    colours, light = [np.array(to_rgb(colour)) for _, colour in lesions], LIGHT / np.linalg.norm(LIGHT)
     height, width = turned[0].shape[1:]
     colour, opacity = np.zeros((height, width, 3), np.float32), np.zeros((height, width, 1), np.float32)
     for depth in range(1, len(turned[0]) - 1):

@@ -16,7 +16,7 @@ def declared(method: Method) -> list[Scalar]:
 
 
 def leading(scalars: Iterable[Scalar]) -> list[Scalar]:
-    """Those to show where there is room for few: the loss, and what is to become higher."""
+    """Those to show where room is scarce: the loss, and what is to become higher."""
     return [scalar for scalar in scalars if scalar == LOSS or scalar.better == "higher"]
 
 
