@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from fedmed.reports import notes, scored_report, site_rows
+from fedmed.reports import notes, site_rows
 from fedmed.reports.run import read_run
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
@@ -10,6 +10,10 @@ from fedmed.reports.words import count, duration, fixed, flat, join, size
 
 def summary(run):
     return report_of(run).summary(run)
+
+
+def note(run):
+    return report_of(run).note(run)
 
 
 def with_result(run, **changes):
@@ -47,12 +51,12 @@ def test_the_summary_counts_only_sites_that_were_tested(fake_run):
 def test_an_unfinished_run_says_so(fake_run):
     run = read_run(fake_run(rounds=6, done=2))
     assert summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
-    assert "did not reach its end" in scored_report.selection_note(run)
+    assert "did not reach its end" in note(run)
 
 
 def test_the_selection_sentence_names_the_labelled_sites_and_what_other_labels_were_for(fake_run):
-    note = scored_report.selection_note(read_run(fake_run(rounds=2)))
-    assert note == (
+    text = note(read_run(fake_run(rounds=2)))
+    assert text == (
         "The model was selected using labelled sites only: ct_north and ct_south. "
         "Labels of ct_east and ct_west were used for evaluation only."
     )
@@ -60,11 +64,11 @@ def test_the_selection_sentence_names_the_labelled_sites_and_what_other_labels_w
 
 def test_the_selection_sentence_is_not_claimed_when_it_is_not_true(fake_run):
     run = read_run(fake_run(rounds=2))
-    note = scored_report.selection_note(with_result(run, selected_by=["ct_north", "ct_east"]))
-    assert "labelled sites only" not in note
-    assert "ct_east did not train with labels" in note
+    text = note(with_result(run, selected_by=["ct_north", "ct_east"]))
+    assert "labelled sites only" not in text
+    assert "ct_east did not train with labels" in text
     for changes in ({"selected_by": []}, {"best_round": None}):
-        assert "last aggregate" in scored_report.selection_note(with_result(run, **changes))
+        assert "last aggregate" in note(with_result(run, **changes))
 
 
 def test_refusals_count_rounds_from_one(fake_run):

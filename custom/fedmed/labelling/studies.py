@@ -49,12 +49,10 @@ def prepare_work(
 
     Returns:
         The folder and its images. An id is the file's name without extension, with other characters than letters,
-        digits, ``_`` and ``-`` as ``_``; equal names in different folders are numbered. It stays the same when images
-        come and go.
+        digits, ``_`` and ``-`` as ``_``; equal names are numbered. It stays the same when images come and go.
 
     Raises:
-        DataError: nothing to serve, a folder that cannot be listed or written, or a work folder of other images or
-            of a server that runs.
+        DataError: nothing to serve, a folder that cannot be listed or written, or one of other images or in use.
         SiteConfigError: the site's YAML is wrong.
     """
     name, identity, site = _identify(Path(studies))

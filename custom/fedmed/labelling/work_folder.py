@@ -60,11 +60,7 @@ def read_work(folder: Path) -> WorkFolder:
 
 
 def known_ids(folder: Path, studies: str) -> dict[str, Path]:
-    """Return the ids given by earlier calls, with their images.
-
-    Args:
-        folder: the work folder, which need not exist.
-        studies: what tells these studies from others.
+    """Return the ids given by earlier calls, with their images; the folder need not exist.
 
     Raises:
         DataError: a folder of something else, of other studies, or one that cannot be read.
@@ -103,13 +99,7 @@ def uploaded(folder: Path) -> set[str]:
 
 
 def give_ids(paths: list[Path], known: Mapping[str, Path], taken: set[str]) -> dict[str, Path]:
-    """Return id -> image: known images keep their id, others get the next free one.
-
-    Args:
-        paths: the images.
-        known: ids of earlier calls.
-        taken: ids of other images in the folder.
-    """
+    """Return id -> image: known images keep their id, others get the next free one; ``taken`` are of other images."""
     given = {path: key for key, path in known.items() if key not in taken}
     used = {key.casefold() for key in (*known, *taken)}
     for path in paths:

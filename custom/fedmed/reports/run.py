@@ -31,9 +31,9 @@ def server_folder(folder: Path) -> Path:
     """
     if not folder.is_dir():
         raise JobError(f"no run at {folder}: the folder does not exist; give the workspace of a simulator run")
-    for candidate in SERVER_FOLDERS:
-        if (folder / candidate / "run.json").is_file():
-            return folder / candidate
+    places = (folder / place for place in SERVER_FOLDERS)
+    if found := next((place for place in places if (place / "run.json").is_file()), None):
+        return found
     if (folder / "server").is_dir():
         raise JobError(
             f"the run at {folder} stopped before its first round: {SERVER_FOLDERS[0] / 'run.json'} is missing; "

@@ -37,10 +37,8 @@ class Site:
         """Read the pictures that are on disk, best first; with one or two cases, one stands for several kinds.
 
         Args:
-            read: takes the path and the kind of a picture; what it returns has a ``case`` and a ``kind``.
-
-        Raises:
-            DataError: a picture's file is damaged or incomplete.
+            read: takes the path and the kind of a picture; what it returns has a ``case`` and a ``kind``. It raises
+                DataError for a damaged file.
         """
         paths = {kind: self.folder / "evaluation" / f"{kind}.npz" for kind in PICTURES} if self.folder else {}
         found = [read(path, kind) for kind, path in paths.items() if path.is_file()]

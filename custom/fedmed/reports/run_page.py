@@ -14,7 +14,6 @@ from fedmed.reports.run_report import Chart, report_of, sections_of
 from fedmed.reports.sheet import fill_template
 from fedmed.reports.words import NOTHING, fixed, flat
 
-TEMPLATE = "report.html.j2"
 EVERY_RUN = ("curves", "aggregation", "traffic")
 BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
 DISCS = (
@@ -79,7 +78,7 @@ def page(run: Run) -> str:
     """Return the HTML of a run's report."""
     report, drawn = report_of(run), charts(run)
     return fill_template(
-        TEMPLATE,
+        "report.html.j2",
         run=run,
         when=started(run.started),
         report=report,

@@ -7,7 +7,7 @@ from rich.table import Table
 
 from fedmed.reports import plots
 from fedmed.reports.notes import remarks
-from fedmed.reports.run_contents import Run, Site
+from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import Chart, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
@@ -42,24 +42,38 @@ class ScoredReport(RunReport):
             state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
             best = max((r.score for r in run.rounds if r.score is not None), default=None)
             return f"{state}." if best is None else f"{state}; the best validation {label} so far is {best:.2f}."
-        parts = _tested_groups(run)
-        start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
+        parts, best_round = _tested_groups(run), run.result.get("best_round")
+        model = "the last model" if best_round is None else f"the model of round {int(best_round) + 1}"
+        model = "the initial model" if best_round == -1 else model
+        start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {model}"
         if not parts:
             tested = any(row.n_cases for row in site_rows(run))
             return f"{start} was chosen; {f'its test gave no {label}' if tested else 'no site tested it'}."
         return f"{start} reaches a mean test {label} of {join(parts)}."
 
     def note(self, run: Run) -> str:
-        """Which sites chose it."""
-        return selection_note(run)
+        """Which sites chose it, and what the other sites' labels were used for. Never claims more than the files."""
+        selected_by = list((run.result or {}).get("selected_by") or [])
+        others = [site.name for site in run.sites if site.role != "supervised"]
+        strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
+        if run.result is None:
+            return "No model was selected, because the run did not reach its end."
+        if not selected_by or run.result.get("best_round") is None:
+            return "No model was selected by a score: the tested model is the last aggregate."
+        if strangers:
+            return (
+                f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
+                f"so the {run.score.label} reported there is not independent of the selection."
+            )
+        note = f"The model was selected using labelled sites only: {join(selected_by)}."
+        return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
 
     def figures(self, run: Run) -> list[tuple[str, str]]:
         """The round that was chosen, and its validation score."""
         result = run.result or {}
-        best = number(result.get("best_round"))
-        chosen = NOTHING if best is None else ("initial model" if best < 0 else f"round {int(best) + 1}")
-        validation = [(f"validation {run.score.label}", fixed(number(result.get("best_score"))))]
-        return [("selected", chosen), *(validation if run.validated else [])]
+        best, score = (number(result.get(key)) for key in ("best_round", "best_score"))
+        chosen = NOTHING if best is None else "initial model" if best < 0 else f"round {int(best) + 1}"
+        return [("selected", chosen), *([(f"validation {run.score.label}", fixed(score))] if run.validated else [])]
 
     def table(self, run: Run) -> Table:
         """The final scores of each site."""
@@ -67,8 +81,8 @@ class ScoredReport(RunReport):
         for row in site_rows(run):
             labels = "\n".join(filter(None, (row.labels, row.scored)))  # in one column, for 80 columns are full
             role = {"role": row.role} if self.has_role else {}
-            cases = str(row.n_cases or NOTHING)
-            rows.append({"site": row.name, **role, "labels": labels, "cases": cases, **self.cells(run, row)})
+            first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
+            rows.append(first | self.cells(run, row))
         return screen_table(f"{run.job}: {run.score.label} on each site's test list", rows, remarks(run))
 
     def training(self, run: Run) -> str:
@@ -92,36 +106,6 @@ def _tested_groups(run: Run) -> list[str]:
         if tested := [site for site in run.by_role(role) if site.name in means]:
             mean = fmean(means[site.name] for site in tested)
             borrowed = {rows[site.name].scored for site in tested} - {""}
-            parts.append(" ".join([f"{mean:.2f} at the {_group(tested, word)}", *sorted(borrowed)]))
+            group = f"{word} site {tested[0].name}" if len(tested) == 1 else f"{len(tested)} {word} sites"
+            parts.append(" ".join([f"{mean:.2f} at the {group}", *sorted(borrowed)]))
     return parts
-
-
-def _group(sites: list[Site], word: str) -> str:
-    """``unlabelled site ct_east`` or ``3 labelled sites``."""
-    return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"
-
-
-def selected_model(run: Run) -> str:
-    """Name the selected model, rounds counted from 1."""
-    best = (run.result or {}).get("best_round")
-    if best is None:
-        return "the last model"
-    return "the initial model" if best < 0 else f"the model of round {int(best) + 1}"
-
-
-def selection_note(run: Run) -> str:
-    """Which sites chose the model, and what the other sites' labels were used for. Never claims more than the files."""
-    selected_by = list((run.result or {}).get("selected_by") or [])
-    others = [site.name for site in run.sites if site.role != "supervised"]
-    strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
-    if run.result is None:
-        return "No model was selected, because the run did not reach its end."
-    if not selected_by or run.result.get("best_round") is None:
-        return "No model was selected by a score: the tested model is the last aggregate."
-    if strangers:
-        return (
-            f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
-            f"so the {run.score.label} reported there is not independent of the selection."
-        )
-    note = f"The model was selected using labelled sites only: {join(selected_by)}."
-    return f"{note} Labels of {join(others)} were used for evaluation only." if others else note

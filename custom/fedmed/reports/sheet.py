@@ -13,47 +13,29 @@ from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports import palette
 
-TEMPLATE = "sheet.html.j2"
-
 
 @dataclass(frozen=True)
 class SheetTable:
-    """One table.
-
-    Attributes:
-        title, note: above it.
-        columns: heads; one that ends in ``#`` holds numbers, which stand at the right.
-        rows: texts, as many in each as there are columns.
-        long: on the page alone, folded up; the screen says how many rows there are.
-    """
+    """One table, below its title and note."""
 
     title: str
     note: str
-    columns: list[str]
+    columns: list[str]  # heads; one that ends in ``#`` holds numbers, which stand at the right
     rows: list[list[str]]
-    long: bool = False
+    long: bool = False  # on the page alone, folded up; the screen says how many rows there are
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The page.
+    """The page."""
 
-    Attributes:
-        title: whose page; ``kind``: which page.
-        summary: the most important in one or two sentences.
-        facts: short figures, (name, value).
-        notices: what must not be overlooked.
-        tables: in their order.
-        closing: (head, paragraphs) of the box at the end.
-    """
-
-    title: str
-    kind: str
-    summary: str
-    facts: list[tuple[str, str]]
+    title: str  # whose page
+    kind: str  # which page
+    summary: str  # the most important in one or two sentences
+    facts: list[tuple[str, str]]  # short figures, (name, value)
     tables: list[SheetTable]
-    notices: list[str] = field(default_factory=list)
-    closing: list[tuple[str, list[str]]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)  # what must not be overlooked
+    closing: list[tuple[str, list[str]]] = field(default_factory=list)  # (head, paragraphs) of the box at the end
 
 
 def fill_template(name: str, **values: Any) -> str:
@@ -67,7 +49,7 @@ def fill_template(name: str, **values: Any) -> str:
 
 def html(sheet: Sheet) -> str:
     """Return the page's HTML."""
-    return fill_template(TEMPLATE, sheet=sheet)
+    return fill_template("sheet.html.j2", sheet=sheet)
 
 
 def write_html(sheet: Sheet, path: Path) -> Path:

@@ -59,13 +59,9 @@ def find_lungs(image: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
     if not sizes.any():
         return np.zeros(image.shape, dtype=bool)
     largest = [part for part in np.argsort(sizes)[-2:] if sizes[part] > 0.1 * sizes.max()]
-    return _closed(np.isin(parts, largest), [max(1, round(4.0 / s)) for s in spacing])
-
-
-def _closed(mask: np.ndarray, reach: list[int]) -> np.ndarray:
-    """Fill gaps up to twice ``reach`` voxels wide: the vessels."""
-    wide = ndimage.grey_closing(np.pad(mask, [(r, r) for r in reach]), tuple(2 * r + 1 for r in reach))
-    return wide[tuple(slice(r, -r) for r in reach)]
+    reach = [max(1, round(4.0 / s)) for s in spacing]  # gaps up to twice as wide are filled: the vessels
+    padded = np.pad(np.isin(parts, largest), [(r, r) for r in reach])
+    return ndimage.grey_closing(padded, tuple(2 * r + 1 for r in reach))[tuple(slice(r, -r) for r in reach)]
 
 
 def render(
