@@ -1,6 +1,7 @@
 """The strategies of the label app with stand-ins for MONAI Label's interfaces; tests/e2e has the real ones."""
 
 import importlib.util
+import json
 import sys
 import types
 from pathlib import Path
@@ -131,6 +132,17 @@ def test_the_view_is_the_augmentation_of_the_bundle(module, task, datastore):
     config.with_name("metadata.json").unlink()
     with pytest.raises(FedMedError, match="'sharpen' is unknown.*correct 'augmentation'"):
         module.strategies({"m": task})["disagreement"]({}, datastore)
+
+
+def test_of_several_overlays_the_one_that_the_sites_had_counts(task):
+    configs = Path(task.bundle_path) / "configs"
+    for name, level in (("first", 0.2), ("second", 0.3)):
+        (configs / f"{name}.yaml").write_text(yaml.safe_dump({"augmentation": "scale_shift", "shift_level": level}))
+    (configs / "third.yaml").write_text("shift_level: 0.9")
+    assert trained_augmentation(Path(task.bundle_path))["shift_level"] == 0.2
+    roles = {"supervised": {"overlays": ["third"]}, "unsupervised": {"overlays": ["second"], "overrides": {}}}
+    (configs / "metadata.json").write_text(json.dumps({"federation": {"methods": roles}}))
+    assert trained_augmentation(Path(task.bundle_path))["shift_level"] == 0.3
 
 
 def test_without_settings_the_paper_s_augmentation_is_used(task):

@@ -159,6 +159,20 @@ def test_without_numbers_of_it_the_page_has_no_representation(tmp_path):
     assert "synthetic" in html
 
 
+def test_of_a_run_whose_method_is_not_recorded_the_loss_and_the_weights_are_left(tmp_path):
+    folder = make_run(tmp_path / "run", rounds=2)
+    path = folder / "server" / JOB / "run.json"
+    facts = json.loads(path.read_text())
+    del facts["config"]["controller"]["method"]
+    path.write_text(json.dumps(facts))
+    run = read_run(folder)
+    assert set(learner_rows(run, training_scalars.reported(run))[0]) == {
+        *("site", "images", "loss, first → last round", "weight")
+    }
+    html = page(run)
+    assert "The area of a disc" in html and "What to do next" not in html and "ontrastive" not in html
+
+
 def test_the_display_has_contrastive_accuracy_and_no_empty_column_for_a_score(tmp_path):
     follower = Follower(tmp_path, "cxr_fedmoco", ["cxr_metro"])
     assert "score" in shown(render(follower.state, 0.0))  # not yet known
