@@ -139,10 +139,11 @@ def test_of_several_overlays_the_one_that_the_sites_had_counts(task):
     for name, level in (("first", 0.2), ("second", 0.3)):
         (configs / f"{name}.yaml").write_text(yaml.safe_dump({"augmentation": "scale_shift", "shift_level": level}))
     (configs / "third.yaml").write_text("shift_level: 0.9")
-    assert trained_augmentation(Path(task.bundle_path))["shift_level"] == 0.2
-    roles = {"supervised": {"overlays": ["third"]}, "unsupervised": {"overlays": ["second"], "overrides": {}}}
-    (configs / "metadata.json").write_text(json.dumps({"federation": {"methods": roles}}))
-    assert trained_augmentation(Path(task.bundle_path))["shift_level"] == 0.3
+    roles = {"unsupervised": {"overlays": ["second"], "overrides": {}}, "supervised": {"overlays": ["third"]}}
+    for overlays, level in ((["second"], 0.3), (["second", "first"], 0.2), (["first", "third"], 0.9)):
+        roles["unsupervised"]["overlays"] = overlays
+        (configs / "metadata.json").write_text(json.dumps({"federation": {"methods": roles}}))
+        assert trained_augmentation(Path(task.bundle_path))["shift_level"] == level
 
 
 def test_without_settings_the_paper_s_augmentation_is_used(task):

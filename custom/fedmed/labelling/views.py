@@ -21,9 +21,10 @@ DEFAULTS: dict[str, Any] = {"augmentation": "scale_shift", "shift_level": 0.1, "
 def trained_augmentation(bundle: Path) -> dict[str, Any]:
     """Return the augmentation that the sites without masks were trained with: the values of ``DEFAULTS``.
 
-    It is that of the overlay that defines ``augmentation``, changed by what the federation's job overrode. An exported
-    bundle's metadata say which overlays and overrides the sites had; where they say none, all overlays of the bundle
-    are looked at. Where none defines it, it is the scale-shift of Yang et al. 2021 (Medical Image Analysis 70, 101992).
+    It is that of the overlays which define ``augmentation``, changed by what the federation's job overrode. An exported
+    bundle's metadata say which overlays and overrides the sites of each role had; where they say none, all overlays of
+    the bundle are looked at. Where none defines it, it is the scale-shift of Yang et al. 2021 (Medical Image Analysis
+    70, 101992).
 
     Args:
         bundle: the bundle's folder.
@@ -32,19 +33,19 @@ def trained_augmentation(bundle: Path) -> dict[str, Any]:
         FedMedError: a file cannot be read, or names an augmentation that FedMed does not have.
     """
     configs, settings = bundle / "configs", dict(DEFAULTS)
-    place = configs / "metadata.json"
     try:
-        roles = _read(place).get("federation", {}).get("methods", {}).values()
-        named = [configs / f"{overlay}.yaml" for role in roles for overlay in role.get("overlays", [])]
-        for place in dict.fromkeys(named or sorted(configs.glob("*.yaml"))):
-            if "augmentation" in (values := _read(place)):
+        roles = _read(configs / "metadata.json").get("federation", {}).get("methods") or {"": {}}
+        for role in roles.values():
+            named = [configs / f"{overlay}.yaml" for overlay in role.get("overlays", [])]
+            values: dict[str, Any] = {}
+            for path in named or sorted(configs.glob("*.yaml")):
+                values |= _read(path)
+            values |= role.get("overrides", {})
+            if "augmentation" in values:
                 settings |= {key: values[key] for key in DEFAULTS if key in values}
-                break
-        for role in roles:
-            settings |= {key: value for key, value in role.get("overrides", {}).items() if key in DEFAULTS}
         _augment(settings, seed=0)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError, FedMedError) as error:
-        raise FedMedError(f"{place}: no usable augmentation ({error}); correct 'augmentation'") from error
+        raise FedMedError(f"{configs}: no usable augmentation ({error}); correct 'augmentation'") from error
     return settings
 
 
