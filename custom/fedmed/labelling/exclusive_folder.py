@@ -1,4 +1,4 @@
-"""Folders that only the server that runs in them may change; those of servers that were killed can be told."""
+"""Folders that only the server that runs in them may change; one that was killed leaves its own free."""
 
 import contextlib
 import fcntl

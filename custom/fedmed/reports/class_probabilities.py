@@ -48,5 +48,5 @@ def probabilities(cases: pd.DataFrame) -> Probabilities | None:
 
 def tested(run: Run) -> dict[str, Probabilities]:
     """Site -> the probabilities of its cases, of the sites whose cases are here."""
-    known = {site.name: probabilities(site.cases) for site in run.sites}
-    return {name: found for name, found in known.items() if found is not None and len(found.labels)}
+    known = ((site.name, probabilities(site.cases)) for site in run.sites)
+    return {name: found for name, found in known if found is not None and len(found.labels)}

@@ -79,10 +79,10 @@ def site_line(site: str, line: dict[str, Any], state: LiveState) -> str:
 
 def round_line(line: dict[str, Any], state: LiveState) -> str:
     """A finished round as a plain line."""
-    score, refused = number(line.get("score")), line.get("refused") or ()
+    score = number(line.get("score"))
     parts = [f"round {state.rounds_done}/{state.total_rounds or '?'} finished"]
     parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
-    parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
+    parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in line.get("refused") or ()]
     parts += [f"cut {site} to {100 * (number(left) or 0):.3g} %" for site, left in (line.get("clipped") or {}).items()]
     parts += [] if score is None else [f"validation {state.label} of the model it began with {score:.4f}"]
     warnings = [f"\nWARNING {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
