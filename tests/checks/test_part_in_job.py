@@ -30,7 +30,7 @@ def test_a_bundle_is_enough_and_the_lists_tell_the_role():
 
 @pytest.mark.parametrize("job", ["no_such_thing", "nowhere/job", "."])
 def test_no_job_is_one_clear_error(job):
-    with pytest.raises(JobError, match="no such job folder|no job folder"):
+    with pytest.raises(JobError, match="no such job folder|not a job folder"):
         find_work(job, "k")
 
 

@@ -15,10 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from fedmed.checks import connection
-from fedmed.checks.connection import Connection, parse, preflight, shake_hands
-from fedmed.checks.kit_walls import WALLS
-from fedmed.checks.startup_kit import LIMITS, check_kit, read_kit
+from fedmed.checks import preflight as preflight_module
+from fedmed.checks.kit_findings import LIMITS, WALLS, check_kit
+from fedmed.checks.preflight import parse, preflight
+from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.startup_kit import read_kit
 from fedmed.errors import SiteConfigError
 
 PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]
@@ -228,7 +229,7 @@ def test_no_kit_is_one_clear_error(tmp_path, make_kit):
         read_kit(tmp_path)
     kit = make_kit()
     (kit / "startup" / "client.crt").write_text("nothing")
-    with pytest.raises(SiteConfigError, match="client.crt is no readable certificate"):
+    with pytest.raises(SiteConfigError, match="client.crt is not a readable certificate"):
         read_kit(kit)
     (kit / "startup" / "fed_server.json").touch()
     with pytest.raises(SiteConfigError, match="server or an admin"):
@@ -251,24 +252,24 @@ def test_nvflares_table_is_read():
 def test_the_preflight_runs_on_a_view_of_the_kit(make_kit, monkeypatch):
     kit, seen = read_kit(make_kit()), {}
 
-    def run(view, folder):
+    def run(view):
         assert (view / "startup" / "client.key").is_symlink()
         seen.setdefault("times", []).append(view)
         (view / "log.txt").write_text("x - INFO - Successfully registered client:hospital_k for project study.")
         ended = [("Check dry run", "Can't start successfully:", "")]
         return (True, []) if len(seen["times"]) == 2 else (False, ended)
 
-    monkeypatch.setattr(connection, "_run", run)
+    monkeypatch.setattr(preflight_module, "_run", run)
     found = Connection()
     assert preflight(kit, found) is None and found.preflight and found.registered
     assert not seen["times"][0].exists() and not (kit.folder / "log.txt").exists()
-    monkeypatch.setattr(connection, "_run", lambda *args: (False, [("Check server available", "no", "start it")]))
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: (False, [("Check server available", "no", "start it")]))
     assert "no (start it)" in preflight(kit, found).text and found.preflight is False
 
 
 def test_a_running_site_is_left_alone(make_kit, monkeypatch):
     kit = read_kit(make_kit())
     (kit.folder / "pid.fl").write_text(f"{os.getpid()}\n")
-    monkeypatch.setattr(connection, "_run", lambda *args: pytest.fail("started"))
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: pytest.fail("started"))
     found = Connection()
     assert preflight(kit, found).kind == "running" and found.preflight is None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from fedmed.checks.checked_site import CheckedSite
-from fedmed.checks.site_findings import SiteFinding
+from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, problems
 from fedmed.data.prepare.report import table
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home, write_atomically
@@ -35,27 +35,23 @@ def write_csv(checked: CheckedSite, path: Path) -> Path:
 
 
 def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
-    said: dict[tuple[str, int | None], list[SiteFinding]] = {}
+    found: dict[tuple[str, int | None], list[SiteFinding]] = {}
     for finding in checked.findings:
         for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
-            said.setdefault(place, []).append(finding)
-    known = set()
+            found.setdefault(place, []).append(finding)
     for entry, case in checked.cases.items():
-        known.add((entry.list, entry.number))
-        found = said.get((entry.list, entry.number), [])
         yield {
-            **_told(entry.list, entry.number, found),
+            **_status(entry.list, entry.number, found.pop((entry.list, entry.number), [])),
             **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
             "voxels": "x".join(map(str, case.shape)),
             "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
             **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},
             "mask_ml": case.mask_ml if entry.mask else None,
         }
-    for (key, number), found in said.items():  # entries that could not be opened at all
-        if (key, number) not in known:
-            yield _told(key, number, found)
+    for (key, number), findings in found.items():  # entries that could not be opened at all
+        yield _status(key, number, findings)
 
 
-def _told(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
-    level = "problem" if any(f.level == "problem" for f in found) else "note" if found else "fine"
+def _status(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
+    level = PROBLEM if problems(found) else NOTE if found else "fine"
     return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.bundles.find import find_bundle
 from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import ROLES
-
-METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
+from fedmed.methods.load import installed
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class PartInJob:
     @property
     def role(self) -> str:
         """``supervised``, ``unsupervised`` or ``evaluate``."""
-        return self.args["role"]
+        return str(self.args["role"])
 
 
 def find_work(
@@ -83,15 +80,32 @@ def find_work(
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
         return _of_job(folder, site, role, allowed)
     if folder.is_dir() or "/" in job:
-        raise JobError(f"{folder} is no job folder (meta.json is missing); give the folder that the study lead sent")
+        raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:
-        find_bundle(job, bundles)
-        method = pretraining(Bundle(job, site_bundles=bundles))
+        bundle = Bundle(job, site_bundles=bundles)
     except BundleError as error:
         raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
     role = role or _role_of(lists or {})
-    own = [method.overlay] if method and role == "unsupervised" else METHODS.get(role, [])
-    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
+    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *_usual_overlays(bundle, role)]})
+
+
+def _role_of(lists: Mapping[str, int]) -> str:
+    return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
+
+
+def _usual_overlays(bundle: Bundle, role: str) -> list[str]:
+    """Overlays of a role in the installed methods that the bundle has all of; the fewest, where methods differ."""
+    methods = [kind() for kind in installed().values()]
+    known = [method.role(role).overlays for method in methods if role in method.roles()]
+    fitting = [overlays for overlays in known if all(_has_overlay(bundle, name) for name in overlays)]
+    return list(min(fitting, key=len, default=()))
+
+
+def _has_overlay(bundle: Bundle, name: str) -> bool:
+    try:
+        return bundle.config_file(name).is_file()
+    except BundleError:
+        return False
 
 
 def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str]) -> PartInJob:
@@ -99,33 +113,30 @@ def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str])
     named = job.study.sites
     match = site if site in named else next((name for name in named if role and named[name] == role), None)
     if match is None:
+        lacks = f"site '{site}'{f' and no role {role!r}' if role else ''}"
         known = ", ".join(f"{name} ({its})" for name, its in named.items())
         hint = "say which part it takes with --role, or ask the study lead to name it"
-        raise JobError(f"the job {folder} has no site '{site}'{f' and no role {role!r}' if role else ''}: it has "
-                       f"{known}; {hint}")  # fmt: skip
+        raise JobError(f"the job {folder} has no {lacks}: it has {known}; {hint}")
     if role and named[match] != role:
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
-    plan, args = job.plan, job.clients[match]
+    plan = job.plan
     exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
     extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
-    asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
     return PartInJob(
         job.name,
-        args,
-        plan.steps,
-        plan.rounds,
-        folder,
-        match,
+        job.clients[match],
+        steps=plan.steps,
+        rounds=plan.rounds,
+        folder=folder,
+        part=match,
+        epochs=plan.epochs,
+        chooses=plan.select == "best",
+        scores=plan.evaluate,
         exchanged=exchanged,
         extras=tuple(sorted(extras)),
-        **asked,
     )
-
-
-def _role_of(lists: Mapping[str, int]) -> str:
-    return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
 
 
 def client_app(work: PartInJob) -> tuple[set[str], bool]:

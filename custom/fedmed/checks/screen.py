@@ -10,6 +10,7 @@ from rich.table import Table
 
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.facts import lists, sections, summary
+from fedmed.checks.site_check import Silent
 from fedmed.checks.site_findings import NOTE, PROBLEM
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
@@ -17,7 +18,7 @@ from fedmed.data.prepare.pool import Track
 MOST = 40  # findings of a level that are shown; the CSV has all
 
 
-class Screen:
+class Screen(Silent):
     """Progress on stderr."""
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
     console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
-    usable = [case for case in {id(case): case for case in checked.cases.values()}.values() if case.usable]
+    usable = [case for case in checked.images if case.usable]
     rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
     table = Table(*rows[0], title_justify="left")
     for row in rows[1:]:

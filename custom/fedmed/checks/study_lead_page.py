@@ -1,7 +1,7 @@
 """The page that a hospital sends to the study lead: figures, and nothing that tells of a patient.
 
 It is made of :mod:`fedmed.checks.facts`, of bins over all cases, and of the number of findings of each kind. No
-sentence of a finding, no name of a file, folder, patient, user or machine, and no date has a way into it.
+sentence of a finding, no name of a file, folder, patient, user or machine, and no date gets into it.
 """
 
 from importlib import resources
@@ -16,8 +16,6 @@ from fedmed.checks.site_findings import count_kinds
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports import palette
-
-TEMPLATE = "check.html.j2"
 
 
 def write_page(checked: CheckedSite, path: Path) -> Path:
@@ -37,8 +35,8 @@ def write_page(checked: CheckedSite, path: Path) -> Path:
 def page(checked: CheckedSite) -> str:
     """Return the page's HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.checks").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    cases = list({id(case): case for case in checked.cases.values()}.values())
+    source = resources.files("fedmed.checks").joinpath("templates", "check.html.j2").read_text(encoding="utf-8")
+    charts = checked.inspection.bins(checked.images) + summarise_classes(checked.entries, checked.demands.classes or ())
     return environment.from_string(source).render(
         site=checked.site.site,
         ready=checked.ready,
@@ -46,7 +44,7 @@ def page(checked: CheckedSite) -> str:
         head=head(checked),
         sections=sections(checked),
         kinds=count_kinds(checked.findings),
-        charts=[*checked.inspection.bins(cases), *summarise_classes(checked.entries, checked.wanted.classes)],
+        charts=charts,
         checked="data" not in checked.left_out,
         rounded=rounded,
         shown=shown,

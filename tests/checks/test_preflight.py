@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.startup_kit import check_kit, read_kit
+from fedmed.checks.kit_findings import check_kit
+from fedmed.checks.preflight import preflight
+from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.startup_kit import read_kit
 
 
 def free_port() -> int:

@@ -1,30 +1,28 @@
 """Start the measurement of a site's work on a few of its cases, and say what came out."""
 
+import contextlib
 import json
-import math
 import os
 import shutil
 import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from fedmed.checks.entries import MEASURED, SCORED, Entry
+from fedmed.checks.disk import nearest_folder
+from fedmed.checks.entries import Entry
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
-from fedmed.data.prepare.case import Case
+from fedmed.checks.work_sample import write_datalist
 from fedmed.settings.site import SiteConfig
 
 PREFIX = ".fedmed-check-"
-SAMPLE = 3  # cases of a list that are prepared
-CONTRASTED = 16  # where cases are compared with each other
 SCORES = {"supervised": "validation", "evaluate": "testing"}  # what a role's score is of
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
 FULL = 0.85  # share of the machine's memory from which a peak is worth a note
@@ -39,11 +37,10 @@ class Measured:
         step_seconds: median of the measured optimizer steps.
         prepare_seconds: mean time to prepare a case that is not in the cache yet.
         score_seconds: time to score one case with the received model.
-        metadata_seconds: time for one image of the statistics that a job exchanges.
+        metadata_seconds: time for one image of the statistics that a job exchanges; ``extras_bytes``: what is sent.
         peak_bytes, cuda_peak_bytes: most memory at a time, of the machine and of the GPU.
         model_bytes, sent_bytes, state_bytes: all tensors; those that leave the site in a round; what it keeps of one.
         cache_bytes: mean size of a prepared case.
-        extras_bytes: what is sent of those statistics.
         fraction: share of the labelled images that the job uses.
     """
 
@@ -65,7 +62,7 @@ class Measured:
 
 @dataclass
 class Attempt:
-    """One start of the measuring process: its result, what it said before, and how it ended."""
+    """One start of the measuring process: its result, what it wrote before, and how it ended."""
 
     result: dict[str, Any] = field(default_factory=dict)
     started: dict[str, Any] = field(default_factory=dict)
@@ -75,30 +72,6 @@ class Attempt:
     @property
     def out_of_memory(self) -> bool:
         return "out_of_memory" in self.result or self.code in KILLED
-
-
-def choose_sample(entries: Sequence[Entry], cases: Mapping[Entry, Case], role: str, most: int = SAMPLE) -> list[Entry]:
-    """Return a few usable entries of each list that ``role`` works with in a round.
-
-    They are the largest, which need most memory; one of them has foreground, or one of them each class. Empty when the
-    role's first list has none.
-    """
-    chosen: list[Entry] = []
-    for key in MEASURED[role]:
-        usable = [entry for entry in entries if entry.list == key and (entry not in cases or cases[entry].usable)]
-        usable.sort(key=lambda entry: (-_voxels(entry, cases.get(entry)), entry.number))
-        if any(entry.label for entry in usable):
-            first = list({entry.label: entry for entry in reversed(usable)}.values())
-        else:
-            first = [entry for entry in usable if entry not in cases or cases[entry].mask_ml][:1]
-        chosen += list(dict.fromkeys([*first, *usable]))[: max(len(first), 1 if key in SCORED else most)]
-    first = MEASURED[role] if most == CONTRASTED else MEASURED[role][:1]
-    return chosen if any(entry.list in first for entry in chosen) else []
-
-
-def _voxels(entry: Entry, case: Case | None) -> int:
-    """Voxels of a case; without an inspection, the size of its file."""
-    return math.prod(case.shape) if case else entry.image.stat().st_size
 
 
 def measure(
@@ -124,7 +97,7 @@ def measure(
         return Measured(**attempt.started), findings or [_does_not_fit(site, wanted, None)]
     if attempt.code != 0 or not attempt.result or "error" in attempt.result:
         return Measured(**attempt.started), [*findings, _failure(attempt, timeout)]
-    measured = _summary(attempt.result)
+    measured = Measured(**attempt.result)
     return measured, findings or list(_remarks(site, measured))
 
 
@@ -138,13 +111,13 @@ def _attempt(
     limit: int | None,
 ) -> Attempt:
     place = _place(site)
-    _remove_left_over(place)
+    remove_left_over(place)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place) as name:
         folder = Path(name)
         request = {
             "site": site.site,
             "source": str(site.source),
-            "datalist": str(_write_datalist(folder, site, sample)),
+            "datalist": str(write_datalist(folder, site, sample)),
             "cache_dir": str(folder / "cache"),
             "args": dict(work.args),
             "steps": steps,
@@ -154,17 +127,16 @@ def _attempt(
             "max_batch_size": limit,
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
-        line = [sys.executable, "-m", "fedmed.checks.measure", str(folder)]
+        line = [sys.executable, "-m", "fedmed.checks.measuring_process", str(folder)]
         log = folder / "log.txt"
-        try:
-            with log.open("wb") as stream:
-                code = subprocess.run(line, stdout=stream, stderr=subprocess.STDOUT, timeout=timeout).returncode
-        except subprocess.TimeoutExpired:
-            code = None
-        return Attempt(_read(folder / "result.json"), _read(folder / "started.json"), code, _last_line(log))
+        code: int | None = None
+        with log.open("wb") as stream, contextlib.suppress(subprocess.TimeoutExpired):
+            code = subprocess.run(line, stdout=stream, stderr=subprocess.STDOUT, timeout=timeout).returncode
+        last = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1].strip()
+        return Attempt(_read(folder / "result.json"), _read(folder / "started.json"), code, last)
 
 
-def _remove_left_over(place: Path | None) -> None:
+def remove_left_over(place: Path | None) -> None:
     """A check that was killed could not remove its prepared cases, which are patient data."""
     for folder in (place or Path(tempfile.gettempdir())).glob(f"{PREFIX}*-*"):
         pid = folder.name.removeprefix(PREFIX).split("-")[0]
@@ -174,39 +146,12 @@ def _remove_left_over(place: Path | None) -> None:
 
 def _place(site: SiteConfig) -> Path | None:
     """The cache's own disk, whose speed counts; where it cannot be written, that of temporary files."""
-    folder = site.cache_dir
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
+    folder = nearest_folder(site.cache_dir)
     return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
-def _write_datalist(folder: Path, site: SiteConfig, sample: Sequence[Entry]) -> Path:
-    lists: dict[str, list[dict[str, str]]] = {}
-    for entry in sample:
-        files = {"image": entry.image, **({"label": entry.mask} if entry.mask else {})}
-        relative = {name: path.relative_to(site.data_root).as_posix() for name, path in files.items()}
-        lists.setdefault(entry.list, []).append(relative | ({"label": entry.label} if entry.label else {}))
-    path = folder / "datalist.json"
-    path.write_text(json.dumps(lists), encoding="utf-8")
-    return path
-
-
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _summary(result: Mapping[str, Any]) -> Measured:
-    plain = {key: value for key, value in result.items() if key not in ("prepare_seconds", "cache_bytes")}
-    means = {key: statistics.fmean(result[key]) for key in ("prepare_seconds", "cache_bytes") if result[key]}
-    return Measured(**plain, **means)
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> SiteFinding:
@@ -225,7 +170,7 @@ def _failure(attempt: Attempt, timeout: float) -> SiteFinding:
         return SiteFinding("training", "too_long", text)
     if "error" in attempt.result:
         return SiteFinding("training", "cannot_train", attempt.result["error"])
-    text = f"the measuring process ended with code {attempt.code}: {attempt.log or 'it said nothing'}"
+    text = f"the measuring process ended with code {attempt.code}: {attempt.log or 'it wrote nothing'}"
     return SiteFinding("training", "cannot_train", f"{text}; send this line to the study lead if it names no patient")
 
 
@@ -235,7 +180,5 @@ def _remarks(site: SiteConfig, measured: Measured) -> Iterator[SiteFinding]:
         yield SiteFinding("training", "batch", f"{text}; fine, if that was meant")
     total = psutil.virtual_memory().total
     if measured.peak_bytes and measured.peak_bytes > FULL * total:
-        text = f"{measured.peak_bytes / 1e9:.1f} of {total / 1e9:.1f} GB of memory were used"
-        yield SiteFinding(
-            "training", "memory", f"{text}; keep other programs off this machine, or lower max_batch_size"
-        )
+        text = f"{measured.peak_bytes / 1e9:.1f} of {total / 1e9:.1f} GB of memory were used; keep other programs off "
+        yield SiteFinding("training", "memory", f"{text}this machine, or lower max_batch_size")
