@@ -145,7 +145,8 @@ def test_labels_that_are_no_class_of_the_job(xray_site, check, study):
     checked = check(study)
     found = {finding.kind: finding for finding in checked.findings}
     assert (
-        "the label is 'viral', which is not a class of the job; use one of normal, bacteria, virus" in found["class"].text
+        "the label is 'viral', which is not a class of the job; use one of normal, bacteria, virus"
+        in found["class"].text
     )
     assert found["one_class"].text.startswith("all images of 'validation' are 'normal'")
     assert "no training image is of the class 'virus'" in found["no_class"].text and found["no_class"].level == "note"

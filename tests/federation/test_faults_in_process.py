@@ -50,8 +50,8 @@ def federation(tiny_job, lively, unscored, faulty_executor):
         folder = root / "server" / "job" / "fedmed"
         args = {**job.aggregator, **(aggregator or {})}
         server = Server.from_args(job.controller, args, ModelStore.from_args(job.persistor, root / "app"), folder)
-        gate = IterationWeightedAggregator(**args)
-        gate.bind(server)
+        gate = IterationWeightedAggregator()
+        gate.server = server
         sites = {s: (faulty_executor({s: faults.get(s, {})}, **a), SiteLimitsFilter()) for s, a in job.clients.items()}
         sent, rounds_done = [], []
 

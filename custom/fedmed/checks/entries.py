@@ -92,7 +92,8 @@ def _files(
 ) -> tuple[dict[str, Path], list[SiteFinding]]:
     """The files of an entry, found as training finds them, and what is wrong with it."""
     where = f"{key}, entry {number}"
-    files, faults = {}, {}  # faults by their text: both files of a malformed entry give the same one
+    files: dict[str, Path] = {}
+    faults: dict[str, SiteFinding] = {}  # by text: both files of a malformed entry give the same one
     if isinstance(value, Mapping) and (text := form.wrong(key, where, value)):
         faults[text] = data_finding("entry", text, key, number)
     for name in form.files(key):
@@ -127,9 +128,8 @@ def check_lists(
         return
     for key in NEEDED.get(role or "", ()):
         if not counts.get(key) and (chooses or key != "validation"):
-            yield data_finding(
-                "list", f"{datalist}: the list '{key}' is empty, and the role '{role}' needs it; fill it", key
-            )
+            text = f"the list '{key}' is empty, and the role '{role}' needs it; fill it"
+            yield data_finding("list", f"{datalist}: {text}", key)
     if role == "supervised" and counts.get(UNLABELED) and kind.both_lists:
         text = f"{counts[UNLABELED]} unlabelled scans are not used by a supervised site; 'unsupervised' uses both lists"
         yield data_finding("unused", f"{datalist}: {text}", UNLABELED)

@@ -71,9 +71,8 @@ def _validity(kit: Kit, *certificates: x509.Certificate) -> Iterator[SiteFinding
 def _what_leaves(kit: Kit) -> Iterator[SiteFinding]:
     """Logs, which NVFlare sends by default; what configurations of jobs read; the limits of the site."""
     resources, parts = kit.rules["resources"], kit.rules["resources"].get("components", [])
-    if resources.get("allow_log_streaming") is not False or any(
-        "site_log_streamer" in str(p.get("path")) for p in parts
-    ):
+    streams = any("site_log_streamer" in str(part.get("path")) for part in parts)
+    if streams or resources.get("allow_log_streaming") is not False:
         text = (
             f"{kit.resources} lets NVFlare send this site's error logs, which may name files, to the server: set "
             "allow_log_streaming to false and remove the component site_log_streamer"

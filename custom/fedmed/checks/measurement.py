@@ -78,7 +78,6 @@ def measure(
     site: SiteConfig,
     work: PartInJob,
     sample: Sequence[Entry],
-    *,
     steps: int = 3,
     score: bool = True,
     timeout: float = 1800,

@@ -110,9 +110,10 @@ def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, flo
     """Prepare the cases into an empty cache, each timed."""
     seconds = []
     for part in DATASETS[role]:
-        dataset = parsed(parser, f"{part}#dataset") if part in parser else []
-        seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
-    sizes = [path.stat().st_size for path in (site.cache_dir / FOLDER).glob("*.pt")]
+        if part in parser:
+            dataset = parsed(parser, f"{part}#dataset")
+            seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
+    sizes = [float(path.stat().st_size) for path in (site.cache_dir / FOLDER).glob("*.pt")]
     means = {"prepare_seconds": seconds, "cache_bytes": sizes}
     return {name: statistics.fmean(values) for name, values in means.items() if values}
 

@@ -96,9 +96,9 @@ def _role_of(lists: Mapping[str, int]) -> str:
 def _usual_overlays(bundle: Bundle, role: str) -> list[str]:
     """Overlays of a role in the installed methods that the bundle has all of; the fewest, where methods differ."""
     methods = [kind() for kind in installed().values()]
-    known = [method.role(role).overlays for method in methods if role in method.roles()]
+    known = [list(method.role(role).overlays) for method in methods if role in method.roles()]
     fitting = [overlays for overlays in known if all(_has_overlay(bundle, name) for name in overlays)]
-    return list(min(fitting, key=len, default=()))
+    return min(fitting, key=len, default=[])
 
 
 def _has_overlay(bundle: Bundle, name: str) -> bool:

@@ -135,9 +135,9 @@ def _check_training(checked: CheckedSite, work: PartInJob, options: Options, sho
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"
         checked.findings.append(SiteFinding("training", "cannot_train", text))
         return
-    limits = {"steps": options.steps, "score": "scoring" not in options.skip, "timeout": options.timeout}
-    with show.doing(f"Measuring {options.steps + 1} steps of {work.name} as {work.role}"):
-        checked.measured, found = measure(checked.site, work, sample, **limits)
+    score, steps, timeout = "scoring" not in options.skip, options.steps, options.timeout
+    with show.doing(f"Measuring {steps + 1} steps of {work.name} as {work.role}"):
+        checked.measured, found = measure(checked.site, work, sample, steps, score, timeout)
     checked.findings += found
 
 
