@@ -18,7 +18,7 @@ from fedmed.data.entry_forms import ImageWithMask
 from fedmed.errors import BundleError
 
 WORK = PartInJob("study", {"bundle": "covid_ct_segmentation", "role": "supervised"}, steps=30, rounds=2)
-DONE = {"batch": 1, "job_batch": 4, "step_seconds": 0.5, "prepare_seconds": 2.0, "cache_bytes": 10.0}
+DONE = {"step_seconds": 0.5, "prepare_seconds": 2.0, "cache_bytes": 10.0}
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def attempts(monkeypatch):
 
         def attempt(*args):
             asked.append(args[-1])
-            return answer(args[-1] or 4)
+            return answer(args[-1])
 
         monkeypatch.setattr(measurement, "_attempt", attempt)
         return asked
@@ -40,19 +40,18 @@ def attempts(monkeypatch):
 
 def test_smaller_batches_are_tried_until_one_fits(small_site, attempts):
     def answer(batch):
-        result = dict(DONE, batch=batch) if batch == 1 else {"out_of_memory": "CUDA out of memory"}
-        return Attempt(result, {"batch": batch, "job_batch": 4})
+        return Attempt(DONE if batch == 1 else {"out_of_memory": "CUDA out of memory"})
 
     asked = attempts(answer)
-    measured, (finding,) = measure(small_site.config(), WORK, [])
-    assert asked == [None, 2, 1] and measured.batch == 1 and measured.prepare_seconds == 2.0
+    measured, (finding,) = measure(small_site.config(), WORK, [], 4)
+    assert asked == [4, 2, 1] and measured.batch == 1 and measured.prepare_seconds == 2.0
     assert finding.kind == "out_of_memory" and "a batch of 4 does not fit" in finding.text
     assert "max_batch_size: 1" in finding.text
 
 
 def test_a_process_killed_by_the_system_lacked_memory(small_site, attempts):
-    attempts(lambda batch: Attempt({}, {"batch": batch, "job_batch": 4}, -9))
-    measured, (finding,) = measure(small_site.config(), WORK, [])
+    attempts(lambda batch: Attempt({}, -9))
+    measured, (finding,) = measure(small_site.config(), WORK, [], 4)
     assert finding.kind == "out_of_memory" and "nor does a batch of 1" in finding.text
     assert measured.step_seconds is None
 
@@ -61,20 +60,20 @@ def test_a_process_killed_by_the_system_lacked_memory(small_site, attempts):
     ("attempt", "kind", "words"),
     [
         (Attempt({"error": "bundle differs"}), "cannot_train", "bundle differs"),
-        (Attempt({}, {}, None), "too_long", "--timeout"),
-        (Attempt({}, {}, 1, "KeyError: 'x'"), "cannot_train", "KeyError: 'x'"),
-        (Attempt({}, {}, 0), "cannot_train", "it wrote nothing"),
+        (Attempt({}, None), "too_long", "--timeout"),
+        (Attempt({}, 1, "KeyError: 'x'"), "cannot_train", "KeyError: 'x'"),
+        (Attempt({}, 0), "cannot_train", "it wrote nothing"),
     ],
 )
 def test_every_end_is_one_clear_line(small_site, attempts, attempt, kind, words):
     attempts(lambda batch: attempt)
-    _, (finding,) = measure(small_site.config(), WORK, [])
+    _, (finding,) = measure(small_site.config(), WORK, [], 4)
     assert finding.kind == kind and words in finding.text
 
 
 def test_a_batch_cut_by_the_site_is_noted(small_site, attempts):
-    attempts(lambda batch: Attempt(dict(DONE, batch=2)))
-    _, (finding,) = measure(small_site.config(max_batch_size=2), WORK, [])
+    attempts(lambda batch: Attempt(DONE))
+    _, (finding,) = measure(small_site.config(max_batch_size=2), WORK, [], 4)
     assert (finding.kind, finding.level) == ("batch", "note")
 
 

@@ -1,6 +1,5 @@
 """What is measured in each role, in this process; scripts/test_check_site.py does it in one of its own."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -25,7 +24,7 @@ def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     request |= {"datalist": str(write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
     request |= {"scored": 1, "metadata": False}
     found = measure({**request, "score": work.role == "supervised"}, tmp_path)
-    assert found["batch"] == found["job_batch"] == 1 and found["peak_bytes"] > 1e8
+    assert found["peak_bytes"] > 1e8
     assert len(list((tmp_path / "cache").rglob("*.pt"))) == len(sample)
     assert found["prepare_seconds"] > 0 and found["cache_bytes"] > 0
     assert ("score_seconds" in found) == (work.role != "unsupervised")
@@ -34,7 +33,6 @@ def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     else:
         assert found["step_seconds"] > 0 and 0 < found["sent_bytes"] <= found["model_bytes"]
         assert found["state_bytes"] > 1.5 * found["model_bytes"]  # Adam's two moments
-    assert json.loads((tmp_path / "started.json").read_text())["batch"] == 1
 
 
 def test_nothing_is_prepared_twice(tiny_job, tmp_path, monkeypatch):

@@ -381,7 +381,7 @@ def test_mistakes_of_the_command_line(arguments, message, capsys, tmp_path, monk
 def test_a_folder_with_something_else_is_not_touched(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("x")
     assert main(["provision", str(EXAMPLE), "--out", str(tmp_path)]) == 2
-    assert "is no federation of FedMed's" in capsys.readouterr().err
+    assert "is not a federation of FedMed's" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -19,10 +19,10 @@ class BundleDemands:
     """What a job's bundle asks of a site; nothing is known without a job, or where the bundle cannot be opened.
 
     Attributes:
-        bundle: as it is installed here.
-        kind: of the task.
+        bundle, kind: as it is installed here, and of the task.
         classes: names of classes, if labels are such.
         size: pixels of the square that an image is fitted into, if it is.
+        batch: cases in a batch.
         least: images without which a site sends no statistics of them.
     """
 
@@ -30,6 +30,7 @@ class BundleDemands:
     kind: Kind | None = None
     classes: tuple[str, ...] | None = None
     size: int | None = None
+    batch: int | None = None
     least: int | None = None
 
 
@@ -47,20 +48,14 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     except (BundleError, KeyError) as error:
         text = str(error) if isinstance(error, FedMedError) else f"the job does not name {error}; ask the study lead"
         return BundleDemands(), [SiteFinding("training", "bundle", text)]
-    classes, size = parser.get("classes"), parser.get("image_size")
+    classes = parser.get("classes")
     names = tuple(map(str, classes)) if isinstance(classes, list) else None
-    return BundleDemands(bundle, kind, names, size if type(size) is int else None, least), []
+    size, batch = (n if type(n := parser.get(key)) is int else None for key in ("image_size", "batch_size"))
+    return BundleDemands(bundle, kind, names, size, batch, least), []
 
 
 def check_exchange(work: PartInJob, demands: BundleDemands, site: SiteConfig, images: int) -> Iterator[SiteFinding]:
-    """Say which values that the job asks for stay here, and whether there are images enough for the others.
-
-    Args:
-        work: the site's part in the job.
-        demands: of its bundle.
-        site: its limits.
-        images: that the site trains on.
-    """
+    """Say which values that the job asks for stay here, and whether ``images`` are enough for the others."""
     if withheld := [name for name in work.extras if name not in site.privacy.allowed_extras]:
         listed = ", ".join(sorted({*site.privacy.allowed_extras, *work.extras}))
         them = "it" if len(withheld) == 1 else "them"

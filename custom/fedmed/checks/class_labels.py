@@ -17,8 +17,7 @@ def judge_classes(
     Args:
         entries: of all lists.
         classes: the job's; None = unknown, then labels are only counted.
-        role: what the site does with labels.
-        chooses: whether the model is chosen by validation lists.
+        role, chooses: what the site does with labels, and whether the model is chosen by validation lists.
     """
     for entry in entries:
         if entry.label is not None and classes is not None and entry.label not in classes:

@@ -39,10 +39,8 @@ def check_disk(
     """Compare needs with free space, folder by folder and together where they lie on one disk.
 
     Args:
-        site: its ``cache_dir`` is looked at.
-        workspace: where jobs run at this site (its startup kit), if known.
-        cache: bytes of all prepared cases; what is in the cache counts as free, for it is used or can be purged.
-        state: bytes that a job keeps.
+        site, workspace: its ``cache_dir`` is looked at, and where jobs run (its startup kit), if known.
+        cache, state: bytes of all prepared cases and of what a job keeps; what is in the cache counts as free.
     """
     remedies = {"cache": f"made or written; correct key 'cache_dir' in {site.source}"}
     places = [("cache", site.cache_dir, cache, _stored(site.cache_dir))]

@@ -29,7 +29,7 @@ class Entry:
         list, number: where it stands, counted from 0.
         image, mask: files that exist; the mask of an ``unlabeled`` entry is ignored, as in training.
         patient: who it belongs to, or None when the datalist does not say.
-        label: name of its class, where labels are no masks.
+        label: name of its class, where labels are not masks.
     """
 
     list: str
@@ -112,11 +112,8 @@ def check_lists(
 
     Args:
         counts: list -> number of entries.
-        role: the site's.
-        datalist: for messages.
-        kind: of the task.
-        chooses: whether a model is chosen by validation lists.
-        scores: whether the result is scored on the testing lists.
+        role, datalist, kind: the site's, for messages, and of the task.
+        chooses, scores: whether a model is chosen by validation lists, and the result scored on testing lists.
     """
     if not any(counts.values()):
         hint = "scripts/prepare_ct.py or scripts/prepare_cxr.py writes one"

@@ -36,9 +36,7 @@ class Inspection(ABC):
         """Inspect the files of all entries; one that several entries name is opened once. Nothing is written.
 
         Args:
-            entries: what is listed.
-            workers: processes.
-            track: shows progress.
+            entries, workers, track: what is listed, number of processes, what shows progress.
             bundle: whose reader opens the images, None where no job says it.
             site_bundles: the site's own folder of bundles.
 
@@ -100,13 +98,11 @@ class Inspection(ABC):
 
     @abstractmethod
     def cache_bytes(self, entries: Sequence[Entry], cases: Cases, sample: Sequence[Entry], mean: float | None) -> int:
-        """Estimate the size of all prepared cases.
+        """Estimate the size of all ``entries`` when they are prepared.
 
         Args:
-            entries: those that will be prepared.
-            cases: the inspected ones.
-            sample: those that were prepared to measure them.
-            mean: bytes of one of those, None where nothing was measured.
+            entries, cases: what is listed, and what was inspected of it.
+            sample, mean: those that were prepared to measure them, and their mean size, None if there are none.
         """
 
 

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fedmed.checks.part_in_job import class_paths
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.checks.startup_kit import Kit, read_certificate
+from fedmed.jobs.app_configs import LIMITS
 
 SOON = 30  # days
-LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 # What a kit names first, as scripts/provision.sh writes it. NVFlare builds the parts of a kit in this order.
 WALLS = {"json_only": "fedmed.flare.json_only.JsonOnly", "plain_jobs": "fedmed.flare.job_gate.PlainJobs"}
 
@@ -25,10 +25,8 @@ def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool =
     """Say what is wrong with a kit.
 
     Args:
-        kit: the kit.
-        site: the site's name in its own settings.
-        classes: class paths that the site's app of a job names.
-        own_code: whether that app brings a folder ``custom/``.
+        kit, site: the kit, and the site's name in its own settings.
+        classes, own_code: class paths that the site's app of a job names; whether it brings a folder ``custom/``.
     """
     own, root = read_certificate(kit.startup / "client.crt"), read_certificate(kit.startup / "rootCA.pem")
     if site != kit.site:

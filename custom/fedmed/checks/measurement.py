@@ -62,10 +62,9 @@ class Measured:
 
 @dataclass
 class Attempt:
-    """One start of the measuring process: its result, what it wrote before, and how it ended."""
+    """One start of the measuring process: its result, and how it ended."""
 
     result: dict[str, Any] = field(default_factory=dict)
-    started: dict[str, Any] = field(default_factory=dict)
     code: int | None = 0  # None: stopped because it took too long
     log: str = ""
 
@@ -78,6 +77,7 @@ def measure(
     site: SiteConfig,
     work: PartInJob,
     sample: Sequence[Entry],
+    job_batch: int | None,
     steps: int = 3,
     score: bool = True,
     timeout: float = 1800,
@@ -86,17 +86,17 @@ def measure(
 
     The site's cache is left alone: what is prepared lies in a private folder beside it, which is removed.
     """
-    attempt = _attempt(site, work, sample, steps, score, timeout, None)
-    wanted = batch = attempt.started.get("batch")
+    wanted = batch = min(job_batch, site.max_batch_size) if job_batch and site.max_batch_size else job_batch
+    attempt = _attempt(site, work, sample, steps, score, timeout, batch)
     while attempt.out_of_memory and batch and batch > 1:
         batch //= 2
         attempt = _attempt(site, work, sample, steps, score, timeout, batch)
-    findings = [_does_not_fit(site, wanted, None if attempt.out_of_memory else batch)] if batch != wanted else []
     if attempt.out_of_memory:
-        return Measured(**attempt.started), findings or [_does_not_fit(site, wanted, None)]
+        return Measured(batch, job_batch), [_does_not_fit(site, wanted, None)]
+    findings = [_does_not_fit(site, wanted, batch)] if batch != wanted else []
     if attempt.code != 0 or not attempt.result or "error" in attempt.result:
-        return Measured(**attempt.started), [*findings, _failure(attempt, timeout)]
-    measured = Measured(**attempt.result)
+        return Measured(batch, job_batch), [*findings, _failure(attempt, timeout)]
+    measured = Measured(batch, job_batch, **attempt.result)
     return measured, findings or list(_remarks(site, measured))
 
 
@@ -107,7 +107,7 @@ def _attempt(
     steps: int,
     score: bool,
     timeout: float,
-    limit: int | None,
+    batch: int | None,
 ) -> Attempt:
     place = _place(site)
     remove_left_over(place)
@@ -123,7 +123,7 @@ def _attempt(
             "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
             "scored": max(1, sum(entry.list == SCORES.get(work.role) for entry in sample)),
             "metadata": bool(work.exchanged),
-            "max_batch_size": limit,
+            "max_batch_size": batch,
         }
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         line = [sys.executable, "-m", "fedmed.checks.measuring_process", str(folder)]
@@ -132,7 +132,8 @@ def _attempt(
         with log.open("wb") as stream, contextlib.suppress(subprocess.TimeoutExpired):
             code = subprocess.run(line, stdout=stream, stderr=subprocess.STDOUT, timeout=timeout).returncode
         last = log.read_text(encoding="utf-8", errors="replace").strip().split("\n")[-1].strip()
-        return Attempt(_read(folder / "result.json"), _read(folder / "started.json"), code, last)
+        result = folder / "result.json"
+        return Attempt(json.loads(result.read_bytes()) if result.is_file() else {}, code, last)
 
 
 def remove_left_over(place: Path | None) -> None:
@@ -147,10 +148,6 @@ def _place(site: SiteConfig) -> Path | None:
     """The cache's own disk, whose speed counts; where it cannot be written, that of temporary files."""
     folder = nearest_folder(site.cache_dir)
     return folder if folder.is_dir() and os.access(folder, os.W_OK) else None
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
 def _does_not_fit(site: SiteConfig, batch: int | None, fits: int | None) -> SiteFinding:

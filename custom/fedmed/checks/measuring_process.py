@@ -46,11 +46,7 @@ def main(folder: Path) -> None:
             result = {"error": str(error)}
         else:
             raise
-    _write(folder / "result.json", result)
-
-
-def _write(path: Path, content: Mapping[str, Any]) -> None:
-    write_atomically(path, lambda stream: stream.write(json.dumps(content).encode()))
+    write_atomically(folder / "result.json", lambda stream: stream.write(json.dumps(result).encode()))
 
 
 def lack_of_memory(error: BaseException | None) -> str:
@@ -77,10 +73,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     client = Client.from_args(args, site, folder / "job")
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
     parser = client.bundle.parser(device=site.device, **facts)
-    batch, limit = parser.get("batch_size"), site.max_batch_size
-    found: dict[str, Any] = {"batch": min(batch, limit) if batch and limit else batch, "job_batch": batch}
-    _write(folder / "started.json", found)  # for the reader of a killed process
-    found |= _prepare(parser, args["role"], site)
+    found: dict[str, Any] = _prepare(parser, args["role"], site)
     tensors = named_tensors(initial_network(parser, client.seed))
     fraction, has_minimum = parser.get("label_fraction"), "metadata_min_images" in parser
     del parser
@@ -100,10 +93,9 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _site(request: Mapping[str, Any]) -> SiteConfig:
-    site = load_file(request["source"], request["site"])
-    limit = min((limit for limit in (site.max_batch_size, request["max_batch_size"]) if limit), default=None)
-    datalist, cache_dir = Path(request["datalist"]), Path(request["cache_dir"])
-    return replace(site, max_batch_size=limit, datalist=datalist, cache_dir=cache_dir)
+    site, datalist = load_file(request["source"], request["site"]), Path(request["datalist"])
+    batch = request["max_batch_size"] or site.max_batch_size
+    return replace(site, max_batch_size=batch, datalist=datalist, cache_dir=Path(request["cache_dir"]))
 
 
 def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, float]:

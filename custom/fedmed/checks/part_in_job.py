@@ -15,15 +15,13 @@ from fedmed.methods.load import installed
 
 @dataclass(frozen=True)
 class PartInJob:
-    """A site's part in a job.
+    """A site's part in a job, or what it would do with a bundle; None where only a job says it.
 
     Attributes:
-        name: the job's name, or the bundle's when there is no job.
+        name: of the job or bundle.
         args: arguments of the site's executor, for :meth:`fedmed.federation.client.Client.from_args`.
-        steps: optimizer steps a round, None without a job, or where it counts epochs.
-        epochs: passes over the site's images a round, None without a job, or where it counts steps.
-        rounds: rounds of the job, None without a job.
-        folder: the job's folder, None without a job.
+        steps, epochs: length of a round: optimizer steps, or passes over the site's images.
+        rounds, folder: of the job.
         part: the site in the job whose part this is; another one when only the role was known.
         chooses: whether labelled sites score models on their validation lists, by which one is chosen.
         scores: whether the result is scored on the testing lists.
@@ -61,13 +59,11 @@ def find_work(
     """Return what ``site`` does in a job, or would do with a bundle.
 
     Args:
-        job: a job folder, or the name of an installed bundle.
+        job, overlays: a job folder; or the name of an installed bundle, and overlays of it.
         site: the site's name in the job.
         role: take this role's part, when the job does not name the site.
-        overlays: overlays of a bundle that is named without a job.
         lists: list -> number of entries; tells the role when neither ``role`` nor a job does.
-        bundles: the site's own folder of bundles.
-        allowed: class paths outside ``fedmed.methods`` that the site's settings list.
+        bundles, allowed: the site's own folder of bundles, and class paths that its settings let jobs name.
 
     Raises:
         JobError: no such job or bundle, a damaged job, or one without this site and role.

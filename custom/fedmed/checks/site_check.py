@@ -137,7 +137,7 @@ def _check_training(checked: CheckedSite, work: PartInJob, options: Options, sho
         return
     score, steps, timeout = "scoring" not in options.skip, options.steps, options.timeout
     with show.doing(f"Measuring {steps + 1} steps of {work.name} as {work.role}"):
-        checked.measured, found = measure(checked.site, work, sample, steps, score, timeout)
+        checked.measured, found = measure(checked.site, work, sample, checked.demands.batch, steps, score, timeout)
     checked.findings += found
 
 

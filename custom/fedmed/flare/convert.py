@@ -54,7 +54,7 @@ def model_to_task(model: FLModel) -> Task:
 def answer_to_model(answer: Answer) -> FLModel:
     """Any answer of a site."""
     if isinstance(answer, Update):
-        facts = {"round": answer.round, "n_steps": answer.n_steps, "n_samples": answer.n_samples}
+        facts: dict[str, Any] = {"round": answer.round, "n_steps": answer.n_steps, "n_samples": answer.n_samples}
         facts |= {"metrics": plain_metrics(answer.metrics), "extras": extras_to_numpy(answer.extras)}
         params = to_numpy(answer.tensors)
         return FLModel(params_type=ParamsType.DIFF, params=params, current_round=answer.round, meta={KEY: facts})

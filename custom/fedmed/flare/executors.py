@@ -38,11 +38,10 @@ class BundleExecutor(Executor):
         self._gate = SiteLimitsFilter()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels.
+        """Do one task, and let the site's limits convert for FLARE what may leave of the answer.
 
-        The answer meets the site's limits as the client made it; what may leave is converted for FLARE there, once.
-
-        Logs go to Python's logging, never to FLARE's: a job can have FLARE's own messages sent to the server.
+        Whatever goes wrong is logged here, at the site; only a return code travels. Logs go to Python's logging: a job
+        can have FLARE's own messages sent to the server.
         """
         return self._gate.limit(task_name, self._answer(task_name, shareable, fl_ctx, abort_signal), fl_ctx)
 

@@ -57,8 +57,6 @@ def _search_kit(
 def read_json_only() -> None:
     """Switch off, in this process, all formats but JSON and all references to variables, secrets and files.
 
-    A second call changes nothing.
-
     Raises:
         SiteConfigError: this NVFlare is built differently from the one that FedMed was tested with.
     """

@@ -50,8 +50,6 @@ class KitStorage(FilesystemStorage):
 class ServerTimeouts(FLComponent):
     """Timeouts that NVFlare 2.9 reads in the server's main process from the environment alone.
 
-    Its other places for them, a job's configurations, are read by the job's own process, which is too late.
-
     Args:
         client_outcome_wait_timeout: seconds that a job whose rounds are done waits for the last word of a site that has
             vanished; until then its state is RUNNING, and its result cannot be downloaded. NVFlare's default is 900.

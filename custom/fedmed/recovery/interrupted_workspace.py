@@ -49,7 +49,7 @@ def move_interrupted(workspace: Path, sites: Iterable[str]) -> str | None:
     backups = [path.name for path in _backups(server)]
     found = _unfinished(workspace, [records(workspace, name) for name in backups])
     if found is None or found.parent.name != RUN:
-        return found and found.parent.name
+        return found.parent.name if found else None
     name = f"{BACKUP}{len(backups) + 1}"
     for folder in (*(workspace / site for site in sites), server):  # the server last: it decides whether there is a run
         if (folder / RUN).is_dir() and not (folder / name).exists():

@@ -34,7 +34,7 @@ class RuleState:
         Raises:
             StateError: it does not hold what a server writes.
         """
-        found = {f.name: content.get(f.name) for f in fields(cls)}
+        found: dict[str, Any] = {f.name: content.get(f.name) for f in fields(cls)}
         rule = found.pop("rule")
         if not isinstance(rule, str) or not all(isinstance(value, Mapping) for value in found.values()):
             raise StateError(f"{where} does not hold the state of a rule; copy the run's folder again")
