@@ -43,7 +43,7 @@ def test_a_job_that_continues_a_run_passes(tiny_job):
     """Its server's app carries what scripts/resume.py puts there."""
     job = tiny_job()
     state = ServerState(job / "app_server" / CARRIED)
-    for path in (state.path, state.folder / ROUNDS, state.model_path(0), state.model_path(12)):
+    for path in (state.path, state.folder / ROUNDS, state.model_path(0), state.model_path(12), state.rule_path(12)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     check_job(zipped(job), job.name)

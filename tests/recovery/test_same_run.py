@@ -55,7 +55,7 @@ def test_the_state_of_another_rule_or_network_is_refused(broken):
     for change, message in (
         ({"rule": "somewhere.Else"}, "is of the rule somewhere.Else, this job's rule is momentum_rule.ServerMomentum"),
         ({"network": {**content["network"], "encoder.w": "float32 (3,)"}}, "another network: tensor 'encoder.w'"),
-        ({"meta": {"round": 1}}, "round_2.pt holds the rule's state of another round"),
+        ({"meta": {"round": 1}}, "round_2.pt is of another round"),
         ({"for_roles": {"supervised": {}}}, "does not fit this job"),
     ):
         save_tensors(path, {**content, **change})

@@ -98,7 +98,7 @@ def test_a_damaged_state_is_named(broken, damage):
     else:
         state.path.write_text(state.path.read_text().replace('"format": 1', '"format": 2'))
     words = {"state": "server_state.json cannot be read", "model": "is damaged", "version": "another version of FedMed"}
-    with pytest.raises(StateError, match=words.get(damage, "holds the model of another round")):
+    with pytest.raises(StateError, match=words.get(damage, "is of another round")):
         run.play("job-2", resume="job-1")
 
 

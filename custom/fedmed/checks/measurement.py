@@ -87,10 +87,19 @@ def measure(
     The site's cache is left alone: what is prepared lies in a private folder beside it, which is removed.
     """
     wanted = batch = min(job_batch, site.max_batch_size) if job_batch and site.max_batch_size else job_batch
-    attempt = _attempt(site, work, sample, steps, score, timeout, batch)
+    request = {
+        "site": site.site,
+        "source": str(site.source),
+        "args": dict(work.args),
+        "steps": steps,
+        "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
+        "scored": max(1, sum(entry.list == SCORES.get(work.role) for entry in sample)),
+        "metadata": bool(work.exchanged),
+    }
+    attempt = _attempt(site, sample, request, timeout, batch)
     while attempt.out_of_memory and batch and batch > 1:
         batch //= 2
-        attempt = _attempt(site, work, sample, steps, score, timeout, batch)
+        attempt = _attempt(site, sample, request, timeout, batch)
     if attempt.out_of_memory:
         return Measured(batch, job_batch), [_does_not_fit(site, wanted, None)]
     findings = [_does_not_fit(site, wanted, batch)] if batch != wanted else []
@@ -101,30 +110,14 @@ def measure(
 
 
 def _attempt(
-    site: SiteConfig,
-    work: PartInJob,
-    sample: Sequence[Entry],
-    steps: int,
-    score: bool,
-    timeout: float,
-    batch: int | None,
+    site: SiteConfig, sample: Sequence[Entry], request: dict[str, Any], timeout: float, batch: int | None
 ) -> Attempt:
     place = _place(site)
     remove_left_over(place)
     with tempfile.TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=place) as name:
         folder = Path(name)
-        request = {
-            "site": site.site,
-            "source": str(site.source),
-            "datalist": str(write_datalist(folder, site, sample)),
-            "cache_dir": str(folder / "cache"),
-            "args": dict(work.args),
-            "steps": steps,
-            "score": score and work.role == "supervised" and any(entry.list == "validation" for entry in sample),
-            "scored": max(1, sum(entry.list == SCORES.get(work.role) for entry in sample)),
-            "metadata": bool(work.exchanged),
-            "max_batch_size": batch,
-        }
+        datalist = write_datalist(folder, site, sample)
+        request |= {"datalist": str(datalist), "cache_dir": str(folder / "cache"), "max_batch_size": batch}
         (folder / "request.json").write_text(json.dumps(request), encoding="utf-8")
         line = [sys.executable, "-m", "fedmed.checks.measuring_process", str(folder)]
         log = folder / "log.txt"

@@ -24,11 +24,21 @@ def write_page(checked: CheckedSite, path: Path) -> Path:
     Raises:
         FedMedError: the file cannot be written.
     """
+    write_output(path, page(checked).encode(), "--out")
+    path.chmod(0o644)  # it is made to be passed on
+    return path
+
+
+def write_output(path: Path, content: bytes, option: str) -> Path:
+    """Write a file that a person has named by an option.
+
+    Raises:
+        FedMedError: it cannot be written.
+    """
     try:
-        write_atomically(path, lambda stream: stream.write(page(checked).encode()))
-        path.chmod(0o644)  # it is made to be passed on
+        write_atomically(path, lambda stream: stream.write(content))
     except OSError as error:
-        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --out") from error
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another with {option}") from error
     return path
 
 

@@ -29,10 +29,8 @@ class ModelStore:
 
     Args:
         folder: where ``FL_global_model.pt`` and ``best_FL_global_model.pt`` are written.
-        bundle: name of the bundle.
-        overlays: overlays that define the network.
-        overrides: plain values for overridable settings.
-        seed: seed of the initial weights.
+        bundle, overlays, overrides: name of the bundle, and what defines the network beside it.
+        seed: of the initial weights.
         checkpoint: name of a file in ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from (a bare state dict,
             or a run's global model); None = initial weights. Only the server needs the file. A job cannot name other
             folders.

@@ -23,13 +23,7 @@ PLACES = ("workspace/fedmed", "fedmed", ".")
 
 @dataclass(frozen=True)
 class Interrupted:
-    """An interrupted run.
-
-    Attributes:
-        id: the job that made it.
-        state: the server's state, or None where only the server has it.
-        job: its job folder, if it is known.
-    """
+    """An interrupted run: the job that made it, the server's state, and the job's folder, as far as they are known."""
 
     id: str
     state: ServerState | None = None
@@ -41,10 +35,8 @@ class Resumed:
     """A job that continues a run.
 
     Attributes:
-        folder: the job folder.
-        id: the job that it continues.
-        done: rounds that are done; None where only the server knows.
-        rounds: rounds of the whole run.
+        folder, id: the job folder, and the job that it continues.
+        done, rounds: rounds that are done, None where only the server knows; rounds of the whole run.
         private: site -> round of the private state that it must find again.
     """
 

@@ -99,10 +99,7 @@ class ServerState:
         Raises:
             StateError: the file is missing, damaged, or of another round.
         """
-        content = load_tensors(path := self.model_path(round))
-        if content.get("meta", {}).get("round") != round:
-            raise StateError(f"{path} holds the model of another round; copy the run's folder again")
-        return dict(content["model"])
+        return dict(_of_round(self.model_path(round), round)["model"])
 
     def read_rule(self, state: SavedState) -> RuleState | None:
         """Read what the rule left in the state's round; None if nothing.
@@ -110,12 +107,8 @@ class ServerState:
         Raises:
             StateError: the file is missing, damaged, or of another round.
         """
-        if not state.rule:
-            return None
-        content = load_tensors(path := self.rule_path(state.round))
-        if content.get("meta", {}).get("round") != state.round:
-            raise StateError(f"{path} holds the rule's state of another round; copy the run's folder again")
-        return RuleState.from_content(content, path)
+        path = self.rule_path(state.round)
+        return RuleState.from_content(_of_round(path, state.round), path) if state.rule else None
 
     def read_rounds(self, until: int) -> list[dict[str, Any]]:
         """Lines of ``rounds.jsonl`` up to a round, without what a kill left of a later line."""
@@ -131,3 +124,10 @@ class ServerState:
         self.path.unlink(missing_ok=True)
         for folder in (self.models, self.rules):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_round(path: Path, round: int) -> dict[str, Any]:
+    content = load_tensors(path)
+    if content.get("meta", {}).get("round") != round:
+        raise StateError(f"{path} is of another round; copy the run's folder again")
+    return content
