@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedmed.checks.part_in_job import client_app, find_work
+from fedmed.checks.kit_findings import client_app
+from fedmed.checks.part_in_job import find_work
 from fedmed.errors import JobError
 
 

@@ -244,7 +244,7 @@ def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
 
 def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     checked = check(study)
-    checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1, fraction=0.5)
+    checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1)
     assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
     assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
@@ -266,7 +266,7 @@ def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pret
 def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, study):
     checked = check(study, skip=("disk", "device"))
     assert kinds(checked) == ["small_picture"], checked.findings
-    assert checked.measured.score_seconds > 0 and checked.measured.fraction == 0.5 and checked.ready
+    assert checked.measured.score_seconds > 0 and checked.demands.fraction == 0.5 and checked.ready
 
 
 def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, change_study):

@@ -23,6 +23,7 @@ class BundleDemands:
         classes: names of classes, if labels are such.
         size: pixels of the square that an image is fitted into, if it is.
         batch: cases in a batch.
+        fraction: share of the labelled images that the job uses.
         least: images without which a site sends no statistics of them.
     """
 
@@ -31,6 +32,7 @@ class BundleDemands:
     classes: tuple[str, ...] | None = None
     size: int | None = None
     batch: int | None = None
+    fraction: float = 1.0
     least: int | None = None
 
 
@@ -51,7 +53,8 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     classes = parser.get("classes")
     names = tuple(map(str, classes)) if isinstance(classes, list) else None
     size, batch = (n if type(n := parser.get(key)) is int else None for key in ("image_size", "batch_size"))
-    return BundleDemands(bundle, kind, names, size, batch, least), []
+    fraction = share if type(share := parser.get("label_fraction")) in (int, float) else 1.0
+    return BundleDemands(bundle, kind, names, size, batch, fraction, least), []
 
 
 def check_exchange(work: PartInJob, demands: BundleDemands, site: SiteConfig, images: int) -> Iterator[SiteFinding]:

@@ -11,7 +11,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-from fedmed.checks.part_in_job import class_paths
+from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.checks.startup_kit import Kit, read_certificate
 from fedmed.jobs.app_configs import LIMITS
@@ -106,3 +106,25 @@ def _classes(kit: Kit, classes: Iterable[str]) -> Iterator[SiteFinding]:
         for path in sorted(set(classes)):
             if not any(entry in ("*", path) or path.startswith(f"{entry.rstrip('.')}.") for entry in allowed):
                 yield link_finding("classes", f"{kit.resources}: the job needs '{path}'; add it to class_allow_list")
+
+
+def client_app(work: PartInJob) -> tuple[set[str], bool]:
+    """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
+    if work.folder is None:
+        return set(), False
+    meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
+    apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
+    configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]
+    return set(class_paths(configs)), any((app / "custom").is_dir() for app in apps)
+
+
+def class_paths(value: Any) -> Iterator[str]:
+    """Class paths anywhere in a configuration of NVFlare."""
+    if isinstance(value, Mapping):
+        if isinstance(value.get("path"), str):
+            yield value["path"]
+        for item in value.values():
+            yield from class_paths(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from class_paths(item)

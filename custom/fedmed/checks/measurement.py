@@ -41,7 +41,6 @@ class Measured:
         peak_bytes, cuda_peak_bytes: most memory at a time, of the machine and of the GPU.
         model_bytes, sent_bytes, state_bytes: all tensors; those that leave the site in a round; what it keeps of one.
         cache_bytes: mean size of a prepared case.
-        fraction: share of the labelled images that the job uses.
     """
 
     batch: int | None = None
@@ -57,7 +56,6 @@ class Measured:
     state_bytes: int | None = None
     cache_bytes: float | None = None
     extras_bytes: int | None = None
-    fraction: float = 1.0
 
 
 @dataclass

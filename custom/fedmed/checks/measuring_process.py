@@ -75,9 +75,8 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     parser = client.bundle.parser(device=site.device, **facts)
     found: dict[str, Any] = _prepare(parser, args["role"], site)
     tensors = named_tensors(initial_network(parser, client.seed))
-    fraction, has_minimum = parser.get("label_fraction"), "metadata_min_images" in parser
+    has_minimum = "metadata_min_images" in parser
     del parser
-    found["fraction"] = fraction if type(fraction) in (int, float) else 1.0
     found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
     task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
     if args["role"] == "evaluate":
@@ -106,8 +105,8 @@ def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, flo
             dataset = parsed(parser, f"{part}#dataset")
             seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
     sizes = [float(path.stat().st_size) for path in (site.cache_dir / FOLDER).glob("*.pt")]
-    means = {"prepare_seconds": seconds, "cache_bytes": sizes}
-    return {name: statistics.fmean(values) for name, values in means.items() if values}
+    times = {"prepare_seconds": statistics.fmean(seconds)} if seconds else {}
+    return times | ({"cache_bytes": statistics.fmean(sizes)} if sizes else {})
 
 
 def _metadata(args: Mapping[str, Any], has_minimum: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:

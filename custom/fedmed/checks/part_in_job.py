@@ -1,7 +1,6 @@
 """What a site would do in a job: its role there, with which bundle and settings."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -133,25 +132,3 @@ def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str])
         exchanged=exchanged,
         extras=tuple(sorted(extras)),
     )
-
-
-def client_app(work: PartInJob) -> tuple[set[str], bool]:
-    """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
-    if work.folder is None:
-        return set(), False
-    meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
-    apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
-    configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]
-    return set(class_paths(configs)), any((app / "custom").is_dir() for app in apps)
-
-
-def class_paths(value: Any) -> Iterator[str]:
-    """Class paths anywhere in a configuration of NVFlare."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("path"), str):
-            yield value["path"]
-        for item in value.values():
-            yield from class_paths(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from class_paths(item)

@@ -10,10 +10,10 @@ from fedmed.checks.bundle_demands import check_exchange, read_demands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, Entry, check_lists, count_lists, read_entries
-from fedmed.checks.kit_findings import check_kit
+from fedmed.checks.kit_findings import check_kit, client_app
 from fedmed.checks.machine import check_machine
 from fedmed.checks.measurement import measure
-from fedmed.checks.part_in_job import PartInJob, client_app, find_work
+from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.preflight import preflight
 from fedmed.checks.server_connection import Connection, shake_hands
 from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding
