@@ -9,7 +9,7 @@ from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import ROLES
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from fedmed.checks.startup_kit import SITE_FILE, Kit, read_kit
 from fedmed.checks.work_sample import choose_sample
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
-from fedmed.kinds.load import kind_by_look
+from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig, load_file, load_site
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
