@@ -322,7 +322,7 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
         ),
         (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
         (lambda p: p["participants"][1].update(name="hospital_b"), "a 'name' of its own; twice: hospital_b"),
-        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be a list of 1 or more"),
+        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be of 1 entries or more"),
         (lambda p: p["participants"][1].pop("org"), "key 'org' of entry 2 of 'participants' is missing"),
         (lambda p: p["participants"][1].update(fedmed_rol="x"), "'fedmed_rol'; did you mean 'fedmed_role'?"),
         (lambda p: p["builders"].pop(2), "does not name fedmed.provisioning.kit_builder.SiteBuilder"),
