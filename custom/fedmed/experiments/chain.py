@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -20,16 +20,21 @@ class Place:
     Attributes:
         arm: its name, for messages.
         seed: of the run.
-        data: what it is run on.
+        data: what it is run on, of the kind that the arm's links need.
         test: sites that the table shows, as the table names them.
         runs: folder of all runs; equal steps of several arms and tables are found there once.
     """
 
     arm: str
     seed: int
-    data: ExperimentData
+    data: Any
     test: Sequence[str]
     runs: Path
+
+    @property
+    def lists(self) -> Path:
+        """Folder of the datalists that are written for runs."""
+        return self.runs / "lists"
 
 
 class ChainStep(ABC):
@@ -37,13 +42,15 @@ class ChainStep(ABC):
 
     Attributes:
         path: file or folder; its name says all that the result depends on.
-        sites: settings of the sites whose machine it uses.
         node: site that a step belongs to, of a link that makes one result for each; empty otherwise.
     """
 
     path: Path
-    sites: Sequence[SiteConfig]
-    node: str = ""
+    node: str
+
+    @abstractmethod
+    def machines(self) -> Sequence[SiteConfig]:
+        """Settings of the sites whose machine it uses."""
 
     @abstractmethod
     def missing(self) -> bool:
@@ -67,12 +74,12 @@ class ChainLink(YamlModel, ABC):
 
     needs: ClassVar[type[ExperimentData]] = ExperimentData
 
-    def lacking(self, data: ExperimentData) -> str | None:
-        """What it needs and this data has not, in words; None = nothing."""
+    def lacking(self, data: Any) -> str | None:
+        """What it needs and this data, which is of the right kind, does not have, in words; None = nothing."""
         return None
 
     @abstractmethod
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
         """What is to be made on one result of the link before, or on nothing.
 
         Raises:
@@ -85,19 +92,29 @@ class ChainWork:
     """The first step of a chain and all that is made on it: what one process works on.
 
     Attributes:
-        name: of the arm that asked first, with its seed, for messages.
+        arm: its name.
+        name: of the arm with its seed, for messages; the first arm's where several have the same work.
         steps: each after the one that it is made on.
     """
 
+    arm: str
     name: str
     steps: tuple[ChainStep, ...]
 
     @property
     def path(self) -> Path:
+        """That of the first step, by which equal works are found."""
         return self.steps[0].path
 
     def missing(self) -> bool:
+        """Whether any of it must be made."""
         return any(step.missing() for step in self.steps)
+
+    def do(self) -> None:
+        """Make what is missing, in order: a first step that is made again takes with it what was made on it."""
+        for step in self.steps:
+            if step.missing():
+                step.make()
 
 
 def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
@@ -105,7 +122,8 @@ def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
     works = []
     for first in links[0].steps(place, None):
         where = f" at {first.node}" if first.node else ""
-        works.append(ChainWork(f"{place.arm}{where}, seed {place.seed}", (first, *_after(links[1:], place, first))))
+        steps = (first, *_after(links[1:], place, first))
+        works.append(ChainWork(place.arm, f"{place.arm}{where}, seed {place.seed}", steps))
     return works
 
 
@@ -113,17 +131,10 @@ def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
     """Works with the same first step as one."""
     found: dict[Path, ChainWork] = {}
     for work in works:
-        before = found.get(work.path, ChainWork(work.name, ()))
+        before = found.setdefault(work.path, work)
         steps = {step.path: step for step in (*before.steps, *work.steps)}
-        found[work.path] = ChainWork(before.name, tuple(steps.values()))
+        found[work.path] = replace(before, steps=tuple(steps.values()))
     return list(found.values())
-
-
-def do(work: ChainWork) -> None:
-    """Make what is missing, in order: a first step that is made again takes with it what was made on it."""
-    for step in work.steps:
-        if step.missing():
-            step.make()
 
 
 def _after(links: Sequence[ChainLink], place: Place, before: ChainStep) -> list[ChainStep]:

@@ -1,5 +1,6 @@
 """What a table is run on: a YAML in ``experiments/data/`` that names the kind of data by its class."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -7,17 +8,22 @@ from pydantic import AfterValidator, Field
 
 from fedmed.errors import JobError
 from fedmed.experiments.yaml_models import build_named
+from fedmed.jobs.job import Job
+from fedmed.jobs.study import Study
 from fedmed.settings.yaml_model import YamlModel, read_yaml
 
 
-def different(values: list) -> list:
+def different(values: list[Any]) -> list[Any]:
+    """A pydantic check of a list."""
     if not values or len(set(values)) < len(values):
         raise ValueError("it must have at least one value, and none twice")
     return values
 
 
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(different)]
+Count = Annotated[int, Field(ge=1)]
 Names = Annotated[list[str], AfterValidator(different)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(different)]
 Shares = Annotated[list[Annotated[float, Field(gt=0, le=1)]], AfterValidator(different)]
 
 
@@ -27,10 +33,14 @@ class ExperimentData(YamlModel):
     Attributes:
         name: for folders and headings; the file's.
         seeds: used unless the command line names others; None = the table's own.
+        bundle: what is trained.
+        job: further settings of every job.
     """
 
     name: str
     seeds: Seeds | None = None
+    bundle: str
+    job: dict[str, Any] = {}
 
     def shown_sites(self, wanted: list[str]) -> dict[str, str]:
         """The table's names of the sites that it shows -> this data's.
@@ -54,3 +64,20 @@ def load_data(path: Path) -> ExperimentData:
             "labelled and unlabelled sites of a job, fedmed.experiments.hospital_data.HospitalData for pre-training"
         )
     return build_named(ExperimentData, {**content, "name": Path(path).stem}, str(path))
+
+
+def link_job(arm: str, given: Mapping[str, Any], **own: Any) -> Job:
+    """The job of a link.
+
+    Args:
+        arm: its name, for messages.
+        given: what YAML says below ``job``.
+        own: what the link says in its own words.
+
+    Raises:
+        JobError: ``job`` sets what a job does not know, or what the link says itself.
+    """
+    known = set(Study.model_fields) - set(own)
+    if unknown := sorted(set(given) - known):
+        raise JobError(f"arm '{arm}': 'job' may not set '{unknown[0]}'; it may set: {', '.join(sorted(known))}")
+    return Job.of({**own, **given})

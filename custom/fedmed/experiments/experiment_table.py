@@ -14,7 +14,7 @@ from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.table_claim import TableClaim, read_claims
 from fedmed.experiments.table_layout import ShownArm, TableLayout
 from fedmed.experiments.yaml_models import PATH, build, build_named
-from fedmed.settings.yaml_model import YamlModel, read_yaml
+from fedmed.settings.yaml_model import YamlModel, read_model
 
 Settings = dict[str, Any]
 
@@ -48,20 +48,10 @@ class TableYaml(YamlModel):
 
 
 @dataclass(frozen=True)
-class ExperimentArm:
-    """One row of a table.
+class ExperimentArm(ShownArm):
+    """One row of a table, with the links that it is made of."""
 
-    Attributes:
-        shown: its name, group and x.
-        links: what it is made of.
-    """
-
-    shown: ShownArm
-    links: tuple[ChainLink, ...]
-
-    @property
-    def name(self) -> str:
-        return self.shown.name
+    links: tuple[ChainLink, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -105,17 +95,14 @@ def load_table(path: Path) -> ExperimentTable:
     Raises:
         JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
     """
-    content = dict(read_yaml(path, error=JobError).values)
-    for key in ("chain", "arms", "scores"):  # YAML reads 1, on and no as other than text
-        if isinstance(content.get(key), dict):
-            content[key] = {str(name): own for name, own in content[key].items()}
-    read = build(TableYaml, content, f"{path}")
+    read = read_model(path, TableYaml, error=JobError)
     try:
         arms = [_arm(name, own, read.chain) for name, own in read.arms.items()]
         scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
-        layout, names = build_named(TableLayout, read.layout, "layout"), [arm.name for arm in arms]
-        layout.check([arm.shown for arm in arms], scores)
-        claims = read_claims(read.claims, read.claim_kind, names, read.test or [], scores)
+        layout = build_named(TableLayout, read.layout, "layout")
+        layout.check(arms, scores)
+        known = {"arm": [arm.name for arm in arms], "site": read.test or [], "score": scores}
+        claims = read_claims(read.claims, read.claim_kind, known)
     except JobError as error:
         raise JobError(f"{path}: {error}") from error
     stem = Path(path).stem
@@ -144,7 +131,7 @@ def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> Experi
             raise JobError(f"arm '{name}': '{link}' is {given!r}; write the settings of that link")
         # Another class has other settings than the chain's.
         links.append(build_named(ChainLink, given if PATH in given else {**common, **given}, f"arm '{name}', {link}"))
-    return ExperimentArm(ShownArm(name, shown.group, shown.x), tuple(links))
+    return ExperimentArm(name, shown.group, shown.x, links=tuple(links))
 
 
 class _Shown(YamlModel):

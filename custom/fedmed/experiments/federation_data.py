@@ -5,14 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedmed.errors import JobError
-from fedmed.experiments.experiment_data import ExperimentData
+from fedmed.experiments.experiment_data import Count, ExperimentData
+from fedmed.experiments.site_lists import POOL
 from fedmed.settings.yaml_model import YamlModel
 
 DEFAULT_NETWORK = "default"
-POOL = "pool"  # site that holds the cases of several
 TrainingRole = Literal["supervised", "unsupervised"]
-Overrides = dict[TrainingRole, dict[str, Any]]
-Count = Annotated[int, Field(ge=1)]
+RoleOverrides = dict[TrainingRole, dict[str, Any]]
 
 
 class IterationBudget(YamlModel):
@@ -42,21 +41,17 @@ class FederationData(ExperimentData):
 
     Attributes:
         sites: the table's name of a site (``site_1``) -> the site's name in the federation.
-        bundle: what is trained.
         networks: ``default`` and others -> overlays of the bundle.
         budget: iterations.
         labelled: datalist beside a site's own with masks for all of its cases; None = its own datalist.
         overrides: role -> overridable settings of the bundle for every run that does not say otherwise.
-        job: further settings of every job.
     """
 
     sites: dict[str, str]
-    bundle: str
     networks: dict[str, list[str]]
     budget: IterationBudget
     labelled: str | None = None
-    overrides: Overrides = {}
-    job: dict[str, Any] = {}
+    overrides: RoleOverrides = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> "FederationData":

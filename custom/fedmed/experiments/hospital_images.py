@@ -1,15 +1,20 @@
-"""The images of a hospital: what may be learnt from, and what is only tested on."""
+"""The images of a hospital: what may be learnt from, and what is only tested on.
+
+Splits are by patient and depend on names alone: no seed, no order of a file.
+"""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fedmed.data.datalist import case_names, read_datalist
+from fedmed.data.datalist import case_names
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import DataError
-from fedmed.experiments.patient_splits import halves, share
+from fedmed.experiments.site_lists import listed
 from fedmed.settings.site import SiteConfig
 
 COLUMNS = ("file", "label", "patient")
@@ -41,17 +46,8 @@ class Hospital:
     """
 
     config: SiteConfig
-    training: tuple[ImageCase, ...]
-    testing: tuple[ImageCase, ...]
-
-    @property
-    def name(self) -> str:
-        return self.config.site
-
-    def labelled(self, classes: Iterable[str]) -> list[ImageCase]:
-        """Training cases of these classes."""
-        wanted = set(classes)
-        return [case for case in self.training if case.label in wanted]
+    training: Sequence[ImageCase]
+    testing: Sequence[ImageCase]
 
 
 def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital:
@@ -74,8 +70,7 @@ def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital
         if lacking := [column for column in COLUMNS if not row.get(column)]:
             raise DataError(f"{table}, line {number} has no '{lacking[0]}'; each line is {','.join(COLUMNS)}")
     cases = [ImageCase(row["file"], row["label"], row["patient"]) for row in rows]
-    training, testing = halves(cases, "test") if tested else (cases, [])
-    return Hospital(config, tuple(training), tuple(testing))
+    return Hospital(config, *(halves(cases, "test") if tested else (cases, [])))
 
 
 def hospital_of_site(config: SiteConfig) -> Hospital:
@@ -84,15 +79,12 @@ def hospital_of_site(config: SiteConfig) -> Hospital:
     Raises:
         DataError: the datalist cannot be read, or an entry has no image.
     """
-    lists = read_datalist(config.datalist)
-    training = _listed(config, lists, "training") + _listed(config, lists, UNLABELED)
-    return Hospital(config, tuple(training), tuple(_listed(config, lists, "testing")))
+    return Hospital(config, _listed(config, "training") + _listed(config, UNLABELED), _listed(config, "testing"))
 
 
-def _listed(config: SiteConfig, lists: Mapping[str, Any], key: str) -> list[ImageCase]:
-    entries = lists.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(e, Mapping) and e.get("image") for e in entries):
-        raise DataError(f"{config.datalist}: '{key}' must be a list of entries that name an 'image'")
+def _listed(config: SiteConfig, key: str) -> list[ImageCase]:
+    """Cases of one list; where nobody has looked, a label is not known."""
+    entries = listed(config.datalist, key)
     labels = [None if key == UNLABELED else entry.get("label") for entry in entries]
     patients = [str(entry.get("patient", name)) for entry, name in zip(entries, case_names(entries), strict=True)]
     return [ImageCase(str(e["image"]), label, p) for e, label, p in zip(entries, labels, patients, strict=True)]
@@ -115,6 +107,52 @@ def node_images(
         cases = [c for c in cases if c.label is not None and (c.label in set(healthy)) == (kind == "healthy")]
     if size is not None:
         cases = share(cases, size, "size")
+    name = hospital.config.site
     if split == 1:
-        return {hospital.name: cases}
-    return dict(zip((f"{hospital.name}_1", f"{hospital.name}_2"), halves(cases, "nodes"), strict=True))
+        return {name: cases}
+    return dict(zip((f"{name}_1", f"{name}_2"), halves(cases, "nodes"), strict=True))
+
+
+def halves(cases: Sequence[ImageCase], purpose: str) -> tuple[list[ImageCase], list[ImageCase]]:
+    """Two parts with no patient in both, equal in images as nearly as patients allow, and so in each class.
+
+    Args:
+        cases: to split; each part keeps their order.
+        purpose: two purposes split differently.
+    """
+    sizes = Counter(case.patient for case in cases)
+    labels: defaultdict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        labels[case.patient].add(str(case.label))
+    counts: defaultdict[frozenset[str], list[int]] = defaultdict(lambda: [0, 0])  # images of each part, by classes
+    second: set[str] = set()
+    # Those with many images first: what remains uneven is then the last patient with one or two.
+    for patient in sorted(sizes, key=lambda name: (-sizes[name], _key(name, purpose))):
+        own = counts[frozenset(labels[patient])]
+        part = int(own[1] < own[0])
+        own[part] += sizes[patient]
+        if part:
+            second.add(patient)
+    return [c for c in cases if c.patient not in second], [c for c in cases if c.patient in second]
+
+
+def share(cases: Sequence[ImageCase], fraction: float, purpose: str) -> list[ImageCase]:
+    """About ``fraction`` of the images, whole patients; a smaller share is part of a larger one.
+
+    Args:
+        cases: to choose from.
+        fraction: 0 < fraction <= 1.
+        purpose: two purposes choose differently.
+    """
+    sizes, wanted = Counter(case.patient for case in cases), math.ceil(fraction * len(cases) - 1e-9)
+    chosen: set[str] = set()
+    for patient in sorted(sizes, key=lambda name: _key(name, purpose)):
+        if wanted <= 0:
+            break
+        chosen.add(patient)
+        wanted -= sizes[patient]
+    return [case for case in cases if case.patient in chosen]
+
+
+def _key(name: str, purpose: str) -> str:
+    return hashlib.sha256(f"{purpose}\x1f{name}".encode()).hexdigest()

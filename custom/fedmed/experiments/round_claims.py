@@ -1,45 +1,33 @@
 """Claims about the rounds of a job: weights of the aggregate and what the nodes reported."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated, ClassVar
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
-from fedmed.experiments.claim_findings import ClaimFinding, Verdict
 from fedmed.experiments.patient_claims import PATIENT_RULE
-from fedmed.experiments.round_history import RoundHistory, read_histories
-from fedmed.experiments.table_claim import Evidence, TableClaim
+from fedmed.experiments.score_table import ROUNDS, selected
+from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim, Verdict
 
 
 @dataclass(frozen=True)
-class RoundFinding(ClaimFinding):
-    """What a claim about rounds found for one arm.
+class RoundHistory:
+    """Good rounds of one run, nodes in the arm's order.
 
     Attributes:
-        arm: name.
-        words: the numbers.
-        found: the outcome.
-        n_seeds: runs.
+        images: node -> its training images, (K,).
+        weights: coefficients of the aggregate, (T, K).
+        reported: number that each node reported, (T, K); None where one was not.
     """
 
-    title: ClassVar[str] = "Rounds"
-    head: ClassVar[tuple[str, ...]] = ("claim", "arm", "found", "alone")
-    p: ClassVar[None] = None
-
-    arm: str
-    words: str
-    found: str
-    n_seeds: int
-
-    def outcome(self, p_holm: float | None) -> str:
-        return self.found
-
-    def cells(self, p_holm: float | None, outcome: str) -> tuple[str, ...]:
-        return self.arm, self.words, self.found
+    images: pd.Series
+    weights: np.ndarray
+    reported: np.ndarray | None
 
 
 class RoundClaim(TableClaim):
@@ -55,15 +43,18 @@ class RoundClaim(TableClaim):
     arms: Annotated[list[str], Field(min_length=1)]
     value: str | None = None
 
-    def arm_names(self) -> list[str]:
-        return list(self.arms)
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {"arm": self.arms}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         histories = {arm: read_histories(evidence.frame, arm, self.value) for arm in self.arms}
         if not all(histories.values()):
             return []
-        found = [(arm, *self.look(histories[arm]), len(histories[arm])) for arm in self.arms]
-        return [RoundFinding(arm, words, _outcome(signs), n) for arm, words, signs, n in found]
+        found = [(arm, *self.look(own)) for arm, own in histories.items()]
+        return [
+            ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=_outcome(signs))
+            for arm, words, signs in found
+        ]
 
     @abstractmethod
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
@@ -80,16 +71,15 @@ class NodeWeight(RoundClaim):
     node: Annotated[int, Field(ge=1)]
 
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
-        place, parts, signs = self.node - 1, [], []
+        parts, signs = [], []
         for seed, history in histories.items():
-            share = history.images[place] / history.images.sum()
-            mean = float(history.weights[:, place].mean())
-            lowered = int((history.weights[:, place] < share).sum())
+            share, weights = _share(history, self.node), history.weights[:, self.node - 1]
+            mean, lowered = float(weights.mean()), int((weights < share).sum())
             signs.append(mean < share)
-            parts.append(f"seed {seed}: {mean:.3f} (below in {lowered} of {len(history.weights)} rounds)")
+            parts.append(f"seed {seed}: {mean:.3f} (below in {lowered} of {len(weights)} rounds)")
         first = histories[min(histories)]
-        share = first.images[place] / first.images.sum()
-        return f"{first.nodes[place]}: share of images {share:.3f}; mean weight, {'; '.join(parts)}", signs
+        name, share = first.images.index[self.node - 1], _share(first, self.node)
+        return f"{name}: share of images {share:.3f}; mean weight, {'; '.join(parts)}", signs
 
 
 class Slows(RoundClaim):
@@ -116,13 +106,39 @@ class Slows(RoundClaim):
         return f"first → last third of the rounds, {'; '.join(parts)}", signs
 
 
+def read_histories(frame: pd.DataFrame, arm: str, value: str | None) -> dict[int, RoundHistory]:
+    """Seed -> what its rounds recorded, of arms whose model several nodes made; ``value`` is what nodes reported."""
+    rows = selected(frame, arm=arm, list=ROUNDS).astype({"unit": str, "site": str, "metric": str})
+    return {int(seed): _history(own, value) for seed, own in rows.groupby("seed")}
+
+
 def thirds(values: np.ndarray) -> tuple[float, float]:
     """Means of the first and the last third, at least one value each."""
     n = max(1, len(values) // 3)
     return fmean(values[:n]), fmean(values[-n:])
 
 
-def _outcome(signs: list[bool]) -> str:
+def _history(rows: pd.DataFrame, value: str | None) -> RoundHistory:
+    images = selected(rows, metric="images").set_index("site")["value"]
+
+    def table(metric: str) -> np.ndarray:
+        own = selected(rows, metric=metric)
+        wide = own.pivot(index="unit", columns="site", values="value").reindex(
+            own["unit"].unique(), columns=images.index
+        )
+        return np.asarray(wide, float)
+
+    weights, reported = table("weight"), None if value is None else table(value)
+    complete = reported is not None and reported.shape == weights.shape and np.isfinite(reported).all()
+    return RoundHistory(images, weights, reported if complete and len(weights) else None)
+
+
+def _share(history: RoundHistory, node: int) -> float:
+    """Share of the images that a node has, counted from 1."""
+    return float(history.images.iloc[node - 1] / history.images.sum())
+
+
+def _outcome(signs: list[bool]) -> Verdict:
     if signs and all(signs):
         return Verdict.HOLDS
     return Verdict.CONTRARY if signs and not any(signs) else Verdict.OPEN

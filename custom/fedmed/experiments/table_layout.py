@@ -1,7 +1,7 @@
 """How a table is shown: a layout is named by its class in the table's YAML and makes the files that a reader opens."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedmed.experiments.table_claim import Evidence
@@ -59,3 +59,20 @@ class TableLayout(YamlModel):
     @abstractmethod
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
         """Name -> content of each file that there is something to write in."""
+
+
+def below_groups(arms: Sequence[ShownArm]) -> list[ShownArm | str]:
+    """The arms, with the name of a group before the first of its arms."""
+    rows: list[ShownArm | str] = []
+    for before, arm in zip([None, *arms], arms, strict=False):
+        if arm.group and (before is None or arm.group != before.group):
+            rows.append(arm.group)
+        rows.append(arm)
+    return rows
+
+
+def table_lines(arms: Sequence[ShownArm], cells: Mapping[str, Sequence[str]]) -> list[list[str]]:
+    """Lines of a table of the arms that have cells, with a line for each group."""
+    rows = below_groups([arm for arm in arms if arm.name in cells])
+    empty = [""] * max(map(len, cells.values()), default=0)
+    return [[f"*{row}*", *empty] if isinstance(row, str) else [row.name, *cells[row.name]] for row in rows]

@@ -3,30 +3,23 @@
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from fedmed.class_paths import import_named
 from fedmed.errors import JobError
+from fedmed.settings.yaml_model import Document, check_model
 
 Model = TypeVar("Model", bound=BaseModel)
 PATH = "path"  # key that names a class
 
 
-def build(kind: type[Model], content: Any, where: str) -> Model:
+def build(kind: type[Model], content: Mapping[str, Any], where: str) -> Model:
     """An object of a model class.
 
-    Args:
-        kind: the class.
-        content: of the YAML.
-        where: what is read, for the message.
-
     Raises:
-        JobError: names every key that is missing, unknown or has a wrong value, with the value and what it must be.
+        JobError: names ``where`` and every key that is missing, unknown or has a wrong value, and what it must be.
     """
-    try:
-        return kind.model_validate(content, strict=True)
-    except ValidationError as error:
-        raise JobError(f"{where}: " + "; ".join(_words(one, kind) for one in error.errors())) from error
+    return check_model(Document(where, content), kind, error=JobError)
 
 
 def build_named(base: type[Model], content: Any, where: str, path: str | None = None) -> Model:
@@ -54,20 +47,3 @@ def build_named(base: type[Model], content: Any, where: str, path: str | None = 
     if not (isinstance(kind, type) and issubclass(kind, base)):
         raise JobError(f"{where}: '{named}' is not a kind of {base.__module__}.{base.__name__}")
     return build(kind, settings, where)
-
-
-def _words(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
-    place = ": ".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f"'{place}' is missing"
-    if error["type"] == "extra_forbidden":
-        known = f"; known are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
-        return f"unknown key '{place}'{known}"
-    text = error["msg"].removeprefix("Value error, ")
-    value = f"'{place}' is {error['input']!r}: " if place else ""
-    return f"{value}{text}{_number_hint(error['input'])}"
-
-
-def _number_hint(value: Any) -> str:
-    """YAML reads ``1e-2`` as text."""
-    return " (write 1.0e-2, not 1e-2)" if isinstance(value, str) and value[:1].isdigit() and "e" in value else ""
