@@ -73,7 +73,7 @@ def test_rounds_are_read_in_the_order_of_the_nodes(tmp_path):
         return read_histories(frame, "x", value)[0]
 
     found = history("rsa")
-    assert found.images.to_dict() == {"b": 10, "a": 30} and list(found.images.index) == ["b", "a"]
+    assert found.shares.to_dict() == {"b": 0.25, "a": 0.75} and list(found.shares.index) == ["b", "a"]
     assert found.weights.tolist() == [[0.25, 0.75]] * 2 and found.reported.tolist() == [[0.7, 0.9]] * 2
     assert history(None).reported is None and history("mu").reported is None
     path.write_text("{")

@@ -20,31 +20,21 @@ Means = dict[tuple[str, str], np.ndarray]  # (arm, site) -> score of each seed, 
 
 @dataclass(frozen=True)
 class ArmFigure:
-    """What a figure shows beside its numbers.
-
-    Attributes:
-        title, caption: heading, and below it what is drawn.
-        arms: in their order, those of a group together.
-        sites: panels or lines.
-        baseline: arm that is drawn as a line to compare with.
-        x_label, x_log: axis of a figure over the arms' ``x``; None = a row an arm.
-    """
+    """What a figure shows beside its numbers."""
 
     title: str
-    caption: str
-    arms: Sequence[ShownArm]
-    sites: Sequence[str]
-    baseline: str | None = None
-    x_label: str | None = None
+    caption: str  # below the title: what is drawn
+    arms: Sequence[ShownArm]  # in their order, those of a group together
+    sites: Sequence[str]  # panels or lines
+    baseline: str | None = None  # arm that is drawn as a line to compare with
+    x_label: str | None = None  # of the axis of a figure over the arms' ``x``; None = a row an arm
     x_log: bool = False
 
 
 def arm_figure(info: ArmFigure, means: Mapping[tuple[str, str], Sequence[float] | np.ndarray]) -> Figure:
     """Lines if there is an ``x_label``, else a row an arm. Draw it within ``style()``.
 
-    Args:
-        info: what is drawn.
-        means: (arm, site) -> mean of each seed.
+    ``means``: (arm, site) -> mean of each seed.
     """
     found = {key: np.array(seeds) for key, seeds in means.items()}
     drawn = dots(info, found) if info.x_label is None else lines(info, found)

@@ -1,7 +1,7 @@
 """One arm is better than another at a site, case by case: Wilcoxon's test over the units of a test list."""
 
 from collections.abc import Collection, Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,19 +20,12 @@ SEEDS_FOR_VERDICT = 6  # with fewer, no two-sided p over seeds can be below 0.05
 
 
 class CasePair(ArmPair):
-    """The arm ``better`` is above the arm ``worse`` at each of the sites.
+    """The arm ``better`` is above the arm ``worse`` at each of the sites."""
 
-    Attributes:
-        sites: as the table names them.
-        list: ``test``, or ``valid``, of which a run has one mean.
-        model: of the ``last`` round, or the one that labelled sites ``selected``.
-        score: None = the table's first.
-    """
-
-    sites: Annotated[list[str], Field(min_length=1)]
-    list: Literal["test", "valid"] = "test"
-    model: Literal["last", "selected"] = "last"
-    score: str | None = None
+    sites: Annotated[list[str], Field(min_length=1)]  # as the table names them
+    list: Literal["test", "valid"] = "test"  # ``test``, or ``valid``, of which a run has one mean
+    model: Literal["last", "selected"] = "last"  # of the ``last`` round, or the one that labelled sites ``selected``
+    score: str | None = None  # None = the table's first
 
 
 class BetterByCases(BetterClaim):
@@ -120,10 +113,9 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
         P_COLUMN: "",
         "effect": signed(effect, 2),
     }
-    agreeing, against = signs(seeds)
-    record = {"better": pair.better, "worse": pair.worse, "site": site, "list": pair.list, "model": pair.model}
-    record |= {"difference": difference, "n_cases": len(a.columns), "n_seeds": len(seeds)}
-    record |= {"seeds_agreeing": agreeing, "seeds_against": against, "p": p, "p_seeds": p_seeds, "effect": effect}
+    record: dict[str, Any] = {"better": pair.better, "worse": pair.worse, "site": site}
+    record |= {"list": pair.list, "model": pair.model, "difference": difference, "n_cases": len(a.columns)}
+    record |= {**signs(seeds), "p": p, "p_seeds": p_seeds, "effect": effect}
     # Ranks and mean can disagree about the direction; then the test does not speak for the mean.
     return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, effect)
 

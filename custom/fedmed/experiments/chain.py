@@ -15,21 +15,13 @@ from fedmed.settings.yaml_model import YamlModel
 
 @dataclass(frozen=True)
 class Place:
-    """For what an arm's chain is planned.
+    """For what an arm's chain is planned."""
 
-    Attributes:
-        arm: its name, for messages.
-        seed: of the run.
-        data: what it is run on, of the kind that the arm's links need.
-        test: sites that the table shows, as the table names them.
-        runs: folder of all runs; equal steps of several arms and tables are found there once.
-    """
-
-    arm: str
+    arm: str  # its name, for messages
     seed: int
-    data: Any
-    test: Sequence[str]
-    runs: Path
+    data: Any  # what it is run on, of the kind that the arm's links need
+    test: Sequence[str]  # sites that the table shows, as the table names them
+    runs: Path  # folder of all runs; equal steps of several arms and tables are found there once
 
     @property
     def lists(self) -> Path:
@@ -37,36 +29,29 @@ class Place:
         return self.runs / "lists"
 
 
-class ChainStep(ABC):
+class ChainStep:
     """What one link of one arm and seed makes; it is made once, and found again by its path.
 
-    Attributes:
-        path: file or folder; its name says all that the result depends on.
-        node: site that a step belongs to, of a link that makes one result for each; empty otherwise.
+    This base stands for what is there without any work.
     """
 
-    path: Path
-    node: str
+    path: Path  # file or folder; its name says all that the result depends on
+    node: str = ""  # site that it belongs to, of a link that makes one result for each
 
-    @abstractmethod
     def machines(self) -> Sequence[SiteConfig]:
         """Settings of the sites whose machine it uses."""
+        return ()
 
-    @abstractmethod
     def missing(self) -> bool:
         """Whether it must be made, for the first time or because what it was made of has changed."""
+        return False
 
-    @abstractmethod
     def make(self) -> None:
-        """Make it; a step that was stopped goes on where it can.
+        """Make it, or raise a FedMedError; a step that was stopped goes on where it can."""
 
-        Raises:
-            FedMedError: it cannot be made.
-        """
-
-    @abstractmethod
     def scores(self) -> pd.DataFrame | None:
         """Its rows of the score table without ``arm``; None for a step that nothing is scored of."""
+        return None
 
 
 class ChainLink(YamlModel, ABC):
@@ -80,35 +65,21 @@ class ChainLink(YamlModel, ABC):
 
     @abstractmethod
     def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
-        """What is to be made on one result of the link before, or on nothing.
-
-        Raises:
-            FedMedError: the link cannot be run on this data.
-        """
+        """What is to be made on one result of the link before, or on nothing; a FedMedError if that is impossible."""
 
 
 @dataclass(frozen=True)
 class ChainWork:
-    """The first step of a chain and all that is made on it: what one process works on.
+    """The first step of a chain and all that is made on it: what one process works on."""
 
-    Attributes:
-        arm: its name.
-        name: of the arm with its seed, for messages; the first arm's where several have the same work.
-        steps: each after the one that it is made on.
-    """
-
-    arm: str
-    name: str
-    steps: tuple[ChainStep, ...]
+    arm: str  # its name
+    name: str  # of the arm with its seed, for messages; the first arm's where several have the same work
+    steps: tuple[ChainStep, ...]  # each after the one that it is made on
 
     @property
     def path(self) -> Path:
         """That of the first step, by which equal works are found."""
         return self.steps[0].path
-
-    def missing(self) -> bool:
-        """Whether any of it must be made."""
-        return any(step.missing() for step in self.steps)
 
     def do(self) -> None:
         """Make what is missing, in order: a first step that is made again takes with it what was made on it."""

@@ -18,17 +18,11 @@ DISEASE = ("none", "disease")  # classes of an external test
 
 
 class ExternalTest(YamlModel):
-    """The same question asked at another hospital, as disease against none.
+    """The same question asked at another hospital, as disease against none."""
 
-    Attributes:
-        site: whose test images are scored; it trains nothing here.
-        ours: the task's classes that count as disease; their probabilities are added.
-        theirs: that hospital's labels that do; its other labels do not.
-    """
-
-    site: str
-    ours: Names
-    theirs: Names
+    site: str  # whose test images are scored; it trains nothing here
+    ours: Names  # the task's classes that count as disease; their probabilities are added
+    theirs: Names  # that hospital's labels that do; its other labels do not
 
 
 class ClassTask(YamlModel):
@@ -60,11 +54,7 @@ class ClassTask(YamlModel):
         return [self.site, *([self.external.site] if self.external else [])]
 
     def check(self, name: str, hospitals: Mapping[str, Hospital]) -> None:
-        """Make sure that the hospitals have images of the classes.
-
-        Raises:
-            JobError: one has not; names the task and what is missing.
-        """
+        """Refuse (JobError) a task of classes that its hospitals have no images of."""
         own = hospitals[self.site]
         for kind, cases in (("training", own.training), ("testing", own.testing)):
             if missing := [label for label in self.classes if label not in {case.label for case in cases}]:
@@ -83,39 +73,26 @@ class ClassTask(YamlModel):
 
 @dataclass(frozen=True)
 class ClassTest:
-    """Test images and what they show.
+    """Test images and what they show."""
 
-    Attributes:
-        site: their hospital; the datalist has them as ``testing``, and at the task's own hospital the ``training`` too.
-        cases: (n,), in the order of the list.
-        labels: names of their classes, (n,).
-        classes: names, (C,).
-    """
-
-    site: SiteConfig
-    cases: Sequence[ImageCase]
-    labels: Sequence[str]
-    classes: Sequence[str]
+    site: SiteConfig  # their hospital, with them in its list ``testing``; at the task's own hospital also ``training``
+    cases: Sequence[ImageCase]  # (n,), in the order of the list
+    labels: Sequence[str]  # names of their classes, (n,)
+    classes: Sequence[str]  # names, (C,)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A task with its tests.
-
-    Attributes:
-        name, task: which.
-        tests: ``internal``, and ``external`` if there is such a test.
-    """
+    """A task with its tests."""
 
     name: str
     task: ClassTask
-    tests: Mapping[str, ClassTest]
+    tests: Mapping[str, ClassTest]  # ``internal``, and ``external`` if there is such a test
 
     def as_asked(self, test: str, probabilities: np.ndarray) -> np.ndarray:
-        """Probabilities (n, C) of the task's classes as a test asks for them: elsewhere, of disease against none.
+        """Probabilities (n, C) of the task's classes as a test asks for them, float64.
 
-        Returns:
-            (n, C) float64; (n, 2) for an external test, disease being the sum over the classes that count as such.
+        For an external test (n, 2): disease against none, disease being the sum over the classes that count as such.
         """
         if test == "internal" or self.task.external is None:
             return probabilities.astype(float)

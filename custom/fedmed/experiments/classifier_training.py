@@ -32,7 +32,8 @@ def predictions(plan: ClassifierPlan, encoder: Mapping[str, Tensor] | None, fold
         folder: where the bundle may write.
 
     Returns:
-        ``<test>_last``, and ``<test>_highest`` if it is followed -> probabilities (n, C) float32.
+        ``<test>_last``, and ``<test>_highest`` of a plan with ``every`` -> probabilities (n, C) float32, in the order
+        of the test's cases.
 
     Raises:
         FedMedError: the bundle, the encoder or the images cannot be used.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -29,30 +29,25 @@ from fedmed.settings.yaml_model import YamlModel
 class LabelProtocol(YamlModel):
     """How an encoder is scored.
 
-    Attributes:
-        fractions: shares of the training labels.
-        draws: different choices of the labelled cases below 1; their scores are averaged.
-        every: epochs between two scorings of a model whose encoder is trained too, for the highest accuracy over
-            epochs; None = the last epoch alone.
+    ``every`` is for models whose encoder is trained too: epochs between two scorings, for the highest accuracy over
+    epochs; None = the last epoch alone.
     """
 
-    fractions: Shares
-    draws: Count = 1
+    fractions: Shares  # of the training labels
+    draws: Count = 1  # different choices of the labelled cases below 1; their scores are averaged
     every: Count | None = None
 
 
 class Classifiers(ChainLink):
     """A classifier for every task, protocol, share of labels and choice of them.
 
-    Attributes:
-        protocols: overlay of the bundle, which says what of the network is trained -> settings.
-        fractions: shares of labels of this arm, where they are not the protocol's.
+    A protocol is an overlay of the bundle, which says what of the network is trained.
     """
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
     protocols: Annotated[dict[str, LabelProtocol], Field(min_length=1)]
-    fractions: Shares | None = None
+    fractions: Shares | None = None  # of this arm, where they are not the protocol's
 
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         data: HospitalData = place.data
@@ -88,20 +83,13 @@ class Classifiers(ChainLink):
 class ClassifierStep(ChainStep):
     """One classifier and its predictions for every test image.
 
-    The file of them has ``internal_last``, and where they exist ``internal_highest``, ``external_last`` and
-    ``external_highest``, (n, C) float32 in the order of the lists.
-
-    Attributes:
-        plan: what is trained.
-        before: what leaves its encoder.
-        path: of the file.
-        node: hospital of an encoder that one made alone.
+    They are in a file, as :func:`fedmed.experiments.classifier_training.predictions` returns them.
     """
 
-    plan: ClassifierPlan
-    before: EncoderStep | UntrainedStep
-    path: Path
-    node: str
+    plan: ClassifierPlan  # what is trained
+    before: EncoderStep | UntrainedStep  # what leaves its encoder
+    path: Path  # of the file
+    node: str  # hospital of an encoder that one made alone
 
     def machines(self) -> Sequence[SiteConfig]:
         return [self.plan.site]
@@ -111,7 +99,7 @@ class ClassifierStep(ChainStep):
 
     def make(self) -> None:
         torch.set_num_threads(self.plan.site.threads)
-        found = predictions(self.plan, self.before.encoder(), self.before.results)
+        found: dict[str, Any] = predictions(self.plan, self.before.encoder(), self.before.results)
         write_atomically(self.path, lambda stream: np.savez(stream, **found))
 
     def scores(self) -> pd.DataFrame:
@@ -122,10 +110,10 @@ class ClassifierStep(ChainStep):
         """
         try:
             with np.load(self.path) as content:
-                arrays = {key: content[key] for key in sorted(content.files)}
+                arrays = {tuple(key.split("_")): content[key] for key in sorted(content.files)}
         except (OSError, ValueError, KeyError) as error:
             raise DataError(f"{self.path}: the predictions cannot be read ({error}); remove the file") from error
-        return joined([self._frame(*key.split("_"), found) for key, found in arrays.items()])
+        return joined([self._frame(test, model, found) for (test, model), found in arrays.items()])
 
     def _frame(self, test: str, model: str, probabilities: np.ndarray) -> pd.DataFrame:
         plan, asked = self.plan, self.plan.question.tests[test]

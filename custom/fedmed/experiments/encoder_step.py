@@ -19,15 +19,10 @@ ENCODER_FILE = "encoder.pt"
 
 @dataclass(frozen=True)
 class EncoderStep(JobStep):
-    """A job that leaves an encoder; of one that a hospital made alone, that is the ``node``.
+    """A job that leaves an encoder; of one that a hospital made alone, that is the ``node``."""
 
-    Attributes:
-        images: node -> images that it learns from, in the arm's order.
-        prefix: what the names of the encoder's tensors begin with.
-    """
-
-    images: Mapping[str, int] = field(kw_only=True)
-    prefix: str = field(kw_only=True)
+    images: Mapping[str, int] = field(kw_only=True)  # node -> images that it learns from, in the arm's order
+    prefix: str = field(kw_only=True)  # what the names of the encoder's tensors begin with
 
     @property
     def results(self) -> Path:

@@ -13,25 +13,24 @@ from fedmed.jobs.study import Study
 from fedmed.settings.yaml_model import YamlModel, read_yaml
 
 
-def different(values: list[Any]) -> list[Any]:
-    """A pydantic check of a list."""
+def _different(values: list[Any]) -> list[Any]:
     if not values or len(set(values)) < len(values):
         raise ValueError("it must have at least one value, and none twice")
     return values
 
 
 Count = Annotated[int, Field(ge=1)]
-Names = Annotated[list[str], AfterValidator(different)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(different)]
-Shares = Annotated[list[Annotated[float, Field(gt=0, le=1)]], AfterValidator(different)]
+Names = Annotated[list[str], AfterValidator(_different)]
+Positive = Annotated[float, Field(gt=0)]
+Seeds = Annotated[list[Annotated[int, Field(ge=0)]], AfterValidator(_different)]
+Shares = Annotated[list[Annotated[float, Field(gt=0, le=1)]], AfterValidator(_different)]
 
 
 class ExperimentData(YamlModel):
     """Base of all kinds of data.
 
     Attributes:
-        name: for folders and headings; the file's.
+        name: the file's, for folders and headings.
         seeds: used unless the command line names others; None = the table's own.
         bundle: what is trained.
         job: further settings of every job.
@@ -43,20 +42,12 @@ class ExperimentData(YamlModel):
     job: dict[str, Any] = {}
 
     def shown_sites(self, wanted: list[str]) -> dict[str, str]:
-        """The table's names of the sites that it shows -> this data's.
-
-        Raises:
-            JobError: a site is unknown.
-        """
+        """The table's names of the sites that it shows -> this data's; a JobError names one that is unknown."""
         return {name: name for name in wanted}
 
 
 def load_data(path: Path) -> ExperimentData:
-    """Read a YAML such as ``experiments/data/demo.yaml``.
-
-    Raises:
-        JobError: missing or malformed file, or one that does not name its class.
-    """
+    """Read a YAML such as ``experiments/data/demo.yaml``; a JobError says what is wrong with it."""
     content: dict[str, Any] = dict(read_yaml(path, error=JobError).values)
     if "path" not in content:
         raise JobError(

@@ -16,34 +16,21 @@ from fedmed.experiments.table_layout import ShownArm, TableLayout
 from fedmed.experiments.yaml_models import PATH, build, build_named
 from fedmed.settings.yaml_model import YamlModel, read_model
 
-Settings = dict[str, Any]
+Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 
 
 class TableYaml(YamlModel):
-    """The keys of a table's YAML.
-
-    Attributes:
-        title: what it shows.
-        data: name of the data that it is run on unless the command line names others.
-        seeds: each arm is run once for each.
-        chain: link -> its class (``path``) and the settings that all arms have; every arm is made of these, in order.
-        arms: name -> ``group``, ``x``, and settings below the name of a link; with a ``path``, the link is another one.
-        scores: name -> how units become it (``path``, ``label``, ``unit``).
-        layout: how it is shown (``path`` and settings).
-        test: sites that are shown.
-        claim_kind: class of the claims that name none.
-        claims: what the table is expected to show.
-    """
+    """The keys of a table's YAML; those that name a class do so by ``path``."""
 
     title: str
-    data: str
-    seeds: Seeds
-    chain: Annotated[dict[str, Settings], Field(min_length=1)]
-    arms: Annotated[dict[str, Settings], Field(min_length=1)]
-    scores: Annotated[dict[str, Settings], Field(min_length=1)]
-    layout: Settings
-    test: Names | None = None
-    claim_kind: str | None = None
+    data: str  # that it is run on unless the command line names others
+    seeds: Seeds  # each arm is run once for each
+    test: Names | None = None  # sites that are shown
+    chain: Settings  # link -> class and settings that all arms have; every arm is made of these links, in order
+    arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
+    scores: Settings  # name -> class that makes it of the units, and its settings
+    layout: dict[str, Any]  # class that shows the table, and its settings
+    claim_kind: str | None = None  # class of the claims that name none
     claims: list[Any] = []
 
 
@@ -56,15 +43,9 @@ class ExperimentArm(ShownArm):
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """A table, checked.
+    """A table, checked: the values of its :class:`TableYaml`, and objects of the classes that this names."""
 
-    Attributes:
-        name: of its file and folder.
-        title, data, seeds, test: as in :class:`TableYaml`.
-        arms, scores, layout, claims: objects of the classes that the YAML names.
-    """
-
-    name: str
+    name: str  # of its file and folder
     title: str
     data: str
     seeds: Sequence[int]
@@ -121,7 +102,7 @@ def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
     return replace(table, arms=[arm for arm in table.arms if arm.name in names])
 
 
-def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> ExperimentArm:
+def _arm(name: str, settings: Mapping[str, Any], chain: Mapping[str, Mapping[str, Any]]) -> ExperimentArm:
     own = {key: value for key, value in settings.items() if key not in chain}
     shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
     links = []
@@ -136,4 +117,4 @@ def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> Experi
 
 class _Shown(YamlModel):
     group: str = ""
-    x: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    x: float | None = None

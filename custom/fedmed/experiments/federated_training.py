@@ -26,15 +26,10 @@ JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one r
 
 
 class Scaled(YamlModel):
-    """A setting of the bundle as a multiple of what it would be.
+    """A setting of the bundle as a multiple of what it would be."""
 
-    Attributes:
-        by: the factor.
-        of: another setting that it is a multiple of, as the supervised sites have it; None = itself.
-    """
-
-    by: Annotated[int | float, Field(ge=0)]
-    of: str | None = None
+    by: Annotated[int | float, Field(ge=0)]  # the factor
+    of: str | None = None  # another setting that it is a multiple of, as the supervised sites have it; None = itself
 
 
 class FederatedTraining(ChainLink):
@@ -142,8 +137,9 @@ class FederatedTraining(ChainLink):
 
     def _overrides(self, data: FederationData, bundle: str, overlays: list[str]) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""
-        roles = self._roles()
-        overrides = {role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in roles}
+        overrides: dict[str, dict[str, Any]] = {
+            role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in self._roles()
+        }
         for role, settings in self.scaled.items():
             config = Bundle(bundle, overlays).parser()
             for name, scaled in settings.items():

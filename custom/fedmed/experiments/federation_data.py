@@ -15,19 +15,12 @@ RoleOverrides = dict[TrainingRole, dict[str, Any]]
 
 
 class IterationBudget(YamlModel):
-    """Iterations of every site in one run; the same for all arms of a table.
+    """Iterations of every site in one run; the same for all arms of a table."""
 
-    Attributes:
-        steps: iterations of a supervised site in all.
-        warm_start: the first of them, in which sites without labels do not take part yet.
-        interval: iterations between two aggregations.
-        validate_every: iterations between two validations of the labelled sites (``validate`` in YAML).
-    """
-
-    steps: Count
-    warm_start: Annotated[int, Field(ge=0)]
-    interval: Count
-    validate_every: Count = Field(alias="validate")
+    steps: Count  # of a supervised site in all
+    warm_start: Annotated[int, Field(ge=0)]  # the first of them, in which sites without labels do not take part yet
+    interval: Count  # between two aggregations
+    validate_every: Count = Field(alias="validate")  # between two validations of the labelled sites
 
     @model_validator(mode="after")
     def _fits(self) -> "IterationBudget":

@@ -22,41 +22,26 @@ COLUMNS = ("file", "label", "patient")
 
 @dataclass(frozen=True)
 class ImageCase:
-    """One image.
+    """One image."""
 
-    Attributes:
-        image: path below the hospital's data folder.
-        label: name of its class; None where nobody has given one.
-        patient: images of one patient stay together in every split and every resample.
-    """
-
-    image: str
-    label: str | None
-    patient: str
+    image: str  # path below the hospital's data folder
+    label: str | None  # name of its class; None where nobody has given one
+    patient: str  # images of one patient stay together in every split and every resample
 
 
 @dataclass(frozen=True)
 class Hospital:
-    """A site's images.
+    """A site's images."""
 
-    Attributes:
-        config: the site's settings; its datalist is not used.
-        training: images that pre-training and downstream training may see.
-        testing: images of other patients.
-    """
-
-    config: SiteConfig
-    training: Sequence[ImageCase]
-    testing: Sequence[ImageCase]
+    config: SiteConfig  # the site's settings; its datalist is not used
+    training: Sequence[ImageCase]  # images that pre-training and downstream training may see
+    testing: Sequence[ImageCase]  # images of other patients
 
 
 def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital:
     """A hospital whose labels lie in a CSV with the columns ``file``, ``label``, ``patient``.
 
-    Args:
-        config: its settings.
-        table: the CSV.
-        tested: hold out half of the patients for tests; the halves depend on nothing but their names and labels.
+    If it is ``tested``, half of the patients are held out; the halves depend on nothing but their names and labels.
 
     Raises:
         DataError: the file is missing or has other columns, or a cell is empty; names file and line.
@@ -74,11 +59,7 @@ def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital
 
 
 def hospital_of_site(config: SiteConfig) -> Hospital:
-    """A hospital with a datalist of its own: ``training`` and ``unlabeled`` are learnt from, ``testing`` is not.
-
-    Raises:
-        DataError: the datalist cannot be read, or an entry has no image.
-    """
+    """A hospital with a datalist of its own: ``training`` and ``unlabeled`` are learnt from, ``testing`` is not."""
     return Hospital(config, _listed(config, "training") + _listed(config, UNLABELED), _listed(config, "testing"))
 
 
@@ -96,7 +77,6 @@ def node_images(
     """The nodes that a hospital becomes, with their training images.
 
     Args:
-        hospital: which.
         split: number of nodes, 1 or 2, of different patients.
         size: share of its images; None = all.
         kind: ``healthy`` or ``diseased``: only such images, and none whose label nobody knows; None = all.
@@ -116,9 +96,7 @@ def node_images(
 def halves(cases: Sequence[ImageCase], purpose: str) -> tuple[list[ImageCase], list[ImageCase]]:
     """Two parts with no patient in both, equal in images as nearly as patients allow, and so in each class.
 
-    Args:
-        cases: to split; each part keeps their order.
-        purpose: two purposes split differently.
+    Each part keeps the order of the cases; two purposes split differently.
     """
     sizes = Counter(case.patient for case in cases)
     labels: defaultdict[str, set[str]] = defaultdict(set)
@@ -137,13 +115,7 @@ def halves(cases: Sequence[ImageCase], purpose: str) -> tuple[list[ImageCase], l
 
 
 def share(cases: Sequence[ImageCase], fraction: float, purpose: str) -> list[ImageCase]:
-    """About ``fraction`` of the images, whole patients; a smaller share is part of a larger one.
-
-    Args:
-        cases: to choose from.
-        fraction: 0 < fraction <= 1.
-        purpose: two purposes choose differently.
-    """
+    """About ``fraction`` (0..1) of the images, whole patients; a smaller share is part of a larger one."""
     sizes, wanted = Counter(case.patient for case in cases), math.ceil(fraction * len(cases) - 1e-9)
     chosen: set[str] = set()
     for patient in sorted(sizes, key=lambda name: _key(name, purpose)):

@@ -17,11 +17,7 @@ RESULTS = {"selected": ("validation", "test"), "last": ("validation_last", "test
 
 
 def check_complete(folder: Path, wanted: Collection[str]) -> None:
-    """Make sure that every site that must have a score has one: it would be missing from its arm without a word.
-
-    Raises:
-        DataError: a site has no score; names it.
-    """
+    """Refuse (DataError) a run in which a wanted site has no score: it would be missing in tables without a word."""
     result = _result(folder)
     for _, test in RESULTS.values():
         if missing := sorted(set(wanted) - set(result[test])):
@@ -29,15 +25,10 @@ def check_complete(folder: Path, wanted: Collection[str]) -> None:
 
 
 def read_job_scores(folder: Path, seed: int, metric: str) -> pd.DataFrame:
-    """Every number of every test case and every labelled site's mean validation score, of both models.
-
-    Args:
-        folder: of a finished run.
-        seed: of the run.
-        metric: name of the validation score.
+    """Every number of every test case, and every labelled site's mean validation score ``metric``, of both models.
 
     Raises:
-        DataError: a file is missing or damaged; names it and the folder to remove.
+        DataError: a file of the run is missing or damaged; names it and the folder to remove.
     """
     result, frames = _result(folder), []
     for model, (validation, test) in RESULTS.items():
@@ -54,8 +45,7 @@ def read_rounds(folder: Path, seed: int, images: Mapping[str, int]) -> pd.DataFr
     """Each good round's weight of every node and the numbers that it reported, and how many images it has.
 
     Args:
-        folder: of a finished run.
-        seed: of the run.
+        folder, seed: of a finished run.
         images: node -> number of training images, in the arm's order.
 
     Returns:

@@ -34,17 +34,11 @@ MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
 
 @dataclass(frozen=True)
 class JobStep(ChainStep):
-    """A job with one seed, and the scores of its sites.
+    """A job with one seed, and the scores of its sites."""
 
-    Attributes:
-        job: what is run.
-        sites: settings of its sites.
-        path: folder of its files; its name ends with a hash of all that the result depends on.
-    """
-
-    job: Job
-    sites: Mapping[str, SiteConfig]
-    path: Path
+    job: Job  # what is run
+    sites: Mapping[str, SiteConfig]  # settings of its sites
+    path: Path  # folder of its files; its name ends with a hash of all that the result depends on
     node: str = ""
 
     def machines(self) -> Sequence[SiteConfig]:

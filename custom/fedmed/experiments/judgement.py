@@ -62,7 +62,7 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
             cells = {"claim": str(one.claim.id), **dict(each.cells)}
             if P_COLUMN in cells:
                 cells[P_COLUMN] = probability(each.p_holm)
-                cells["seeds"] = f"{signs(each.seeds)[0]}/{len(each.seeds)}"
+                cells["seeds"] = f"{signs(each.seeds)['seeds_agreeing']}/{len(each.seeds)}"
             cells["alone"] = NOTHING if one.claim.report else each.outcome
             sections.setdefault((each.title, *cells), []).append(tuple(cells.values()))
     for (heading, *head), rows in sections.items():

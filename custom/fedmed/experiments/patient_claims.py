@@ -105,10 +105,8 @@ def compare_patients(scores: PatientResamples, better: str, worse: str, at: Sett
         "95 %": " to ".join(signed(end, 3) for end in ends),
         P_COLUMN: "",
     }
-    agreeing, against = signs(seeds)
     record = {"better": better, "worse": worse, **vars(at), "score": score, "difference": difference}
-    record |= {"low": ends[0], "high": ends[1], "n_seeds": len(seeds)}
-    record |= {"seeds_agreeing": agreeing, "seeds_against": against, "p": p}
+    record |= {"low": ends[0], "high": ends[1], **signs(seeds), "p": p}
     return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, difference)
 
 

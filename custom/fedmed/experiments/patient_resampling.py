@@ -19,35 +19,22 @@ TEXTS = {"task": "", "protocol": "", "fraction": "1", "draw": "0", "label": ""} 
 
 @dataclass(frozen=True)
 class Setting:
-    """How models are trained and tested; those of two arms are compared within one setting.
+    """How models are trained and tested; those of two arms are compared within one setting."""
 
-    Attributes:
-        task: what is asked.
-        list: ``internal`` (the task's own site) or ``external``.
-        protocol: how it was trained.
-        fraction: share of the training labels.
-        model: ``last``, or ``highest``: of the epoch with the highest accuracy on the internal test list.
-    """
-
-    task: str
-    list: str
-    protocol: str
-    fraction: float
-    model: str
+    task: str  # what is asked
+    list: str  # ``internal`` (the task's own site) or ``external``
+    protocol: str  # how it was trained
+    fraction: float  # share of the training labels
+    model: str  # ``last``, or ``highest``: of the epoch with the highest accuracy on the internal test list
 
 
 @dataclass(frozen=True)
 class Block:
-    """Units of one trained model.
+    """Units of one trained model."""
 
-    Attributes:
-        values: metric -> (n,).
-        labels, patients: of the units, (n,).
-    """
-
-    values: Mapping[str, Floats]
-    labels: np.ndarray
-    patients: np.ndarray
+    values: Mapping[str, Floats]  # metric -> (n,)
+    labels: np.ndarray  # (n,)
+    patients: np.ndarray  # (n,)
 
 
 class PatientResamples:

@@ -2,9 +2,8 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
-from typing import BinaryIO
 
 import pandas as pd
 
@@ -40,10 +39,7 @@ def reproduce(
         jobs, dask: see :func:`run_works`.
 
     Returns:
-        Exit code: 0, or 2 if a run failed.
-
-    Raises:
-        FedMedError: the data or a list of images cannot be used, or a table cannot be run on it.
+        Exit code: 0, or 2 if a run failed. A FedMedError if a table cannot be run on the data.
     """
     out = out.resolve()
     for table in tables:
@@ -71,10 +67,7 @@ def scores_of(works: Sequence[ChainWork]) -> pd.DataFrame:
     """The table of scores of finished chains, each under the name that its table gives the arm.
 
     Those of an arm of several results (each hospital alone) count as so many draws of one arm, whose scores are
-    averaged, and again as rows of their own.
-
-    Raises:
-        DataError: a file is missing or damaged; names it.
+    averaged, and again as rows of their own. A file that is missing or damaged is a DataError.
     """
     frames = []
     for work in works:
@@ -97,12 +90,8 @@ def write_table_files(
         sites: the table's names of sites -> the data's.
         frame: scores of any part of its arms and seeds; claims about arms without scores read ``not run``.
 
-    Returns:
-        The files that there was something to write in.
-
     Raises:
         DataError: the arms of a claim have different cases or seeds.
-        OSError: the folder cannot be written.
     """
     evidence, title = Evidence(frame, table.scores, sites), f"{table.title} ({data})"
     contents = table.layout.contents(ShownTable(title, _rows(table.arms, frame), list(sites.values()), evidence))
@@ -113,7 +102,7 @@ def write_table_files(
     for name in (table.layout.names() | CLAIMS) - set(contents):  # of an earlier time with other arms: it does not fit
         (folder / name).unlink(missing_ok=True)
     for name, content in contents.items():
-        write_atomically(folder / name, partial(_put, content))
+        write_atomically(folder / name, methodcaller("write", content))
     return [folder / name for name in contents]
 
 
@@ -148,10 +137,6 @@ def _rows(arms: Sequence[ShownArm], frame: pd.DataFrame) -> list[ShownArm]:
         parts = [name for name in there if name.startswith(_node_row(arm.name, ""))]
         rows += [arm, *(ShownArm(name, arm.group, part=True) for name in parts)]
     return rows
-
-
-def _put(content: bytes, stream: BinaryIO) -> None:
-    stream.write(content)
 
 
 def _node_row(arm: str, node: str) -> str:

@@ -17,31 +17,20 @@ from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim, V
 
 @dataclass(frozen=True)
 class RoundHistory:
-    """Good rounds of one run, nodes in the arm's order.
+    """Good rounds of one run, nodes in the arm's order."""
 
-    Attributes:
-        images: node -> its training images, (K,).
-        weights: coefficients of the aggregate, (T, K).
-        reported: number that each node reported, (T, K); None where one was not.
-    """
-
-    images: pd.Series
-    weights: np.ndarray
-    reported: np.ndarray | None
+    shares: pd.Series  # node -> its share of the training images, (K,)
+    weights: np.ndarray  # coefficients of the aggregate, (T, K)
+    reported: np.ndarray | None  # number that each node reported, (T, K); None where one was not
 
 
 class RoundClaim(TableClaim):
-    """Base of what the rounds of some arms show; it must show in every seed.
-
-    Attributes:
-        arms: whose rounds.
-        value: metric that the nodes reported, as the table of scores calls it; None = none is looked at.
-    """
+    """Base of what the rounds of some arms show; it must show in every seed."""
 
     rule: ClassVar[str] = PATIENT_RULE
 
     arms: Annotated[list[str], Field(min_length=1)]
-    value: str | None = None
+    value: str | None = None  # metric that the nodes reported, as the table of scores calls it
 
     def uses(self) -> Mapping[str, Collection[str]]:
         return {"arm": self.arms}
@@ -62,23 +51,19 @@ class RoundClaim(TableClaim):
 
 
 class NodeWeight(RoundClaim):
-    """The mean weight of a node is below its share of the images.
+    """The mean weight of a node is below its share of the images."""
 
-    Attributes:
-        node: its place among the arm's, from 1.
-    """
-
-    node: Annotated[int, Field(ge=1)]
+    node: Annotated[int, Field(ge=1)]  # its place among the arm's, from 1
 
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
         parts, signs = [], []
         for seed, history in histories.items():
-            share, weights = _share(history, self.node), history.weights[:, self.node - 1]
+            share, weights = history.shares.iloc[self.node - 1], history.weights[:, self.node - 1]
             mean, lowered = float(weights.mean()), int((weights < share).sum())
-            signs.append(mean < share)
+            signs.append(bool(mean < share))
             parts.append(f"seed {seed}: {mean:.3f} (below in {lowered} of {len(weights)} rounds)")
-        first = histories[min(histories)]
-        name, share = first.images.index[self.node - 1], _share(first, self.node)
+        shares = histories[min(histories)].shares
+        name, share = shares.index[self.node - 1], shares.iloc[self.node - 1]
         return f"{name}: share of images {share:.3f}; mean weight, {'; '.join(parts)}", signs
 
 
@@ -87,12 +72,9 @@ class Slows(RoundClaim):
 
     Looked at are the mean r over the nodes, and the largest less the smallest weight, in the first and the last third
     of the rounds (Dong & Voiculescu 2021).
-
-    Attributes:
-        value: the metric that is r.
     """
 
-    value: str
+    value: str  # the metric that is r
 
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
         parts, signs = [], []
@@ -123,19 +105,12 @@ def _history(rows: pd.DataFrame, value: str | None) -> RoundHistory:
 
     def table(metric: str) -> np.ndarray:
         own = selected(rows, metric=metric)
-        wide = own.pivot(index="unit", columns="site", values="value").reindex(
-            own["unit"].unique(), columns=images.index
-        )
-        return np.asarray(wide, float)
+        wide = own.pivot(index="unit", columns="site", values="value")
+        return np.asarray(wide.reindex(own["unit"].unique(), columns=images.index), float)
 
     weights, reported = table("weight"), None if value is None else table(value)
     complete = reported is not None and reported.shape == weights.shape and np.isfinite(reported).all()
-    return RoundHistory(images, weights, reported if complete and len(weights) else None)
-
-
-def _share(history: RoundHistory, node: int) -> float:
-    """Share of the images that a node has, counted from 1."""
-    return float(history.images.iloc[node - 1] / history.images.sum())
+    return RoundHistory(images / images.sum(), weights, reported if complete and len(weights) else None)
 
 
 def _outcome(signs: list[bool]) -> Verdict:

@@ -44,7 +44,7 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for name in names:
         parts = [_plain(name, frame[name]) if name in frame else _empty(len(frame)) for frame in frames]
         if name in NUMBERS or not parts:
-            columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [[]])
+            columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [np.empty(0)])
         else:
             columns[name] = union_categoricals(parts)
     return pd.DataFrame(columns)

@@ -27,14 +27,11 @@ MODEL_NAMES = {
 class ShareColumns(TableLayout):
     """One set of files, and ``models.csv`` with a line a trained model.
 
-    Attributes:
-        protocols: protocol -> what a person reads, in the order of the sections; one that is not here has its name.
-        figure: arms to draw; empty = all, without the parts of any.
-        external: scores that are shown of a test at another hospital: a threshold, say, does not travel between them.
+    ``external`` are the scores that are shown of a test at another hospital: a threshold, say, does not travel.
     """
 
-    protocols: dict[str, str] = {}
-    figure: list[str] = []
+    protocols: dict[str, str] = {}  # what a person reads for each, in the order of the sections; otherwise its name
+    figure: list[str] = []  # arms to draw; empty = all, without the parts of any
     external: list[str] = []
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
@@ -85,20 +82,18 @@ def share_rows(arms: Sequence[ShownArm], scores: PatientResamples) -> pd.DataFra
             means = seeds[:, 0].tolist()
             spread = stdev(means) if len(means) > 1 else np.nan
             own = {"group": arm.group, "arm": arm.name, **vars(setting), "metric": score, "n_seeds": len(means)}
-            low, high = interval(sum(seeds)[1:] / len(seeds))
+            low, high = interval(seeds.sum(0)[1:] / len(seeds))
             rows.append({**own, "mean": fmean(means), "std": spread, "low": low, "high": high})
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def _section(arms: Sequence[ShownArm], rows: pd.DataFrame) -> list[str]:
     """The table of one section."""
-    fractions = sorted(rows["fraction"].unique())
-    cells = {arm: [NOTHING] * len(fractions) for arm in rows["arm"]}
-    for place, fraction in enumerate(fractions):
-        own = rows[rows["fraction"] == fraction]
-        best = f"{own['mean'].max():.3f}"
-        for row in own.to_dict("records"):
-            ends = f" [{row['low']:.3f}, {row['high']:.3f}]"
-            cells[row["arm"]][place] = mean_cell(row["mean"], row["std"], best) + ends
-    head = ["arm", *(f"{percent(fraction)} of the labels" for fraction in fractions)]
-    return markdown_table(head, table_lines(arms, cells))
+    best = rows.groupby("fraction")["mean"].transform("max").map("{:.3f}".format)
+    cells = [
+        f"{mean_cell(row['mean'], row['std'], best_here)} [{row['low']:.3f}, {row['high']:.3f}]"
+        for row, best_here in zip(rows.to_dict("records"), best, strict=True)
+    ]
+    wide = rows.assign(cell=cells).pivot(index="arm", columns="fraction", values="cell").fillna(NOTHING)
+    head = ["arm", *(f"{percent(fraction)} of the labels" for fraction in wide)]
+    return markdown_table(head, table_lines(arms, wide.T.to_dict("list")))

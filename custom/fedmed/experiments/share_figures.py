@@ -20,14 +20,9 @@ ROW = 3.3  # inches
 def share_figure(
     title: str, arms: Sequence[str], rows: pd.DataFrame, labels: Mapping[str, str], protocols: Mapping[str, str]
 ) -> Figure:
-    """A line of panels a score. Draw it within ``style()``.
+    """A line of panels a score, a line an ``arm`` in the order of the legend. Draw it within ``style()``.
 
-    Args:
-        title: heading.
-        arms: lines, in the order of the legend.
-        rows: of the table, those that are drawn.
-        labels: score -> what a person reads.
-        protocols: the same for protocols.
+    ``labels`` and ``protocols``: score and protocol -> what a person reads.
     """
     columns = list(dict.fromkeys(zip(rows["task"], rows["protocol"], strict=True)))
     metrics, shown = rows["metric"].unique(), rows["protocol"].unique()
@@ -59,9 +54,18 @@ def _panel(axes: Axes, rows: pd.DataFrame, arms: Sequence[str], colours: Mapping
             continue
         x = own["fraction"] * 1.045 ** (place - (len(arms) - 1) / 2)
         axes.vlines(x, own["low"], own["high"], color=colours[arm], alpha=0.35, linewidth=1.2)
-        style = {"marker": MARKERS[place % len(MARKERS)], "markersize": 5, "markeredgewidth": 0}
-        line = "-" if place < len(MARKERS) else "--"
-        axes.plot(x, own["mean"], color=colours[arm], linewidth=1.5, linestyle=line, label=arm, **style)
+        line, marker = "-" if place < len(MARKERS) else "--", MARKERS[place % len(MARKERS)]
+        axes.plot(
+            x,
+            own["mean"],
+            line,
+            color=colours[arm],
+            linewidth=1.5,
+            label=arm,
+            marker=marker,
+            markersize=5,
+            markeredgewidth=0,
+        )
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(sorted(rows["fraction"].unique())))
     axes.xaxis.set_major_formatter(lambda value, _: percent(round(value, 6)))

@@ -21,18 +21,11 @@ KEYS = ["arm", "site", "list"]
 
 
 class SiteColumns(TableLayout):
-    """Two sets of files, for the selected model and for that of the last round.
+    """Two sets of files, for the selected model and for that of the last round."""
 
-    Attributes:
-        score: which of the table's; None = the first.
-        baseline: arm that the figure draws as a line to compare with.
-        x_label: what the arms' ``x`` is. With it the figure has the score against x; without it a row an arm.
-        x_log: logarithmic x.
-    """
-
-    score: str | None = None
-    baseline: str | None = None
-    x_label: str | None = None
+    score: str | None = None  # which of the table's; None = the first
+    baseline: str | None = None  # arm that the figure draws as a line to compare with
+    x_label: str | None = None  # what the arms' ``x`` is: the figure has the score against it, and not a row an arm
     x_log: bool = False
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:

@@ -22,13 +22,8 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
     """The site's settings with the lists of a role, written below ``folder``.
 
     An ``unsupervised`` site is one whose masks nobody has drawn: it has what it could have trained on, and further
-    scans. For the other roles, scans without masks are left out.
-
-    Args:
-        config: the site's own.
-        role: of the site in this arm.
-        folder: where the datalist is written.
-        labelled: name of a datalist beside the site's own that has masks for all cases; None = its own.
+    scans. For the other roles, scans without masks are left out. ``labelled`` is the name of a datalist beside the
+    site's own that has masks for all cases.
 
     Raises:
         DataError: no readable datalist, or the one with masks is missing.
@@ -48,13 +43,7 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
 
 
 def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Path) -> SiteConfig:
-    """One site that holds the cases of several; it is the bound that federated training is compared with.
-
-    Args:
-        members: the sites with their lists.
-        names: of the lists that are put together.
-        folder: where the datalist is written.
-    """
+    """One site that holds these lists of several: the bound that federated training is compared with."""
     roots = [config.data_root.resolve() for config in members]
     root = Path(os.path.commonpath(roots))
 
@@ -73,11 +62,7 @@ def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Pat
 
 
 def listed(path: Path, name: str) -> list[Mapping[str, Any]]:
-    """Entries of one list of a datalist; none where it has no such list.
-
-    Raises:
-        DataError: it cannot be read, or an entry names no image.
-    """
+    """Entries of one list of a datalist, if it has it; a DataError where it cannot be read or one names no image."""
     entries = list_entries(path, name)
     if not all(isinstance(entry, Mapping) and entry.get("image") for entry in entries):
         raise DataError(f"{path}: '{name}' must be a list of entries that name an 'image'. Example: {EXAMPLE}")
@@ -87,13 +72,7 @@ def listed(path: Path, name: str) -> list[Mapping[str, Any]]:
 def with_list(config: SiteConfig, folder: Path, lists: Mapping[str, list[Any]], name: str = "") -> SiteConfig:
     """The site's settings with these lists, written under a name of their content.
 
-    Another command may be reading those of an earlier time now.
-
-    Args:
-        config: the site's own.
-        folder: where the datalist is written.
-        lists: name -> entries.
-        name: what the file's name begins with; the site's if empty.
+    Another command may be reading those of an earlier time now. The file's name begins with ``name``, or the site's.
     """
     text = json.dumps(lists, indent=1) + "\n"
     path = folder / f"{name or config.site}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"

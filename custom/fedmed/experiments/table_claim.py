@@ -33,60 +33,43 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class ClaimFinding:
-    """One thing that was looked at for a claim. Equal ones of two claims are one test.
+    """One thing that was looked at for a claim. Equal ones of two claims are one test."""
 
-    Attributes:
-        title: of the section of ``claims.md`` that it is a row of.
-        cells: (heading, cell) of this row, without seeds and outcome.
-        seeds: difference of each seed, above 0 as claimed; none where it is not a difference of two arms.
-        record: (column, value) of its row of ``comparisons.csv``, unrounded; none = no row.
-        p: before any adjustment; None where there is no test.
-        direction: a number with the sign that the test speaks for.
-        found: the outcome of what is not judged by p and seeds.
-        p_holm: p adjusted over all tests of the table.
-    """
-
-    title: str
-    cells: tuple[tuple[str, str], ...]
-    seeds: tuple[float, ...] = ()
-    record: tuple[tuple[str, Any], ...] = ()
-    p: float | None = None
-    direction: float = 0.0
-    found: Verdict | None = None
-    p_holm: float | None = None
+    title: str  # of the section of ``claims.md`` that it is a row of
+    cells: tuple[tuple[str, str], ...]  # (heading, cell) of this row, without seeds and outcome
+    seeds: tuple[float, ...] = ()  # of two arms compared: difference of each seed, above 0 as claimed
+    record: tuple[tuple[str, Any], ...] = ()  # (column, value) of its row of ``comparisons.csv``, unrounded
+    p: float | None = None  # before any adjustment; None where there is no test
+    direction: float = 0.0  # a number with the sign that the test speaks for
+    found: Verdict | None = None  # the outcome of what is not judged by p and seeds
+    p_holm: float | None = None  # p adjusted over all tests of the table
 
     @property
     def outcome(self) -> Verdict:
         """``✓``, ``✗``, ``direction`` or ``n.s.`` of this finding alone."""
-        agreeing, against = signs(self.seeds)
+        n, agreeing, against = signs(self.seeds).values()
         if self.found is not None:
             return self.found
         if self.p_holm is None:
-            return Verdict.DIRECTION if agreeing == len(self.seeds) else Verdict.OPEN
-        if self.p_holm < ALPHA and self.direction > 0 and agreeing == len(self.seeds):
+            return Verdict.DIRECTION if agreeing == n else Verdict.OPEN
+        if self.p_holm < ALPHA and self.direction > 0 and agreeing == n:
             return Verdict.HOLDS
-        contrary = self.p_holm < ALPHA and self.direction < 0 and against == len(self.seeds)
-        return Verdict.CONTRARY if contrary else Verdict.OPEN
+        return Verdict.CONTRARY if self.p_holm < ALPHA and self.direction < 0 and against == n else Verdict.OPEN
 
 
-def signs(seeds: Sequence[float]) -> tuple[int, int]:
-    """Numbers of seeds with the claimed sign, and with the other one."""
-    return sum(value > 0 for value in seeds), sum(value < 0 for value in seeds)
+def signs(seeds: Sequence[float]) -> dict[str, int]:
+    """Numbers of seeds, of those with the claimed sign, and of those with the other one."""
+    agreeing, against = sum(value > 0 for value in seeds), sum(value < 0 for value in seeds)
+    return {"n_seeds": len(seeds), "seeds_agreeing": agreeing, "seeds_against": against}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by.
+    """What claims are judged by."""
 
-    Attributes:
-        frame: the table of scores.
-        kinds: names of the table's scores -> how units become one.
-        sites: the table's names of sites -> those in the scores.
-    """
-
-    frame: pd.DataFrame
-    kinds: Mapping[str, ScoreKind]
-    sites: Mapping[str, str]
+    frame: pd.DataFrame  # the table of scores
+    kinds: Mapping[str, ScoreKind]  # names of the table's scores -> how units become one
+    sites: Mapping[str, str]  # the table's names of sites -> those in the scores
 
     @cached_property
     def resamples(self) -> PatientResamples:
@@ -94,19 +77,13 @@ class Evidence:
 
 
 class TableClaim(YamlModel, ABC):
-    """Base of all kinds of claims.
-
-    Attributes:
-        id: its number or name.
-        text: the sentence.
-        report: numbers only, no verdict.
-    """
+    """Base of all kinds of claims."""
 
     rule: ClassVar[str]  # what the verdicts mean, for the reader of claims.md
 
     id: int | str
     text: str
-    report: bool = False
+    report: bool = False  # numbers only, no verdict
 
     @abstractmethod
     def uses(self) -> Mapping[str, Collection[str]]:
@@ -122,11 +99,7 @@ class TableClaim(YamlModel, ABC):
 
 
 class ArmPair(YamlModel):
-    """The arm ``better`` is above the arm ``worse``; where is said by its kind.
-
-    Attributes:
-        better, worse: arms.
-    """
+    """The arm ``better`` is above the arm ``worse``; where is said by its kind."""
 
     better: str
     worse: str
@@ -139,13 +112,9 @@ class ArmPair(YamlModel):
 
 
 class BetterClaim(TableClaim):
-    """One arm is better than another, in every comparison that is named.
+    """One arm is better than another, in every comparison that is named."""
 
-    Attributes:
-        holds: the comparisons.
-    """
-
-    holds: list[Any]
+    holds: list[Any]  # pairs of arms
 
     def uses(self) -> Mapping[str, Collection[str]]:
         return {"arm": [arm for pair in self.holds for arm in (pair.better, pair.worse)]}
@@ -165,7 +134,7 @@ def read_claims(content: Sequence[Any], kind: str | None, known: Mapping[str, Co
     claims: list[TableClaim] = []
     for place, each in enumerate(content, start=1):
         named = each.get("id", f"{place} of the list") if isinstance(each, Mapping) else f"{place} of the list"
-        claim = build_named(TableClaim, each, f"claim {named}", kind)  # type: ignore[type-abstract]  # a kind of it
+        claim = build_named(TableClaim, each, f"claim {named}", kind)
         for what, names in claim.uses().items():
             if unknown := [name for name in names if name not in known[what]]:
                 article = "an" if what == "arm" else "a"

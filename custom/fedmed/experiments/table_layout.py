@@ -10,36 +10,22 @@ from fedmed.settings.yaml_model import YamlModel
 
 @dataclass(frozen=True)
 class ShownArm:
-    """A row.
+    """A row."""
 
-    Attributes:
-        name: as in the scores.
-        group: heading over several rows; empty = none.
-        x: place of the arm on a figure's horizontal axis.
-        part: whether it is one of the results that another row is the mean of.
-    """
-
-    name: str
-    group: str = ""
-    x: float | None = None
-    part: bool = False
+    name: str  # as in the scores
+    group: str = ""  # heading over several rows; empty = none
+    x: float | None = None  # place of the arm on a figure's horizontal axis
+    part: bool = False  # whether it is one of the results that another row is the mean of
 
 
 @dataclass(frozen=True)
 class ShownTable:
-    """What there is to show.
+    """What there is to show."""
 
-    Attributes:
-        title: heading of the tables and the figure.
-        arms: rows, in their order.
-        sites: columns, in their order, of a table of sites.
-        evidence: the scores.
-    """
-
-    title: str
-    arms: Sequence[ShownArm]
-    sites: Sequence[str]
-    evidence: Evidence
+    title: str  # heading of the tables and the figure
+    arms: Sequence[ShownArm]  # rows, in their order
+    sites: Sequence[str]  # columns, in their order, of a table of sites
+    evidence: Evidence  # the scores
 
 
 class TableLayout(YamlModel):

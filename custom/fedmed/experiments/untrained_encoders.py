@@ -1,6 +1,6 @@
 """Links of a chain in the place of a pre-trained encoder: first weights, or no network at all."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,42 +11,24 @@ from torch import Tensor, nn
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.hospital_data import HospitalData
-from fedmed.settings.site import SiteConfig
 
 QUANTILES = torch.linspace(0.05, 0.95, 7)
 
 
 @dataclass(frozen=True)
 class UntrainedStep(ChainStep):
-    """Nothing to make, and a folder for what is trained on it.
-
-    Attributes:
-        change: what is done to a network of first weights before it is trained; None = nothing.
-    """
+    """Nothing to make, and a folder for what is trained on it."""
 
     path: Path
-    change: Callable[[nn.Module], None] | None = None
-    node: str = ""
+    change: Callable[[nn.Module], None] | None = None  # done to a network of first weights before it is trained
 
     @property
     def results(self) -> Path:
         """Folder of what is made on it."""
         return self.path
 
-    def machines(self) -> Sequence[SiteConfig]:
-        return ()
-
-    def missing(self) -> bool:
-        return False
-
-    def make(self) -> None:
-        """Nothing is to be done."""
-
     def encoder(self) -> None:
         """None: the weights stay those of the seed."""
-
-    def scores(self) -> None:
-        return None
 
 
 class RandomEncoder(ChainLink):

@@ -29,7 +29,7 @@ def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | N
         Paths of the works that failed -> why.
     """
     works = merged(asked)
-    todo = [work for work in works if work.missing()]  # looks at every image: once
+    todo = [work for work in works if any(step.missing() for step in work.steps)]  # looks at every image: once
     console = Console(highlight=False)
     shared, before = len(asked) - len(works), len(works) - len(todo)
     console.print(f"{len(asked)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
