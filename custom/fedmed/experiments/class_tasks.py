@@ -28,16 +28,12 @@ class ExternalTest(YamlModel):
 class ClassTask(YamlModel):
     """One question that a classifier answers.
 
-    Attributes:
-        site: the one hospital whose training cases the classifier learns from. One alone: over several, a class that
-            is frequent at one of them is learnt as that hospital's scanner.
-        classes: at least two, all found at that hospital.
-        external: a test at another hospital; None = none.
+    It learns from one hospital alone: over several, a class that is frequent at one is learnt as that one's scanner.
     """
 
-    site: str
-    classes: Names
-    external: ExternalTest | None = None
+    site: str  # the hospital whose training cases it learns from
+    classes: Names  # at least two, all found at that hospital
+    external: ExternalTest | None = None  # a test at another hospital
 
     @model_validator(mode="after")
     def _consistent(self) -> "ClassTask":

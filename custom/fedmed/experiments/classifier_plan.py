@@ -22,29 +22,18 @@ from fedmed.settings.site import SiteConfig
 
 @dataclass(frozen=True)
 class ClassifierPlan:
-    """One classifier to train and test.
-
-    Attributes:
-        question: the task.
-        bundle, overlays, overrides: what is trained, without classes and labels.
-        protocol: overlay that makes a training of the bundle one of this kind.
-        every: epochs between two scorings on the test list, for the model of the highest accuracy; None = no such one.
-        change: what is done to the network before it is trained; None = nothing.
-        fraction: share of the training labels.
-        draw: which choice of them.
-        seed: of first weights, order and augmentation.
-    """
+    """One classifier to train and test."""
 
     question: Question
     bundle: str
-    overlays: Sequence[str]
-    overrides: Mapping[str, Any]
-    protocol: str
-    every: int | None
-    change: Callable[[nn.Module], None] | None
-    fraction: float
-    draw: int
-    seed: int
+    overlays: Sequence[str]  # before that of the protocol
+    overrides: Mapping[str, Any]  # of the bundle's settings, without classes and labels
+    protocol: str  # overlay that makes a training of the bundle one of this kind
+    every: int | None  # epochs between two scorings on the test list, for the model of the highest accuracy
+    change: Callable[[nn.Module], None] | None  # done to the network before it is trained
+    fraction: float  # share of the training labels
+    draw: int  # which choice of them
+    seed: int  # of first weights, order and augmentation
 
     @property
     def site(self) -> SiteConfig:

@@ -27,19 +27,12 @@ Shares = Annotated[list[Annotated[float, Field(gt=0, le=1)]], AfterValidator(_di
 
 
 class ExperimentData(YamlModel):
-    """Base of all kinds of data.
+    """Base of all kinds of data."""
 
-    Attributes:
-        name: the file's, for folders and headings.
-        seeds: used unless the command line names others; None = the table's own.
-        bundle: what is trained.
-        job: further settings of every job.
-    """
-
-    name: str
-    seeds: Seeds | None = None
-    bundle: str
-    job: dict[str, Any] = {}
+    name: str  # the file's, for folders and headings
+    seeds: Seeds | None = None  # used unless the command line names others; None = the table's own
+    bundle: str  # what is trained
+    job: dict[str, Any] = {}  # further settings of every job
 
     def shown_sites(self, wanted: list[str]) -> dict[str, str]:
         """The table's names of the sites that it shows -> this data's; a JobError names one that is unknown."""

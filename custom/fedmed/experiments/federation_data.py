@@ -30,21 +30,13 @@ class IterationBudget(YamlModel):
 
 
 class FederationData(ExperimentData):
-    """What a table of federated training needs to know of the data.
+    """What a table of federated training needs to know of the data."""
 
-    Attributes:
-        sites: the table's name of a site (``site_1``) -> the site's name in the federation.
-        networks: ``default`` and others -> overlays of the bundle.
-        budget: iterations.
-        labelled: datalist beside a site's own with masks for all of its cases; None = its own datalist.
-        overrides: role -> overridable settings of the bundle for every run that does not say otherwise.
-    """
-
-    sites: dict[str, str]
-    networks: dict[str, list[str]]
+    sites: dict[str, str]  # the table's name of a site (``site_1``) -> the site's name in the federation
+    networks: dict[str, list[str]]  # ``default`` and others -> overlays of the bundle
     budget: IterationBudget
-    labelled: str | None = None
-    overrides: RoleOverrides = {}
+    labelled: str | None = None  # datalist beside a site's own with masks for all of its cases; None = its own
+    overrides: RoleOverrides = {}  # of the bundle's settings, for every run that does not say otherwise
 
     @model_validator(mode="after")
     def _consistent(self) -> "FederationData":

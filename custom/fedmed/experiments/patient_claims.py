@@ -30,20 +30,14 @@ hold if they do in every seed.
 
 
 class PatientPair(ArmPair):
-    """The arm ``better`` is above the arm ``worse``, in every setting that the lists name.
-
-    Attributes:
-        protocol, fractions, list, model: settings, as in :class:`fedmed.experiments.patient_resampling.Setting`.
-        scores: of the table's; None = its first.
-        tasks: None = all.
-    """
+    """The arm ``better`` is above the arm ``worse``, in every :class:`Setting` that the fields name."""
 
     protocol: str
     fractions: Shares
-    scores: Names | None = None
+    scores: Names | None = None  # of the table's; None = its first
     list: Literal["internal", "external"] = "internal"
     model: Literal["last", "highest"] = "last"
-    tasks: Names | None = None
+    tasks: Names | None = None  # None = all
 
     def settings(self, tasks: Collection[str]) -> Iterator[Setting]:
         """The settings, of all these tasks unless it names its own."""

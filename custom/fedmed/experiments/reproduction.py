@@ -99,7 +99,7 @@ def write_table_files(
         judged = judge(table.claims, evidence)
         contents["claims.md"] = claims_markdown(title, judged, table.scores).encode()
         contents["comparisons.csv"] = comparisons_csv(judged).encode()
-    for name in (table.layout.names() | CLAIMS) - set(contents):  # of an earlier time with other arms: it does not fit
+    for name in (table.layout.names() | CLAIMS) - set(contents):  # written with other arms: they do not fit
         (folder / name).unlink(missing_ok=True)
     for name, content in contents.items():
         write_atomically(folder / name, methodcaller("write", content))

@@ -72,7 +72,7 @@ def listed(path: Path, name: str) -> list[Mapping[str, Any]]:
 def with_list(config: SiteConfig, folder: Path, lists: Mapping[str, list[Any]], name: str = "") -> SiteConfig:
     """The site's settings with these lists, written under a name of their content.
 
-    Another command may be reading those of an earlier time now. The file's name begins with ``name``, or the site's.
+    Another command may be reading older ones now. The file's name begins with ``name``, or the site's.
     """
     text = json.dumps(lists, indent=1) + "\n"
     path = folder / f"{name or config.site}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"

@@ -40,7 +40,7 @@ class TableLayout(YamlModel):
 
     @abstractmethod
     def names(self) -> set[str]:
-        """Every file that it may write; those of an earlier time are removed."""
+        """Every file that it may write; what is not written this time is removed."""
 
     @abstractmethod
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
