@@ -13,7 +13,7 @@ import yaml
 from PIL import Image
 
 from fedmed.bundles.load import Bundle
-from fedmed.errors import JobError
+from fedmed.errors import BundleError, JobError
 from fedmed.experiments import work_queue
 from fedmed.experiments.chain import Place
 from fedmed.experiments.class_tasks import task_question
@@ -243,6 +243,9 @@ def test_a_chain_that_does_not_fit_is_refused(place):
         link.steps(place, GreyLevelEncoder().steps(place, None)[0])
     with pytest.raises(JobError, match="arm 'a': classifiers need an encoder"):
         link.steps(place, None)
+    link = build(Classifiers, {"protocols": {"lniear": {"fractions": [1]}}}, "a")
+    with pytest.raises(BundleError, match="has no overlay 'lniear'"):
+        link.steps(place, RandomEncoder().steps(place, None)[0])
 
 
 def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):
