@@ -12,8 +12,8 @@ from fedmed.export.compare_results import compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
+from fedmed.kinds.find_kind import kind_of, made
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of, made
 
 
 class Exporter:

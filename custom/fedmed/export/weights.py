@@ -48,7 +48,7 @@ def complete_weights(
             is missing, unknown, of another shape or type, NaN or infinite; names it.
     """
     round, shared = run.model(which)
-    policies = RolePolicies.from_args(store.initial, store.groups, run.plan, run.aggregator)
+    policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
     held = policies.of("supervised", round).private(store.initial)
     exporter = exporter_of(store.bundle)
     if site is None:

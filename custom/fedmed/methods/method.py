@@ -65,7 +65,7 @@ class Method:
         return ()
 
     def spec(self) -> dict[str, Any]:
-        """Class path and arguments, from which :func:`fedmed.methods.load.load_method` makes an equal object."""
+        """Class path and arguments, from which :func:`fedmed.methods.find_method.load_method` makes an equal object."""
         return {"path": f"{type(self).__module__}.{type(self).__name__}", "args": asdict(self)}
 
     def role(self, name: str) -> Role:

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from rich.table import Table
 
 from fedmed.bundles.load import Bundle
+from fedmed.kinds.find_kind import kind_of, load_kind, made
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of, load_kind, made
 from fedmed.reports.run import Run, Site
 from fedmed.reports.unscored_report import UnscoredReport
 
