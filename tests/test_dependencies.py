@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "engines": LEAVES,
     "aggregation": LEAVES,
     "bundles": LEAVES | {"aggregation", "messages"},
-    "reports": LEAVES | {"aggregation", "bundles", "kinds"},
+    "reports": LEAVES | {"bundles", "kinds", "methods", "settings"},  # a run's method says what is shown of it
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},
