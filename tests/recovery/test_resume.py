@@ -15,7 +15,7 @@ from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job_folder import read_job
-from fedmed.recovery import interrupted_workspace as aside
+from fedmed.recovery.interrupted_workspace import move_interrupted
 from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -169,7 +169,7 @@ def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, t
         run_job(folder, workspace, resume=True)
     assert "before-1/fedmed/state: put that folder back" in caplog.text and "--allow-fresh" in caplog.text
     caplog.clear()
-    assert aside.set_aside(workspace, TWO) == "before-2"
+    assert move_interrupted(workspace, TWO) == "before-2"
 
 
 def test_other_settings_of_a_site_make_another_run(job, lively, interrupt, tmp_path, caplog):

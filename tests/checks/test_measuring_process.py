@@ -1,17 +1,15 @@
 """What is measured in each role, in this process; scripts/test_check_site.py does it in one of its own."""
 
-import json
-import math
 from types import SimpleNamespace
 
 import pytest
 
-import fedmed.checks.measure as module
+import fedmed.checks.measuring_process as module
 from fedmed.checks.entries import read_entries
-from fedmed.checks.measure import measure
+from fedmed.checks.measuring_process import measure
 from fedmed.checks.part_in_job import find_work
 from fedmed.checks.site_check import find_site
-from fedmed.checks.training import _write_datalist, choose_sample
+from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.data.entry_forms import ImageWithMask
 from fedmed.messages.task import Task
@@ -23,18 +21,18 @@ def test_each_role_does_its_own_work(tiny_job, tmp_path, name):
     work = find_work(str(tiny_job()), name)
     sample = choose_sample(read_entries(site, ImageWithMask())[0], {}, work.role)
     request = {"site": name, "source": str(site.source), "cache_dir": str(tmp_path / "cache"), "args": dict(work.args)}
-    request |= {"datalist": str(_write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
+    request |= {"datalist": str(write_datalist(tmp_path, site, sample)), "steps": 1, "max_batch_size": None}
     request |= {"scored": 1, "metadata": False}
     found = measure({**request, "score": work.role == "supervised"}, tmp_path)
-    assert found["batch"] == found["job_batch"] == 1 and found["peak_bytes"] > 1e8
-    assert len(found["prepare_seconds"]) == len(found["cache_bytes"]) == len(sample)
+    assert found["peak_bytes"] > 1e8
+    assert len(list((tmp_path / "cache").rglob("*.pt"))) == len(sample)
+    assert found["prepare_seconds"] > 0 and found["cache_bytes"] > 0
     assert ("score_seconds" in found) == (work.role != "unsupervised")
     if work.role == "evaluate":
         assert "step_seconds" not in found
     else:
-        assert math.isfinite(found["step_seconds"]) and 0 < found["sent_bytes"] <= found["model_bytes"]
+        assert found["step_seconds"] > 0 and 0 < found["sent_bytes"] <= found["model_bytes"]
         assert found["state_bytes"] > 1.5 * found["model_bytes"]  # Adam's two moments
-    assert json.loads((tmp_path / "started.json").read_text())["batch"] == 1
 
 
 def test_nothing_is_prepared_twice(tiny_job, tmp_path, monkeypatch):

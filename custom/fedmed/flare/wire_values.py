@@ -22,7 +22,7 @@ def extras_to_tensors(value: Any, level: int = 0) -> Any:
     """Inverse of :func:`extras_to_numpy`.
 
     Raises:
-        TypeError: an array of something else than numbers, a key that is no name, another kind of object than plain
+        TypeError: an array of something else than numbers, a key that is not a name, another kind of object than plain
             values, arrays, mappings and lists, or too many levels of these.
     """
     if level > DEEPEST:
@@ -31,32 +31,32 @@ def extras_to_tensors(value: Any, level: int = 0) -> Any:
         return torch.from_numpy(np.array(value))
     if isinstance(value, Mapping):
         if strange := [key for key in value if not isinstance(key, str)]:
-            raise TypeError(f"a {type(strange[0]).__name__} is no name of a value")
+            raise TypeError(f"a {type(strange[0]).__name__} is not the name of a value")
         return {key: extras_to_tensors(item, level + 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [extras_to_tensors(item, level + 1) for item in value]
     if value is not None and type(value) not in (bool, int, float, str):
-        raise TypeError(f"a {type(value).__name__} is no value that may travel")
+        raise TypeError(f"a {type(value).__name__} is not a value that may travel")
     return value
 
 
-def few(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return named values of an update, not too many.
+def limited(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return named values of an update.
 
     Raises:
-        ValueError: there are, or a name is too long.
+        ValueError: there are too many, or a name is too long.
     """
     if len(values) > MOST_VALUES or any(len(name) > LONGEST_NAME for name in values if isinstance(name, str)):
         raise ValueError(f"more than {MOST_VALUES} values, or a name of more than {LONGEST_NAME} characters")
     return dict(values)
 
 
-def whole(name: str, value: Any) -> int:
-    """Return a whole number as it is; a text or a number with a fraction is none.
+def whole_number(name: str, value: Any) -> int:
+    """Return a whole number as it is.
 
     Raises:
-        TypeError: names it.
+        TypeError: it is a text, or a number with a fraction.
     """
     if type(value) is not int:
-        raise TypeError(f"'{name}' is no whole number")
+        raise TypeError(f"'{name}' is not a whole number")
     return value

@@ -1,4 +1,4 @@
-"""Where the earlier jobs of a resumed run lie, seen from the job that continues them."""
+"""Where the jobs that a resumed run continues lie, seen from the job that goes on."""
 
 import os
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from fedmed.jobs.job_id import check_plain
 ROOT = "FEDMED_RESUME_ROOT"  # only scripts/simulate.py sets it: NVFlare deletes a simulator's workspace at every start
 
 
-def earlier_folder(id: str, folder: Path) -> Path:
-    """Where an earlier job kept what this one keeps in ``folder``.
+def folder_of_job(id: str, folder: Path) -> Path:
+    """Where another job kept what this one keeps in ``folder``.
 
     Args:
-        id: of the earlier job.
+        id: of the other job.
         folder: ``<workspace>/<this job>/fedmed``; jobs of one site or server lie side by side. Where
             ``$FEDMED_RESUME_ROOT`` is set, ``id`` is a simulator's workspace below it.
 
@@ -26,7 +26,7 @@ def earlier_folder(id: str, folder: Path) -> Path:
     return folder.parent.parent / id / folder.name
 
 
-def holders(round: int, earlier: Mapping[str, int]) -> list[str]:
+def jobs_with_state(round: int, earlier: Mapping[str, int]) -> list[str]:
     """Jobs that can hold a site's state of a round, the newest first.
 
     It was made by the first job that got beyond the round; later ones may hold copies. What a still earlier job has

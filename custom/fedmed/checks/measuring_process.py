@@ -1,4 +1,4 @@
-"""Measure a site's work in a job, in a process of its own: ``python -m fedmed.checks.measure FOLDER``.
+"""Measure a site's work in a job, in a process of its own: ``python -m fedmed.checks.measuring_process FOLDER``.
 
 A process of its own, because the peak of a process's memory is that of all it ever did. It is the same code that runs
 in a federation: a client, a ``train`` task, the site's device and threads. ``FOLDER/request.json`` says what to do;
@@ -6,13 +6,14 @@ in a federation: a client, a ``train`` task, the site's device and threads. ``FO
 """
 
 import json
-import math
 import resource
 import statistics
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.network import initial_network, named_tensors, parsed
 from fedmed.data.store import FOLDER
-from fedmed.errors import FedMedError
+from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
+from fedmed.files import write_atomically
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
 from fedmed.settings.site import SiteConfig, load_file
@@ -44,87 +46,78 @@ def main(folder: Path) -> None:
             result = {"error": str(error)}
         else:
             raise
-    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    write_atomically(folder / "result.json", lambda stream: stream.write(json.dumps(result).encode()))
 
 
 def lack_of_memory(error: BaseException | None) -> str:
-    """Return what was said when there was too little memory, ``""`` for any other error."""
+    """Return the message of a lack of memory, however it is wrapped; ``""`` for any other error."""
     while error is not None:
         text = str(error)
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "not enough memory" in text:
-            return (text or "out of memory").splitlines()[0]
+            return first_line(error) if text else "out of memory"
         error = error.__cause__ or error.__context__
     return ""
 
 
 def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return seconds and bytes of a site's work.
+    """Return seconds and bytes of a site's work, attributes of :class:`fedmed.checks.measurement.Measured`.
 
     Args:
-        request: ``site``, ``source`` (its YAML), ``datalist`` (a few of its cases), ``cache_dir``, ``args`` of the
+        request: ``site``, ``source`` (its YAML), ``datalist`` (some of its cases), ``cache_dir``, ``args`` of the
             executor, ``steps`` to measure, ``score`` (whether to score the validation cases), ``scored`` (how many
             cases that scores), ``metadata`` (whether to compute what the job exchanges), ``max_batch_size``.
         folder: where the client may write.
     """
-    site = _site(request)
+    site, args = _site(request), request["args"]
     torch.set_num_threads(site.threads)
-    args = request["args"]
     client = Client.from_args(args, site, folder / "job")
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
     parser = client.bundle.parser(device=site.device, **facts)
-    batch = parser.config.get("batch_size")
-    limit = site.max_batch_size
-    found: dict[str, Any] = {"batch": min(batch, limit) if batch and limit else batch, "job_batch": batch}
-    (folder / "started.json").write_text(json.dumps(found), encoding="utf-8")  # for the reader of a killed process
-    found |= _prepare(parser, args["role"])
-    found["cache_bytes"] = [path.stat().st_size for path in (site.cache_dir / FOLDER).glob("*.pt")]
+    found: dict[str, Any] = _prepare(parser, args["role"], site)
     tensors = named_tensors(initial_network(parser, client.seed))
-    fraction, few = parser.config.get("label_fraction"), "metadata_min_images" in parser.config
+    has_minimum = "metadata_min_images" in parser
     del parser
-    found["fraction"] = fraction if type(fraction) in (int, float) else 1.0
     found["model_bytes"] = sum(tensor.nbytes for tensor in tensors.values())
     task = Task("train", 0, 1, tensors, WARM_UP + request["steps"], client.bundle.digest)
     if args["role"] == "evaluate":
-        found |= _timed(request["scored"], lambda: client.evaluate(replace(task, name="evaluate")))
+        found["score_seconds"] = _seconds(lambda: client.evaluate(replace(task, name="evaluate"))) / request["scored"]
     else:
         if request["score"]:
-            found |= _timed(request["scored"], lambda: client.validate(replace(task, name="validate")))
+            seconds = _seconds(lambda: client.validate(replace(task, name="validate")))
+            found["score_seconds"] = seconds / request["scored"]
         if request["metadata"]:
-            found |= _metadata(args, few, site, folder, task)
+            found |= _metadata(args, has_minimum, site, folder, task)
         found |= _train(client, task, folder)
     return found | _memory(site)
 
 
-def _metadata(args: Mapping[str, Any], few: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
-    """Seconds for an image and bytes of what others get of the site; the few cases at hand are enough for that."""
-    overrides = {**(args.get("overrides") or {}), **({"metadata_min_images": 2} if few else {})}
+def _site(request: Mapping[str, Any]) -> SiteConfig:
+    site, datalist = load_file(request["source"], request["site"]), Path(request["datalist"])
+    batch = request["max_batch_size"] or site.max_batch_size
+    return replace(site, max_batch_size=batch, datalist=datalist, cache_dir=Path(request["cache_dir"]))
+
+
+def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, float]:
+    """Prepare the cases into an empty cache, each timed."""
+    seconds = []
+    for part in DATASETS[role]:
+        if part in parser:
+            dataset = parsed(parser, f"{part}#dataset")
+            seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
+    sizes = [float(path.stat().st_size) for path in (site.cache_dir / FOLDER).glob("*.pt")]
+    times = {"prepare_seconds": statistics.fmean(seconds)} if seconds else {}
+    return times | ({"cache_bytes": statistics.fmean(sizes)} if sizes else {})
+
+
+def _metadata(args: Mapping[str, Any], has_minimum: bool, site: SiteConfig, folder: Path, task: Task) -> dict[str, Any]:
+    """Seconds for an image and bytes of what others get of the site; the cases at hand are enough for that."""
+    overrides = {**(args.get("overrides") or {}), **({"metadata_min_images": 2} if has_minimum else {})}
     site = replace(site, privacy=site.privacy.model_copy(update={"extras_min_images": 2}))
     client = Client.from_args({**args, "overrides": overrides}, site, folder / "metadata")
     started = time.monotonic()
     values = client.metadata(replace(task, name="metadata")).values
     seconds = time.monotonic() - started
-    if not values:
-        return {}
-    return {"metadata_seconds": seconds / values.get("n", 1), "extras_bytes": extras_bytes(values)}
-
-
-def _site(request: Mapping[str, Any]) -> SiteConfig:
-    site = load_file(request["source"], request["site"])
-    batch = [limit for limit in (site.max_batch_size, request["max_batch_size"]) if limit]
-    changed = {"datalist": Path(request["datalist"]), "cache_dir": Path(request["cache_dir"])}
-    return replace(site, max_batch_size=min(batch, default=None), **changed)
-
-
-def _prepare(parser: ConfigParser, role: str) -> dict[str, Any]:
-    """Prepare the cases into an empty cache, each timed."""
-    seconds = []
-    for part in DATASETS[role]:
-        dataset = parsed(parser, f"{part}#dataset") if part in parser.config else []
-        for index in range(len(dataset)):
-            started = time.monotonic()
-            dataset.prepared(index)
-            seconds.append(time.monotonic() - started)
-    return {"prepare_seconds": seconds}
+    return {"metadata_seconds": seconds / values.get("n", 1), "extras_bytes": extras_bytes(values)} if values else {}
 
 
 def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
@@ -138,19 +131,19 @@ def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:
     client.progress.stream = note
     # A second round, which continues from the state of the first, as most rounds do.
     update = client.train(replace(task, round=1, private_round=0))
-    steps = [(end - start) / (last - first) for (first, start), (last, end) in zip(times, times[1:], strict=False)]
+    steps = [(end - start) / (last - first) for (first, start), (last, end) in pairwise(times)]
     state = max((path.stat().st_size for path in (folder / "job").rglob("round_*.pt")), default=0)
     return {
-        "step_seconds": statistics.median(steps) if steps else math.nan,
+        "step_seconds": statistics.median(steps) if steps else None,
         "state_bytes": state,
         "sent_bytes": sum(tensor.nbytes for tensor in update.tensors.values()),
     }
 
 
-def _timed(cases: int, work: Any) -> dict[str, float]:
+def _seconds(work: Callable[[], object]) -> float:
     started = time.monotonic()
     work()
-    return {"score_seconds": (time.monotonic() - started) / cases}
+    return time.monotonic() - started
 
 
 def _memory(site: SiteConfig) -> dict[str, int]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedmed.checks.facts import sections
-from fedmed.checks.machine import look_at_machine
+from fedmed.checks.machine import check_machine
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def two_gpus(monkeypatch):
 
 
 def test_a_cpu_site_is_described(small_site):
-    machine, found = look_at_machine(small_site.config())
+    machine, found = check_machine(small_site.config())
     assert found == [] and machine.device == "cpu" and machine.cores >= 1 and machine.memory[0] > machine.memory[1]
     assert dict(machine.versions).keys() >= {"fedmed", "nvflare", "monai", "torch", "python"}
 
@@ -28,17 +28,17 @@ def test_a_cpu_site_is_described(small_site):
     [("cuda", [], "cuda (ACME 40)"), ("cuda:1", [], "cuda:1 (ACME 40)"), ("cpu", ["idle_gpu"], "cpu")],
 )
 def test_the_gpu_that_is_used_is_named(small_site, two_gpus, device, kinds, shown):
-    machine, found = look_at_machine(replace(small_site.config(), device=device))
+    machine, found = check_machine(replace(small_site.config(), device=device))
     assert [finding.kind for finding in found] == kinds and machine.device == shown
 
 
 def test_a_gpu_that_is_not_there_is_a_problem(small_site, two_gpus):
-    _, (finding,) = look_at_machine(replace(small_site.config(), device="cuda:2"))
+    _, (finding,) = check_machine(replace(small_site.config(), device="cuda:2"))
     assert (finding.kind, finding.level) == ("device", "problem") and "cuda:0, cuda:1" in finding.text
 
 
 def test_more_threads_than_cores_is_noted(small_site):
-    _, (finding,) = look_at_machine(small_site.config(threads=4096))
+    _, (finding,) = check_machine(small_site.config(threads=4096))
     assert finding.kind == "threads" and "4096" in finding.text
 
 
@@ -46,6 +46,6 @@ def test_a_gpu_shows_its_memory(small_site, two_gpus):
     from fedmed.checks.site_check import CheckedSite
 
     config = small_site.config()
-    machine, _ = look_at_machine(config)
+    machine, _ = check_machine(config)
     rows = dict(dict(sections(CheckedSite(config, machine=machine)))["Machine"])
     assert rows["GPUs"] == "; ".join(["ACME 40, 40.0 GB, 30.0 GB free"] * 2)

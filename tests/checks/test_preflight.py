@@ -11,8 +11,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.checks.connection import Connection, preflight, shake_hands
-from fedmed.checks.startup_kit import check_kit, read_kit
+from fedmed.checks import preflight as preflight_module
+from fedmed.checks.kit_findings import check_kit
+from fedmed.checks.preflight import parse, preflight
+from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.startup_kit import read_kit
+
+PASSED = "| Check server available | PASSED | N/A |\n"
 
 
 def free_port() -> int:
@@ -77,3 +82,42 @@ def test_a_site_reaches_the_server_and_registers(kits):
     assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
     # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.
     assert [finding.kind for finding in check_kit(kit, "hospital_k")] == ["logs", "jobs", "limits"]
+
+
+def test_nvflares_table_is_read():
+    assert parse('{"data": {"overall": "pass"}}', PASSED) == (True, [])
+    broken = (
+        "| Checks        | Problems          | How to fix |\n|---|\n"
+        + PASSED
+        + "| Check dry run | Can't start it: one | "
+        "Please check. |\n|               |  and two          |               |\n"
+    )
+    passed, rows = parse('noise\n{"data": {"overall": "fail"}}\n', broken)
+    assert not passed and rows == [("Check dry run", "Can't start it: oneand two", "Please check.")]
+    assert parse("", "Traceback\nOSError: x") == (False, [("nvflare", "OSError: x", "")])
+
+
+def test_the_preflight_runs_on_a_view_of_the_kit(make_kit, monkeypatch):
+    kit, seen = read_kit(make_kit()), {}
+
+    def run(view):
+        assert (view / "startup" / "client.key").is_symlink()
+        seen.setdefault("times", []).append(view)
+        (view / "log.txt").write_text("x - INFO - Successfully registered client:hospital_k for project study.")
+        ended = [("Check dry run", "Can't start successfully:", "")]
+        return (True, []) if len(seen["times"]) == 2 else (False, ended)
+
+    monkeypatch.setattr(preflight_module, "_run", run)
+    found = Connection()
+    assert preflight(kit, found) is None and found.preflight and found.registered
+    assert not seen["times"][0].exists() and not (kit.folder / "log.txt").exists()
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: (False, [("Check server available", "no", "start it")]))
+    assert "no (start it)" in preflight(kit, found).text and found.preflight is False
+
+
+def test_a_running_site_is_left_alone(make_kit, monkeypatch):
+    kit = read_kit(make_kit())
+    (kit.folder / "pid.fl").write_text(f"{os.getpid()}\n")
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: pytest.fail("started"))
+    found = Connection()
+    assert preflight(kit, found).kind == "running" and found.preflight is None

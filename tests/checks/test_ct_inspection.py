@@ -5,12 +5,13 @@ import gzip
 import numpy as np
 import pytest
 
-from fedmed.checks.ct_images import _FAULTS, _NOTES, explain, inspect_entries, judge
-from fedmed.checks.entries import needs, read_entries
+from fedmed.checks.ct_inspection import _FAULTS, _NOTES, CTInspection, explain
+from fedmed.checks.entries import check_lists, read_entries
 from fedmed.data.entry_forms import ImageWithMask
 from fedmed.data.prepare import check
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
+CT = CTInspection()
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
 FIRST = "MUELLER_19540312"
 
@@ -18,7 +19,7 @@ FIRST = "MUELLER_19540312"
 def findings(site):
     config = site.config()
     entries, found = read_entries(config, ImageWithMask())
-    return [*found, *judge(inspect_entries(entries))]
+    return [*found, *CT.judge(CT.open(entries), None)]
 
 
 def kinds(site):
@@ -163,18 +164,18 @@ def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatc
     monkeypatch.setattr(
         pool, "inspect", lambda source, **rest: opened.append(source.images[0]) or plain(source, **rest)
     )
-    one = inspect_entries(entries)
+    one = CT.open(entries)
     assert len(opened) == len(set(opened)) == 4
     monkeypatch.undo()
-    assert inspect_entries(entries, workers=2) == one
+    assert CT.open(entries, workers=2) == one
 
 
 def test_what_a_role_needs_and_leaves_unused(tmp_path):
     path = tmp_path / "datalist.json"
-    found = list(needs({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
+    found = list(check_lists({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
     assert [finding.kind for finding in found] == ["list", "unused", "not_scored"]
-    assert [finding.kind for finding in needs({}, None, path, kind=Segmentation3D())] == ["list"]
-    assert list(needs({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
+    assert [finding.kind for finding in check_lists({}, None, path, kind=Segmentation3D())] == ["list"]
+    assert list(check_lists({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from nvflare.private.defs import ERROR_MSG_PREFIX, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
-from fedmed.flare import deploy_codes
-from fedmed.flare.deploy_codes import CODES, PHRASES, CodedReplies, code_of
+from fedmed.flare import job_gate
+from fedmed.flare.job_gate import CODES, PHRASES, CodedReplies, code_of
 
 PATIENT = "/data/Meier-4711"
 
@@ -73,4 +73,4 @@ def test_every_phrase_is_one_of_nvflares():
 def test_nvflare_has_the_commands_that_are_wrapped():
     topics = [topic for one in ClientRequestProcessors.request_processors for topic in one.get_topics()]
     assert topics.count(TrainingTopic.DEPLOY) == topics.count(TrainingTopic.START_JOB) == 1
-    assert deploy_codes.NOT_PLAIN in CODES
+    assert job_gate.NOT_PLAIN in CODES

@@ -1,4 +1,4 @@
-"""What a check shows on the hospital's own screen."""
+"""What a check shows and writes at the hospital, where it stays: it names files and patients."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +10,59 @@ from rich.table import Table
 
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.facts import lists, sections, summary
-from fedmed.checks.site_findings import NOTE, PROBLEM
+from fedmed.checks.site_check import Silent
+from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, problems
+from fedmed.checks.study_lead_page import write_output
 from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
+from fedmed.data.prepare.report import table
+from fedmed.files import fedmed_home
 
 MOST = 40  # findings of a level that are shown; the CSV has all
+COLUMNS = (
+    *("list", "entry", "image", "mask", "class", "patient", "status", "what"),
+    *("voxels", "spacing_mm", "hu_min", "hu_mean", "hu_max", "mask_ml"),
+)
 
 
-class Screen:
+def default_csv(site: str) -> Path:
+    """``$FEDMED_HOME/checks/<site>.csv``: a private place, where nobody takes it for the page to send."""
+    return fedmed_home() / "checks" / f"{Path(site).name}.csv"
+
+
+def write_csv(checked: CheckedSite, path: Path) -> Path:
+    """Write one line an entry with all that was found about it, readable by the owner only.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    return write_output(path, table(COLUMNS, _rows(checked)), "--csv")  # a temporary file has mode 0600 and keeps it
+
+
+def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
+    found: dict[tuple[str, int | None], list[SiteFinding]] = {}
+    for finding in checked.findings:
+        for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
+            found.setdefault(place, []).append(finding)
+    for entry, case in checked.cases.items():
+        yield {
+            **_status(entry.list, entry.number, found.pop((entry.list, entry.number), [])),
+            **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
+            "voxels": "x".join(map(str, case.shape)),
+            "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
+            **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},
+            "mask_ml": case.mask_ml if entry.mask else None,
+        }
+    for (key, number), findings in found.items():  # entries that could not be opened at all
+        yield _status(key, number, findings)
+
+
+def _status(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
+    level = PROBLEM if problems(found) else NOTE if found else "fine"
+    return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}
+
+
+class Screen(Silent):
     """Progress on stderr."""
 
     def __init__(self) -> None:
@@ -43,7 +88,7 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
     console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
-    usable = [case for case in {id(case): case for case in checked.cases.values()}.values() if case.usable]
+    usable = [case for case in checked.images if case.usable]
     rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
     table = Table(*rows[0], title_justify="left")
     for row in rows[1:]:

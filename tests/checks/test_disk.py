@@ -4,11 +4,9 @@ import shutil
 
 import pytest
 
-from fedmed.checks.ct_images import inspect_entries
 from fedmed.checks.ct_inspection import CTInspection
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import read_entries
-from fedmed.checks.training import Measured
 from fedmed.data.entry_forms import ImageWithMask
 
 
@@ -58,16 +56,16 @@ def test_a_cache_that_others_can_read_is_noted(small_site):
 
 def test_the_cache_grows_with_the_volume_in_mm(small_site):
     entries, _ = read_entries(small_site.config(), ImageWithMask())
-    cases = inspect_entries(entries)
+    cases = CTInspection().open(entries)
     voxels, cache_bytes = 20 * 18 * 8, CTInspection().cache_bytes
     assert cache_bytes(entries, cases, [], None) == voxels * (4 * 5 + 4)
     sample = entries[:1]
-    assert cache_bytes(entries, cases, sample, Measured(cache_bytes=1000.0)) == 5000
+    assert cache_bytes(entries, cases, sample, 1000.0) == 5000
     for case in list(cases.values())[1:2]:
         case.spacing = tuple(2 * size for size in case.spacing)
-    assert cache_bytes(entries, cases, sample, Measured(cache_bytes=1000.0)) == 4000 + 8000
+    assert cache_bytes(entries, cases, sample, 1000.0) == 4000 + 8000
 
 
-@pytest.mark.parametrize(("measured", "expected"), [(None, 0), (Measured(model_bytes=100), 600)])
-def test_a_job_keeps_two_rounds_with_two_moments(measured, expected):
-    assert state_bytes(measured) == expected
+@pytest.mark.parametrize(("model", "expected"), [(None, 0), (100, 600)])
+def test_a_job_keeps_two_rounds_with_two_moments(model, expected):
+    assert state_bytes(model) == expected
