@@ -13,7 +13,7 @@ from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.rule import ServerRule
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.engines.mean_temperature import calibrated, mean_temperature
+from fedmed.engines.calibration import calibrated, mean_temperature
 from fedmed.errors import FedMedError, JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.early_stopping import EarlyStopping

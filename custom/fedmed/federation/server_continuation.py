@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from fedmed.bundles.network import merge
-from fedmed.engines.mean_temperature import calibrated
+from fedmed.engines.calibration import calibrated
 from fedmed.recovery.model_store import LAST
 from fedmed.recovery.same_run import check_same, config_of, find_state
 from fedmed.recovery.saved_state import START, SavedState

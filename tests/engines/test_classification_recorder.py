@@ -9,8 +9,8 @@ import torch
 from monai.data import MetaTensor
 from monai.engines import SupervisedEvaluator
 
-from fedmed.engines.auroc import accuracy_interval, macro_auroc, macro_auroc_interval
-from fedmed.engines.classification import ClassificationRecorder, MacroAuroc
+from fedmed.engines.auroc import MacroAuroc, accuracy_interval, macro_auroc, macro_auroc_interval
+from fedmed.engines.classification_recorder import ClassificationRecorder
 from fedmed.errors import DataError, FedMedError
 
 CLASSES = ["normal", "bacteria", "virus"]
