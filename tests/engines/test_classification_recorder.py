@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from monai.data import MetaTensor
+from monai.data import DataLoader, MetaTensor
 from monai.engines import SupervisedEvaluator
 
 from fedmed.engines.auroc import MacroAuroc, accuracy_interval, macro_auroc, macro_auroc_interval
@@ -38,7 +38,8 @@ def shown(logits, labels):
 
 
 def run(folder, network, batches, names=NAMES, classes=CLASSES, decollate=True, **changes):
-    evaluator = SupervisedEvaluator("cpu", batches, network, decollate=decollate)
+    cases = [dict(zip(batch, case, strict=True)) for batch in batches for case in zip(*batch.values(), strict=True)]
+    evaluator = SupervisedEvaluator("cpu", DataLoader(cases, batch_size=5), network, decollate=decollate)
     recorder = ClassificationRecorder(folder, names, classes, **{"target_layer": LAYER, **changes})
     recorder.attach(evaluator)
     evaluator.run()

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from ignite.engine import Engine
-from torch import Tensor
 
 from fedmed.engines.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
 from fedmed.engines.collected import Collected
@@ -36,7 +35,7 @@ class ClassificationRecorder:
         target_layer: module of the network whose output the heat map weighs.
         resamples, seed: of the bootstrap.
 
-    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader gives the same images again.
+    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader has a ``dataset`` in that order.
     """
 
     def __init__(
@@ -99,7 +98,8 @@ class ClassificationRecorder:
     def _pictures(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, Any]]:
         confidence, predicted = probabilities.max(axis=1), probabilities.argmax(axis=1)
         chosen = pictured(np.where(predicted == labels, confidence, -confidence).tolist())
-        images = _images(self.engine.data_loader, set(chosen.values()))
+        # Read again: all images of the list would need too much memory.
+        images = {place: plain(self.engine.data_loader.dataset[place]["image"]).float() for place in chosen.values()}
         heat = partial(heat_map, self.engine.network, layer=self.target_layer)
         return {
             name: {
@@ -118,17 +118,3 @@ def _accuracy(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float 
     correct, cases = int((probabilities.argmax(axis=1) == labels).sum()), len(labels)
     low, high = accuracy_interval(correct, cases)
     return {"accuracy": correct / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
-
-
-def _images(loader: Any, places: set[int]) -> dict[int, Tensor]:
-    """float32 (1, H, W) of the cases at some places, read again: all of them would need too much memory."""
-    found: dict[int, Tensor] = {}
-    start = 0
-    for batch in loader:
-        images = batch["image"]
-        for place in sorted(place for place in places if start <= place < start + len(images)):
-            found[place] = plain(images[place - start]).detach().cpu().float().clone()
-        start += len(images)
-        if len(found) == len(places):
-            break
-    return found

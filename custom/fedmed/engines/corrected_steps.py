@@ -58,7 +58,7 @@ class Corrections:
                 f"{type(engine).__name__} does not train by the bundle's optimizer, so 'train#corrections' would "
                 "change nothing; leave that overlay out"
             )
-        hooks = []
+        hooks: list[Any] = []
 
         def begin() -> None:
             tensors = engine.network.state_dict()
@@ -66,17 +66,14 @@ class Corrections:
             for item in self.items:
                 values = {name: value for name, value in self._values.items() if name in item.takes}
                 item.begin(RoundStart(copies, frozenset(shared), values, **facts))
-            hooks.append(engine.optimizer.register_step_pre_hook(before))
-            hooks.append(engine.optimizer.register_step_post_hook(after))
+            hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
+            hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
 
-        def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if not _overflowed(optimizer):
-                _unscale(optimizer)
-                self._each("before_step", engine.network)
-
-        def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if not _overflowed(optimizer):
-                self._each("after_step", engine.network)
+        def each(name: str) -> None:
+            # A GradScaler calls a fused optimizer also when it is about to skip its step.
+            if not bool(getattr(engine.optimizer, "found_inf", False)):
+                _unscale(engine.optimizer)
+                self._each(name, engine.network)
 
         def end() -> None:
             while hooks:
@@ -122,12 +119,6 @@ class Corrections:
 
 def _path(item: Correction) -> str:
     return f"{type(item).__module__}.{type(item).__qualname__}"
-
-
-def _overflowed(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a fused optimizer, which a GradScaler calls also then, is about to skip its step."""
-    found = getattr(optimizer, "found_inf", None)
-    return found is not None and bool(found)
 
 
 def _unscale(optimizer: Any) -> None:

@@ -1,7 +1,7 @@
 """A linear classifier on the features of a frozen encoder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 import torch
 from ignite.engine import Engine, Events
@@ -65,25 +65,23 @@ class LinearProbeEngine(SupervisedEngine):
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Compute the features, then fit on them for ``max_epochs`` epochs."""
-        loader = self.data_loader
-        self.data_loader = _Once(lambda: self._features(loader), self.state.epoch_length)
-        self.fit: _Fit | None = None
+        loader, network = self.data_loader, cast("Any", self.network)
+        batch = self._features(loader)
+        self.fit = _Fit(batch, network.classifier, self.loss_function, self.weight_decay)
+        self.data_loader = [batch]  # in every iteration
         try:
             super().run()
         finally:
-            self.data_loader, self.fit = loader, None
+            self.data_loader = loader
 
     def _iteration(self, engine: Engine, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        network: Any = self.network
-        self.fit = self.fit or _Fit(batch, network.classifier, self.loss_function, self.weight_decay)
         return {**batch, **self.fit.step()}
 
     @torch.no_grad()
     def _features(self, loader: Iterable) -> dict[str, Tensor]:
         """Features float32 (n, F) and labels int64 (n,) of every case, on the device."""
         self.network.eval()
-        network: Any = self.network
-        features, labels = [], []
+        network, features, labels = cast("Any", self.network), [], []
         for batch in loader:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here
             images, label = plain_batch(batch, self.state.device)
@@ -95,22 +93,6 @@ class LinearProbeEngine(SupervisedEngine):
         if not features:
             raise DataError(NO_IMAGES)
         return {"image": torch.cat(features), "label": torch.cat(labels)}
-
-
-class _Once:
-    """The same batch in every iteration, made at the first one: within the run, so that its handlers see it."""
-
-    def __init__(self, make: Callable[[], dict[str, Tensor]], length: int) -> None:
-        self.make, self.length = make, length
-        self.made: dict[str, Tensor] | None = None
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        self.made = self.made or self.make()
-        for _ in range(self.length):
-            yield self.made
 
 
 class _Fit:
