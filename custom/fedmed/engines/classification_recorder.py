@@ -35,7 +35,7 @@ class ClassificationRecorder:
         target_layer: module of the network whose output the heat map weighs.
         resamples, seed: of the bootstrap.
 
-    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader has a ``dataset`` in that order.
+    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader has a ``dataset``.
     """
 
     def __init__(

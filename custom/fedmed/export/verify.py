@@ -4,16 +4,15 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
 from fedmed.errors import ExportError
-from fedmed.export.exporter import exporter_of
+from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
 from fedmed.export.phantoms import modality_of, phantom
@@ -21,13 +20,15 @@ from fedmed.export.phantoms import modality_of, phantom
 SCHEMA = Path(__file__).with_name("metadata_schema.json")
 
 
-def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Tensor], image: Path | None) -> list[str]:
+def verify(
+    folder: Path, config: Path, exporter: Exporter, tensors: Mapping[str, Tensor], image: Path | None
+) -> list[str]:
     """Check an exported bundle; return what was checked, in words.
 
     Args:
         folder: the exported bundle.
         config: its ``inference`` config.
-        bundle: the installed bundle with the run's overlays and overrides.
+        exporter: of the run's bundle and kind.
         tensors: the run's model.
         image: the case that both infer; None = a generated one that fits the bundle.
 
@@ -37,16 +38,16 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
     meta = str(folder / CONFIGS / METADATA)
     with quiet():
         _passes("verify_metadata", lambda: verify_metadata(meta_file=meta, filepath=str(SCHEMA)))
-        fits = {"net_id": "network_def", "meta_file": meta, "device": "cpu", "bundle_root": str(folder)}
-        for path in (config, folder / CONFIGS / bundle.config_file("train").name):
-            _passes("verify_net_in_out", lambda path=path: verify_net_in_out(config_file=str(path), **fits))
+        fits = partial(verify_net_in_out, "network_def", meta, device="cpu", bundle_root=str(folder))
+        for path in (config, folder / CONFIGS / exporter.bundle.config_file("train").name):
+            _passes("verify_net_in_out", partial(fits, config_file=str(path)))
     checks = ["MONAI's `verify_metadata`, `verify_net_in_out` and `check_properties`: passed."]
     with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place, _own_paths():
         case, what = _case(Path(place) / "images", image, config)
         images = Path(place) / "images"
         with quiet():
             _passes("check_properties", lambda: _check_properties(config, meta, folder, images))
-        return [*checks, exporter_of(bundle).same_results(folder, config, tensors, case, what, Path(place))]
+        return [*checks, exporter.same_results(folder, config, tensors, case, what, Path(place))]
 
 
 def check_image(image: Path | None) -> None:
@@ -55,7 +56,7 @@ def check_image(image: Path | None) -> None:
         raise ExportError(f"--verify: the image {image} does not exist")
 
 
-def _passes(name: str, check: Any) -> None:
+def _passes(name: str, check: Callable[[], object]) -> None:
     try:
         check()
     except Exception as error:  # noqa: BLE001 - MONAI's checks raise many kinds, and the networks any
