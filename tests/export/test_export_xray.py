@@ -18,7 +18,7 @@ from fedmed.export.bundle import export_bundle
 from fedmed.export.compare_results import compare_predictions
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.phantoms import modality_of, phantom
+from fedmed.export.phantoms import phantom
 from fedmed.export.weights import open_store
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
@@ -253,12 +253,13 @@ def test_a_made_up_image_fits_the_bundle(tmp_path):
     for name, kind in {"covid_ct_segmentation": "chest CT", "cxr_classification": "chest X-ray"}.items():
         bundle = CHECKOUT_BUNDLES / name
         config = bundle / "configs" / "inference.yaml"
-        assert modality_of(described(bundle)["network_data_format"]["inputs"]["image"], config) == kind
-    with Image.open(phantom(tmp_path, "chest X-ray", config)) as image:
+        path, what = phantom(tmp_path, described(bundle)["network_data_format"]["inputs"]["image"], config)
+        assert what == kind
+    with Image.open(path) as image:
         assert image.size[0] != image.size[1] and np.ptp(np.asarray(image)) > 10_000
     other = {"spatial_shape": [64, 64], "modality": "endoscopy", "num_channels": 3}
     with pytest.raises(ExportError, match="chest X-rays and chest CTs only; name an image: --verify IMAGE"):
-        modality_of(other, config)
+        phantom(tmp_path, other, config)
 
 
 @pytest.mark.parametrize(

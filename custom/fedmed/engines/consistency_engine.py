@@ -12,9 +12,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from fedmed.data.augment import weak_view
 from fedmed.engines.schedules import scaled_learning_rate, sigmoid_ramp_up
-from fedmed.engines.trainer import endless
+from fedmed.engines.trainer import endless, restore
 from fedmed.engines.unlabelled_trainer import UnlabelledTrainer
-from fedmed.errors import FedMedError, StateError
+from fedmed.errors import FedMedError
 from fedmed.losses.consistency_loss import ConsistencyLoss
 
 
@@ -115,13 +115,7 @@ class ConsistencyEngine(UnlabelledTrainer):
         super().load_state_dict(state_dict)
         self.steps_done = state_dict.get("steps_done", 0)
         if self.teacher is not None and "teacher" in state_dict:
-            try:
-                self.teacher.load_state_dict(state_dict["teacher"])
-            except RuntimeError as error:
-                raise StateError(
-                    f"the site's kept teacher does not fit the network: {error}. Continue with the network it was "
-                    "made with, or start a new job"
-                ) from error
+            restore(self.teacher, state_dict["teacher"], "teacher")
 
     def _iteration(self, engine: "ConsistencyEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)

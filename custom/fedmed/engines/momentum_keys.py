@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.engines.contrast_options import ContrastOptions
-from fedmed.errors import StateError
+from fedmed.engines.trainer import restore
 from fedmed.networks.momentum import key_encoder, momentum_update
 from fedmed.networks.queue import KeyQueue
 
@@ -55,7 +55,7 @@ class MomentumKeys:
         if self.options.key_policy == "refill":
             self.queue, self._loaded = None, {}
         if self.options.key_policy == "keep" and "key_network" in self._loaded:
-            self._restore_network(self._loaded["key_network"])
+            restore(self.network, self._loaded["key_network"], "key encoder")
         if self.queue is None and "queue" in self._loaded:
             state = self._loaded["queue"]
             self._new_queue(state["keys"].shape[1]).load_state_dict(state)
@@ -105,12 +105,3 @@ class MomentumKeys:
     def _new_queue(self, dim: int) -> KeyQueue:
         self.queue = KeyQueue(self.options.queue_size, dim, self.device)
         return self.queue
-
-    def _restore_network(self, state: Mapping[str, Tensor]) -> None:
-        try:
-            self.network.load_state_dict(state)
-        except RuntimeError as error:
-            raise StateError(
-                f"the site's kept key encoder does not fit the network: {error}. Continue with the network it was "
-                "made with, or start a new job"
-            ) from error

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import torch
 from monai.data import MetaTensor
 from monai.engines import Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedmed.errors import DataError, JobError
+from fedmed.errors import DataError, JobError, StateError
 
 
 def plain(value: Any) -> Tensor:
@@ -42,6 +42,21 @@ def endless(loader: Iterable[Mapping[str, Any]] | None, empty: str) -> Generator
 def on_gpu(device: torch.device | str) -> bool:
     """Whether mixed precision pays: float16 autocast is used on CUDA devices alone."""
     return torch.device(device).type == "cuda"
+
+
+def restore(module: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Load what a site kept of an earlier round into ``what``.
+
+    Raises:
+        StateError: it is of another network.
+    """
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise StateError(
+            f"the site's kept {what} does not fit the network: {error}. Continue with the network it was made with, "
+            "or start a new job"
+        ) from error
 
 
 class StatefulTrainer(Trainer):

@@ -17,8 +17,7 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
     no name can be guessed from them.
 
     Args:
-        run: the run.
-        which: ``selected`` or ``last``.
+        which: model, ``selected`` or ``last``.
         beside: further scores of the testing lists.
     """
     names = score_keys(run.score, beside)

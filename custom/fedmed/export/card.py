@@ -13,23 +13,14 @@ from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
 from fedmed.export.merged_configs import FITTED, footprint
 from fedmed.export.story import limits, results_note, story
-from fedmed.kinds.kind import Kind
-from fedmed.reports.words import NOTHING, fixed, join
+from fedmed.reports.words import fixed, join
 
 TEMPLATE = "card.md.j2"
 AROUND = ("inferer", "postprocessing", "post_transforms")
 
 
 def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path, network: nn.Module) -> str:
-    """Return the Markdown of ``docs/README.md``.
-
-    Args:
-        meta: the exported metadata, with its ``federation``.
-        exporter: of the run's kind.
-        config: the exported ``inference`` config.
-        folder: the exported bundle, with its weights.
-        network: the exported part.
-    """
+    """Return the Markdown of ``docs/README.md``, from the exported metadata, config, folder and network."""
     fed, formats, score = meta["federation"], meta["network_data_format"], Score(**meta["federation"]["score"])
     kind, size = exporter.kind, sum(parameter.numel() for parameter in network.parameters())
     image, pred = formats["inputs"]["image"], next(iter(formats["outputs"].values()))
@@ -44,6 +35,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
     return environment.get_template(TEMPLATE).render(
         meta={"references": [], "name": "", **meta},
         fed=fed,
+        kind=kind,
         words=kind.card,
         folder=folder.name,
         input=f"{image.get('modality', 'image')}, {image['format']}; {meta.get('image_classes', '')}".rstrip("; "),
@@ -60,8 +52,9 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         settings=settings(config),
         results_note=results_note(fed, exporter),
         continuations=exporter.continuations,
-        head=_head(score, kind),
-        rows=[_row(row, score, kind) for row in fed["sites"]],
+        score=score,
+        beside=kind.beside(score),
+        fixed=fixed,
         limits=limits(fed, kind),
         checks=fed["checks"],
         software=join([f"{name} {version}" for name, version in fed["software"].items()]),
@@ -78,29 +71,3 @@ def settings(config: Path) -> list[tuple[str, str]]:
         if key in used and numbers and all(type(number) in (int, float) for number in numbers):
             shown.append((key, ", ".join(map(str, numbers))))
     return shown
-
-
-def _head(score: Score, kind: Kind) -> list[str]:
-    """Heads of the table of results; none for an encoder, which has no scores."""
-    if not kind.labelled:
-        return []
-    spread = ["± std"] if score.spread else []
-    spread += ["95 % interval"] if score.low else []
-    spread += [f"Test {other.label}" for other in kind.beside(score)]
-    return [
-        *("Site", "Part in the training", f"Validation {score.label}", f"Test {score.label}", *spread),
-        f"Test {kind.card.case}s",
-    ]
-
-
-def _row(row: Mapping[str, Any], score: Score, kind: Kind) -> list[str]:
-    part = kind.card.part(row["role"])
-    part += f"; scored with the decoder of {row['decoder_of']}" if row.get("decoder_of") else ""
-    part += f"; weight {row['weight']:g}" if row["weight"] != 1 else ""
-    cells = [row["site"], part, fixed(row[f"validation_{score.name}"]), fixed(row[f"test_{score.name}"])]
-    cells += [fixed(row[f"test_{score.spread}"])] if score.spread else []
-    if score.low:
-        low, high = row[f"test_{score.low}"], row[f"test_{score.high}"]
-        cells += [NOTHING if low is None or high is None else f"{low:.3f} to {high:.3f}"]
-    cells += [fixed(row[f"test_{other.test}"]) for other in kind.beside(score)]
-    return [*cells, str(row["test_cases"]) if row["test_cases"] else NOTHING]

@@ -77,11 +77,9 @@ class Exporter:
         """Return in words that the exported bundle computes what the run's model did.
 
         Args:
-            folder: the exported bundle.
-            config: its ``inference`` config.
+            folder, config: the exported bundle, and its ``inference`` config.
             tensors: the run's model.
-            case: an image, alone in its folder.
-            what: the image in words.
+            case, what: an image, alone in its folder, and what it is.
             place: for temporary files.
 
         Raises:

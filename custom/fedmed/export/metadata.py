@@ -29,8 +29,7 @@ def metadata(
     """The base bundle's metadata with what the export changes.
 
     Args:
-        folder: the exported bundle, with the base bundle's metadata.
-        config: its ``inference`` config.
+        folder, config: the exported bundle, with the base bundle's metadata, and its ``inference`` config.
         version: the new version.
         federation: see :func:`fedmed.export.weights_origin.provenance`.
         exporter: of the run's kind.
@@ -81,7 +80,6 @@ def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
 
 def _size(parser: ConfigParser, axes: int) -> list[int] | None:
     """Voxels or pixels of the network's input; None where the configuration does not say it."""
-    size = getattr(parser.get_parsed_content("inferer"), "roi_size", None) or parser.get("image_size")
-    sizes = list(size) if isinstance(size, (list, tuple)) else [size] * axes
-    plain = len(sizes) == axes and all(type(n) is int and n > 0 for n in sizes)
-    return sizes if plain else None
+    size: Any = getattr(parser.get_parsed_content("inferer"), "roi_size", None) or parser.get("image_size")
+    sizes = list(size) if isinstance(size, list | tuple) else [size] * axes
+    return sizes if len(sizes) == axes and all(type(n) is int and n > 0 for n in sizes) else None

@@ -24,8 +24,7 @@ def private_state(
         run: the run.
         policies: what each role keeps to itself.
         names: the network's tensors.
-        site: the site whose tensors are wanted.
-        site_run: its run folder; None = below the simulator's workspace.
+        site, site_run: whose tensors are wanted, and its run folder; None = below the simulator's workspace.
         round: the model's round.
 
     Raises:

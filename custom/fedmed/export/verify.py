@@ -15,7 +15,7 @@ from fedmed.errors import ExportError
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
-from fedmed.export.phantoms import modality_of, phantom
+from fedmed.export.phantoms import phantom
 
 SCHEMA = Path(__file__).with_name("metadata_schema.json")
 
@@ -26,10 +26,8 @@ def verify(
     """Check an exported bundle; return what was checked, in words.
 
     Args:
-        folder: the exported bundle.
-        config: its ``inference`` config.
-        exporter: of the run's bundle and kind.
-        tensors: the run's model.
+        folder, config: the exported bundle, and its ``inference`` config.
+        exporter, tensors: of the run's bundle and kind, and the run's model.
         image: the case that both infer; None = a generated one that fits the bundle.
 
     Raises:
@@ -86,8 +84,8 @@ def _case(folder: Path, image: Path | None, config: Path) -> tuple[Path, str]:
     folder.mkdir()
     if image is None:
         meta = json.loads((config.parent / METADATA).read_text(encoding="utf-8"))
-        modality = modality_of(meta["network_data_format"]["inputs"]["image"], config)
-        return phantom(folder, modality, config), f"a generated {modality}"
+        path, what = phantom(folder, meta["network_data_format"]["inputs"]["image"], config)
+        return path, f"a generated {what}"
     image = Path(image).expanduser().absolute()
     (folder / image.name).symlink_to(image)
     return folder / image.name, "one real image"

@@ -65,9 +65,7 @@ def complete_weights(
     """Put a run's model together; of a pre-training whose other layers are the sites' own, the encoder alone.
 
     Args:
-        run: the run.
-        store: the run's network, from :func:`open_store`.
-        exporter: of the run's kind.
+        run, store, exporter: the run, its network from :func:`open_store`, and what its kind exports.
         which: ``selected`` or ``last``.
         site: whose private tensors are merged; needed when not all tensors were shared.
         site_run: that site's own run folder; None = below the simulator's workspace.

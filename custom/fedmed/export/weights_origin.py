@@ -17,16 +17,7 @@ from fedmed.settings.server import load_server
 def provenance(
     run: FinishedRun, store: ModelStore, exporter: Exporter, weights: Weights, which: str, site: str | None
 ) -> dict[str, Any]:
-    """How the weights were made.
-
-    Args:
-        run: the run.
-        store: its model.
-        exporter: of the run's kind.
-        weights: the exported ones.
-        which: ``selected`` or ``last``.
-        site: whose private tensors they hold, or None.
-    """
+    """How the ``selected`` or ``last`` weights were made; ``site``: whose private tensors they hold, if anybody's."""
     best_round = run.result.get("best_round")
     if which == LAST_MODEL and best_round == weights.round:  # the same model, which the sites tested under that name
         which = SELECTED
