@@ -43,9 +43,7 @@ class Corrections:
         """Add to a trainer that has ``network`` and ``optimizer``.
 
         Args:
-            engine: the trainer.
-            received: names of the tensors that the site received.
-            shared: names of those that it sends back.
+            received, shared: names of the tensors that the site received, and of those that it sends back.
             facts: of time, see :class:`RoundStart`.
 
         Raises:

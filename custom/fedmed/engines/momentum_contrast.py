@@ -50,16 +50,11 @@ class MomentumContrastEngine(UnlabelledTrainer):
         seed: of the synthetic draws.
         epochs_before: epochs that the federation had done before this run, for ``milestones``; None = those that this
             site has done, which are fewer if it missed a round.
-        options: those of :class:`ContrastOptions`, and ``epoch_length``, ``amp`` and ``train_handlers`` as in
-            :class:`UnlabelledTrainer`.
+        options: of :class:`ContrastOptions`, and the rest of :class:`UnlabelledTrainer`.
 
     ``engine.state.output`` has detached scalars: ``loss``; ``contrastive_accuracy``, the share of queries that are
     nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, the share of queries whose
     features are all 0; with other sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
-
-    Raises:
-        DataError: there is no loader.
-        FedMedError: a number outside its range.
     """
 
     lists: ClassVar[str] = "'unlabeled' or 'training'"

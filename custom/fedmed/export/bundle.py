@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from fedmed.export.configs import write_configs
 from fedmed.export.exporter import Exporter, exporter_of
 from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
-from fedmed.export.formats import TOLERANCE, Part, open_network, write_onnx, write_torchscript
+from fedmed.export.formats import open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
@@ -41,9 +41,9 @@ class Exported:
     out: Path
     version: str
     round: int
-    overlays: list[str] = field(default_factory=list)
-    checks: list[str] = field(default_factory=list)
-    next_steps: list[str] = field(default_factory=list)
+    overlays: list[str]
+    checks: list[str]
+    next_steps: list[str]
 
 
 def export_bundle(
@@ -114,22 +114,15 @@ def _fill(
     version = version or f"{bundle.version.partition('+')[0]}+{digest[:8]}"
     meta = metadata(folder, config, version, federation, exporter)
     _write_json(folder / CONFIGS / METADATA, meta)
-    checks = _formats(folder, config, onnx, part)
+    checks = [write_torchscript(folder, config, part)]
+    if onnx:
+        checks.append(write_onnx(folder, config, part))
     if verify:
         checks += verify_bundle(folder, config, exporter, weights.tensors, verify if isinstance(verify, Path) else None)
     meta["federation"] |= {"checks": checks}
     _write_json(folder / CONFIGS / METADATA, meta)
     _write_card(folder, config, meta, exporter)
     return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
-
-
-def _formats(folder: Path, config: Path, onnx: bool, part: Part) -> list[str]:
-    write_torchscript(folder, config, part)
-    checks = [f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."]
-    if onnx:
-        write_onnx(folder, config, part)
-        checks.append(f"`{part.name}.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}.")
-    return checks
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:

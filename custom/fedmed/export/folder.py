@@ -79,13 +79,8 @@ def copy_parts(root: Path, target: Path) -> None:
     """Copy what makes a bundle: licence, documents, configs and its own package. Never data, results or weights."""
     for path in sorted(root.rglob("*")):
         place = path.relative_to(root)
-        if path.is_file() and _belongs(root, place):
+        top, hidden = place.parts[0], any(part.startswith(".") or part == "__pycache__" for part in place.parts)
+        belongs = place == Path("LICENSE") or top in (CONFIGS, DOCS) or (root / top / "__init__.py").is_file()
+        if path.is_file() and belongs and not hidden:
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / place)
-
-
-def _belongs(root: Path, place: Path) -> bool:
-    if any(part.startswith(".") or part == "__pycache__" for part in place.parts):
-        return False
-    top = place.parts[0]
-    return place == Path("LICENSE") or top in (CONFIGS, DOCS) or (root / top / "__init__.py").is_file()

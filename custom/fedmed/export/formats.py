@@ -47,8 +47,8 @@ class Part:
 MODEL = Part()
 
 
-def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> None:
-    """Write ``models/<name>.ts`` from the exported configs and weights.
+def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> str:
+    """Write ``models/<name>.ts`` from the exported configs and weights; return in words that it computes the same.
 
     Raises:
         ExportError: MONAI cannot convert the network, or the result computes something else than PyTorch.
@@ -68,10 +68,11 @@ def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> None:
         script = torch.jit.load(str(path), map_location="cpu")
     state.unlink()
     _compare(folder, config, script, "TorchScript", part)
+    return f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."
 
 
-def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> None:
-    """Write ``models/<name>.onnx`` (opset and shapes as exported by PyTorch, any number of windows or images).
+def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> str:
+    """Write ``models/<name>.onnx`` (any number of windows or images); return in words that it computes the same.
 
     Raises:
         ExportError: PyTorch cannot convert the network, or ONNX Runtime computes something else on the CPU.
@@ -93,6 +94,7 @@ def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> None:
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (folder / MODELS / f"{part.name}.onnx").write_bytes(content)
     _compare(folder, config, lambda x: torch.from_numpy(session.run(None, {"image": x.numpy()})[0]), "ONNX", part)
+    return f"`{part.name}.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}."
 
 
 def open_network(folder: Path, config: Path, part: Part = MODEL) -> tuple[nn.Module, Callable[[int], Tensor]]:
