@@ -143,7 +143,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         queries = self._encode(self.network, query_view)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
-        positive, negatives = (queries * keys).sum(dim=1), queries @ self._negatives().T
+        positive, negatives = (queries * keys).sum(dim=1), queries @ self.keys.negatives(self.synthetic).T
         loss = info_nce(positive, negatives, self.options.temperature)
         self.fire_event(IterationEvents.LOSS_COMPLETED)
         self.backward(loss)
@@ -175,26 +175,10 @@ class MomentumContrastEngine(UnlabelledTrainer):
     def _keys_of(self, images: Tensor) -> Tensor:
         return self._encode(self.keys.network, images)
 
-    def _negatives(self) -> Tensor:
-        """The queue, and fresh synthetic draws: (N + draws, d)."""
-        if self.synthetic is None:
-            return self.keys.queued
-        queued, draws = self.keys.queued, self.synthetic.draw().to(self.state.device, non_blocking=True)
-        if draws.shape[1] != queued.shape[1]:
-            raise FedMedError(
-                f"other sites' statistics are of {draws.shape[1]} features, this network has {queued.shape[1]}; all "
-                "sites must use the same bundle and settings"
-            )
-        return torch.cat([queued, draws])
-
     def _optimize(self) -> None:
-        if self.options.max_grad_norm is not None:
-            if self.scaler is not None:
-                self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), self.options.max_grad_norm)
         before = self.epochs_done if self.epochs_before is None else self.epochs_before
         with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
-            self.step(self.optimizer)
+            self.step(self.optimizer, self.options.max_grad_norm)
 
     def _scalars(self, queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
         scalars = {

@@ -8,7 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.engines.contrast_options import ContrastOptions
+from fedmed.engines.synthetic_negatives import SyntheticNegatives
 from fedmed.engines.trainer import restore
+from fedmed.errors import FedMedError
 from fedmed.networks.momentum import key_encoder, momentum_update
 from fedmed.networks.queue import KeyQueue
 
@@ -40,11 +42,6 @@ class MomentumKeys:
         """Whether there are as many keys as the queue holds."""
         return self.queue is not None and self.queue.full
 
-    @property
-    def queued(self) -> Tensor:
-        """The keys (N, d); (0, 0) before the first."""
-        return torch.zeros(0, 0) if self.queue is None else self.queue.keys
-
     def begin(self, received: nn.Module) -> None:
         """Start a run: a copy of the received network or the encoder of the run before, and the queue of that run.
 
@@ -72,6 +69,23 @@ class MomentumKeys:
         """
         queue = self._new_queue(keys.shape[1]) if self.queue is None else self.queue
         queue.enqueue(keys)
+
+    def negatives(self, synthetic: SyntheticNegatives | None) -> Tensor:
+        """The queue, and fresh synthetic draws: (N + draws, d), on the queue's device; (0, 0) before the first keys.
+
+        Raises:
+            FedMedError: the draws are of another number of features.
+        """
+        queued = torch.zeros(0, 0) if self.queue is None else self.queue.keys
+        if synthetic is None:
+            return queued
+        draws = synthetic.draw().to(queued.device, non_blocking=True)
+        if draws.shape[1] != queued.shape[1]:
+            raise FedMedError(
+                f"other sites' statistics are of {draws.shape[1]} features, this network has {queued.shape[1]}; all "
+                "sites must use the same bundle and settings"
+            )
+        return torch.cat([queued, draws])
 
     def compare_with_round(self, steps: int, batch_size: int) -> None:
         """Warn of a queue that will hold keys made by the models of earlier rounds.

@@ -114,8 +114,12 @@ class StatefulTrainer(Trainer):
         """Add the loss's gradients to those there are."""
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """One optimizer step; under mixed precision skipped when a gradient overflowed."""
+    def step(self, optimizer: torch.optim.Optimizer, max_grad_norm: float | None = None) -> None:
+        """One optimizer step, with gradients clipped to a norm; under mixed precision skipped when one overflowed."""
+        if max_grad_norm is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], max_grad_norm)
         if self.scaler is None:
             optimizer.step()
         else:

@@ -42,7 +42,7 @@ def test_negatives_are_the_queue_and_fresh_draws_which_never_enter_it(build, net
     seen, kept = [], []
 
     def look(engine):
-        seen.append(engine._negatives())
+        seen.append(engine.keys.negatives(engine.synthetic))
         kept.append(engine.keys.queue.keys.clone())
 
     engine.add_event_handler(Events.ITERATION_STARTED, look)
