@@ -5,8 +5,8 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.export.finished_run import SELECTED, FinishedRun
+from fedmed.jobs.plan import ROLES
 
-ROLES = ("supervised", "unsupervised", "evaluate")
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
 
 

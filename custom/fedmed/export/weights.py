@@ -23,12 +23,10 @@ class Weights:
     Attributes:
         tensors: the network's state dict.
         round: the round after which it was aggregated; -1: the starting model.
-        private: names that came from a site's own state.
     """
 
     tensors: dict[str, Tensor]
     round: int
-    private: tuple[str, ...] = ()
 
 
 def open_store(run: FinishedRun) -> ModelStore:
@@ -78,8 +76,8 @@ def complete_weights(
     policies = RolePolicies.from_args(store.initial, store.groups, run.plan, run.aggregator)
     if site is not None:
         private = private_state(run, policies, list(store.initial), site, site_run, round)
-        merged = fitted({**shared, **private}, store.initial, f"the run's model with the layers of '{site}'")
-        return Weights(merged, round, tuple(private))
+        what = f"the run's model with the layers of '{site}'"
+        return Weights(fitted({**shared, **private}, store.initial, what), round)
     held = policies.of("supervised", round).private(store.initial)
     if not exporter.complete_without(held):
         raise ExportError(

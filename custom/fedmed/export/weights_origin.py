@@ -10,6 +10,7 @@ from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun
 from fedmed.export.weights import Weights
 from fedmed.jobs.job import STUDY
 from fedmed.jobs.job_folder import read_app
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.server import load_server
 
@@ -44,7 +45,7 @@ def provenance(
         "methods": _roles(run),
         "seed": store.seed,
         "aggregation": without_names(run.aggregator, plan.sites),
-        "number_of_sites": {role: len(plan.of_role(role)) for role in ("supervised", "unsupervised", "evaluate")},
+        "number_of_sites": {role: len(plan.of_role(role)) for role in ROLES},
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
         "training_cases": _cases(run),
@@ -89,7 +90,7 @@ def _cases(run: FinishedRun) -> dict[str, int]:
         for site, numbers in (line.get("sites") or {}).items():
             most[site] = max(most.get(site, 0), int(numbers.get("n_samples") or 0))
     plan = run.plan
-    return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in ("supervised", "unsupervised")}
+    return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in TRAINING_ROLES}
 
 
 def _protection(run: FinishedRun) -> dict[str, Any]:
