@@ -55,15 +55,15 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
-    parts = []
-    if sites["supervised"]:
-        parts.append(
-            f"{count(sites['supervised'], 'site')} with {kind.card.labels} "
-            f"({count(cases['supervised'], f'training {kind.card.case}')})"
-        )
-    if sites["unsupervised"]:
-        parts.append(f"{count(sites['unsupervised'], 'site')} without ({count(cases['unsupervised'], kind.card.case)})")
-    return f"Federated training of {join(parts)}"
+    case = kind.card.case
+    trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
+    return "Federated training of " + join(
+        [
+            f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
+            for role, (what, unit) in trained.items()
+            if sites[role]
+        ]
+    )
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
