@@ -24,9 +24,11 @@ SITES = {
 def job_of(**values):
     """A job from a study's values; of the CT bundle and Yang's method unless they say otherwise."""
     from fedmed.jobs.job import Job
+    from fedmed.settings.server import load_server
 
     method = {"path": "fedmed.methods.consistency.Consistency"}
-    return Job.of({"bundle": "covid_ct_segmentation", "method": method, **values})
+    allowed = load_server().allowed_classes
+    return Job.of({"bundle": "covid_ct_segmentation", "method": method, **values}, allowed)
 
 
 @pytest.fixture(scope="session", name="job_of")

@@ -5,10 +5,10 @@ from fedmed.errors import FedMedError
 
 
 def test_rates_at_fedmocos_milestones():
-    options = ContrastOptions(milestones=(120, 160))
+    options = ContrastOptions(milestones=[120, 160])
     found = [options.rate_factor(epoch) for epoch in (0, 119, 120, 159, 160, 399)]
     assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-    assert ContrastOptions().rate_factor(500) == 1
+    assert ContrastOptions().rate_factor(500) == 1 and options.milestones == (120, 160)
 
 
 @pytest.mark.parametrize(("sites", "count"), [(0, 51), (1, 51), (2, 25), (5, 10)])
@@ -31,7 +31,7 @@ def test_rounding_does_not_lose_a_draw():
         ("box_cox", 0.0),
         ("key_policy", "aggregate"),
         ("max_grad_norm", 0.0),
-        ("milestones", [-1]),
+        ("milestones", (-1,)),
         ("milestone_factor", 0.0),
     ],
 )

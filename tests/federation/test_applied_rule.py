@@ -165,7 +165,7 @@ def test_a_rule_may_refuse_an_update(make):
     server.train_tasks(0)
     with pytest.raises(UpdateRefused, match="its 'bad' is there"):
         server.accept(Update("a", 0, {n: torch.zeros_like(t) for n, t in MODEL.items()}, 2, 1, {}, {"bad": 1}))
-    assert server.refused == {"a": "its 'bad' is there"}
+    assert server.round.refused == {"a": "its 'bad' is there"}
 
 
 def test_a_rule_is_told_who_sends_what_in_each_kind_of_round(make):

@@ -46,13 +46,15 @@ def federation(tiny_job, lively, unscored, faulty_executor):
 
     def play(root, faults, rounds, aggregator=None, **changes):
         settings = {"sites": TWO, "steps": 1, "min_clients": 1, "validate_every": 100, "overrides": lively}
-        job = read_job(tiny_job(root.name, **{**settings, "rounds": rounds, **changes}))
+        made = tiny_job(root.name, **{**settings, "rounds": rounds, **changes})
+        job = read_job(made)
         folder = root / "server" / "job" / "fedmed"
         args = {**job.aggregator, **(aggregator or {})}
-        server = Server.from_args(job.controller, args, ModelStore.from_args(job.persistor, root / "app"), folder)
-        gate = IterationWeightedAggregator(**args)
+        store = ModelStore.from_args(job.persistor, root / "app")
+        server = Server.from_args(job.controller, args, store, folder, study=job.digest)
+        gate = IterationWeightedAggregator()
         gate.bind(server)
-        sites = {s: (faulty_executor({s: faults.get(s, {})}, **a), SiteLimitsFilter()) for s, a in job.clients.items()}
+        sites = {site: (faulty_executor({site: faults.get(site, {})}), SiteLimitsFilter()) for site in job.clients}
         sent, rounds_done = [], []
 
         def ask(tasks):
@@ -60,7 +62,7 @@ def federation(tiny_job, lively, unscored, faulty_executor):
                 sent.append((site, task))
                 if task.name != "train":
                     continue
-                context = site_context(root, site)
+                context = site_context(root, site, made / f"app_{job.clients[site]['role']}")
                 shareable = FLModelUtils.to_shareable(task_to_model(task))
                 executor, filter = sites[site]
                 reply = filter.process(executor.execute("train", shareable, context, Signal()), context)
@@ -73,7 +75,7 @@ def federation(tiny_job, lively, unscored, faulty_executor):
             return {}
 
         def finish():
-            before, updates = server.tensors, list(server.updates.values())
+            before, updates = server.tensors, list(server.round.updates.values())
             gate.aggregate_model()
             rounds_done.append((before, updates, server.tensors))
 
@@ -83,8 +85,9 @@ def federation(tiny_job, lively, unscored, faulty_executor):
     return play
 
 
-def site_context(root, site):
-    workspace = SimpleNamespace(get_root_dir=lambda: str(root), get_run_dir=lambda job: str(root / site / "job"))
+def site_context(root, site, app):
+    folders = {"get_root_dir": lambda: str(root), "get_run_dir": lambda job: str(root / site / "job")}
+    workspace = SimpleNamespace(**folders, get_app_dir=lambda job: str(app))
     engine = SimpleNamespace(get_workspace=lambda: workspace, fire_event=lambda *a: None)
     context = FLContext()
     for key, value in {"ENGINE": engine, "IDENTITY_NAME": site, "RUN_NUM": "job"}.items():

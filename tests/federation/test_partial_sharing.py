@@ -109,7 +109,7 @@ def run(tiny_job, lively, tmp_path, tiny_site_configs):
 @pytest.fixture
 def unselective(monkeypatch):
     """The last aggregate is always the selected one, however it scores."""
-    monkeypatch.setattr(ModelSelection, "score", lambda self, scores: None)
+    monkeypatch.setattr(ModelSelection, "mean", lambda self, scores: None)
 
 
 def test_an_allowed_release_scores_the_others_with_that_sites_decoder(run, spied, unselective, caplog):

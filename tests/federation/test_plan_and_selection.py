@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fedmed.bundles.score import DICE
 from fedmed.errors import JobError
 from fedmed.federation.selection import ModelSelection
 from fedmed.jobs.plan import Plan
@@ -61,15 +62,18 @@ def test_contradictions_are_refused(change, message):
 
 
 def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
-    selection = ModelSelection(["a", "b"])
-    assert selection.score({"a": 0.2, "b": 0.4, "u": 0.9}) == pytest.approx(0.3)
-    assert selection.score({"a": 0.9}) is None
+    selection = ModelSelection(["a", "b"], DICE)
     first, second = {"w": torch.zeros(1)}, {"w": torch.ones(1)}
-    assert (
-        selection.offer(-1, 0.3, first) and not selection.offer(0, 0.3, second) and not selection.offer(1, None, second)
-    )
-    assert selection.best_round == -1 and selection.best_tensors is first
-    assert selection.offer(2, 0.4, second)
+
+    def offer(round, tensors, **scores):
+        return selection.offer(round, {site: {"val_dice": s} for site, s in scores.items()}, tensors, round, {"a": 0})
+
+    assert offer(-1, first, a=0.2, b=0.4, u=0.9) == (pytest.approx(0.3), True)
+    assert offer(0, second, a=0.4, b=0.2) == (pytest.approx(0.3), False)
+    assert offer(1, second, a=0.9) == (None, False)
+    assert selection.best_round == selection.best_model == -1 and selection.best_tensors is first
+    assert selection.best_scores == {"a": 0.2, "b": 0.4, "u": 0.9} and selection.best_private == {"a": 0}
+    assert offer(2, second, a=0.4, b=0.4) == (0.4, True)
 
 
 def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():

@@ -307,7 +307,7 @@ def test_an_absurd_score_or_temperature_ends_no_run(make, tmp_path, metric, firs
     updates = [update(site, 1, dice=0.5) for site in "ab"] + [update("u", 1)]
     updates[0].metrics[metric] = updates[1].metrics[metric] = first
     play(server, 1, updates)
-    assert server.model_round == 1 and server.temperature is None
+    assert server.model_round == 1 and server.selection.temperature is None
     assert server.selection.best_score == (0.1 if metric == "val_dice" else 0.5)
     assert len((tmp_path / "rounds.jsonl").read_text().splitlines()) == 2
 
@@ -339,7 +339,7 @@ def test_a_kept_classifier_is_calibrated_and_training_goes_on_without(make, tmp_
     assert meta["round"] == 0 and best["decoder.weight"].item() == 2.0 and best["decoder.weight"].shape == (1, 1)
     assert trained["decoder.weight"].item() != 2.0
     store.folder = tmp_path / "none"
-    server.keeper.keep()
+    server.continuation.keep()
     (tmp_path / "resumed").mkdir()
     shutil.copytree(tmp_path / "models", tmp_path / "old" / "resume" / "models")
     shutil.copyfile(tmp_path / "server_state.json", tmp_path / "old" / "resume" / "server_state.json")

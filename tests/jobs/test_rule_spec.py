@@ -27,7 +27,7 @@ def test_a_number_that_sites_report():
 
 def test_a_similarity_that_sites_report_under_another_name():
     rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "alike", "form": "softmax", "floor": 0.1}}))
-    assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("self_adaptive", "alike", "softmax")
+    assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("similarity", "alike", "softmax")
 
 
 def test_arguments_reach_the_rule():

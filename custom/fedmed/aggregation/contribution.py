@@ -21,9 +21,20 @@ class Contribution(Protocol):
         extras: further values of a method by name, such as a number that it is weighed by.
     """
 
-    site: str
-    round: int
-    tensors: Mapping[str, Tensor]
-    n_steps: int
-    n_samples: int
-    extras: Mapping[str, Any]
+    @property
+    def site(self) -> str: ...
+
+    @property
+    def round(self) -> int: ...
+
+    @property
+    def tensors(self) -> Mapping[str, Tensor]: ...
+
+    @property
+    def n_steps(self) -> int: ...
+
+    @property
+    def n_samples(self) -> int: ...
+
+    @property
+    def extras(self) -> Mapping[str, Any]: ...

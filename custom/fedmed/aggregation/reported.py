@@ -27,21 +27,24 @@ class ReportedWeighting(Weighting):
 
     def __init__(self, name: str, most: float = MOST) -> None:
         if not isinstance(name, str) or not name:
-            raise JobError(f"weighting 'reported': 'name' is {name!r}; give the name of a value that sites send")
+            raise JobError(f"weighting '{self.kind}': 'name' is {name!r}; give the name of a value that sites send")
         if type(most) not in (int, float) or not 0 < most <= MOST:
-            raise JobError(f"weighting 'reported': 'most' is {most!r}; give a number above 0, at most {MOST:,}")
+            raise JobError(f"weighting '{self.kind}': 'most' is {most!r}; give a number above 0, at most {MOST:,}")
         self.name, self.most, self.wanted = name, most, f"'{name}'"
 
+    def out_of_range(self, value: float) -> str | None:
+        """What the number must be, in words, if it is not; NaN is in no range."""
+        return None if 0 < value <= self.most else f"above 0, at most {self.most:,}"
+
     def check_update(self, update: Contribution) -> None:
-        """Refuse a value that is not a positive number, or too large."""
+        """Refuse a value that is not a number, or out of range: it decides how much the site counts."""
         if not self.known(update):
             return
         value = update.extras[self.name]
         number = type(value) in (int, float)
-        if not (number and 0 < value <= self.most):  # NaN is in no interval
+        if wanted := self.out_of_range(value if number else float("nan")):
             shown = repr(value) if number else f"a {type(value).__name__}"
-            most = f"at most {self.most:,}"
-            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number above 0, {most}")
+            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number {wanted}")
 
     def known(self, update: Contribution) -> bool:
         """Whether it sends the value."""

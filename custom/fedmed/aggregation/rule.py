@@ -116,30 +116,3 @@ class ServerRule(Protocol):
             StateError: it is not a state of this rule.
         """
         ...
-
-
-class ServerStep(Protocol):
-    """A step after the mean, such as a server's optimizer (Reddi et al. 2021, arXiv 2003.00295, Algorithm 1)."""
-
-    def move(
-        self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
-    ) -> Mapping[str, Tensor]:
-        """Return the next values of some or all named tensors; what is left out takes the mean's value.
-
-        Args:
-            model: the model before the round.
-            mean: what :class:`fedmed.aggregation.weighted_mean.WeightedMean` made of the round. The pseudo-gradient
-                of a tensor is ``model[name] - mean[name]``.
-            names: parameters that some site sent, in the model's order; buffers (BatchNorm) follow the mean.
-            updates: those that were averaged, sorted by site.
-            facts: when this is.
-        """
-        ...
-
-    def state(self) -> dict[str, Any]:
-        """As :meth:`ServerRule.state`."""
-        ...
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """As :meth:`ServerRule.restore`."""
-        ...

@@ -4,14 +4,14 @@ import math
 from collections.abc import Mapping, Sequence
 
 from fedmed.aggregation.contribution import Contribution
-from fedmed.aggregation.weighting import SampleWeighting, Weighting
-from fedmed.errors import FedMedError, JobError, UpdateRefused
+from fedmed.aggregation.reported import ReportedWeighting
+from fedmed.errors import FedMedError, JobError
 
 FORMS = ("gap", "softmax")
 NO_CHANGE = 1e-12  # below this sum of gaps nothing can be told apart
 
 
-class SelfAdaptiveWeighting(Weighting):
+class SelfAdaptiveWeighting(ReportedWeighting):
     """By how much each site's representation changed in the round (FedMoCo, Eq. 7).
 
     Where a site that counts does not send its similarity, the round is weighed by samples.
@@ -25,36 +25,23 @@ class SelfAdaptiveWeighting(Weighting):
         JobError: an unknown form, or a number out of range.
     """
 
-    kind = "self_adaptive"
+    kind = "similarity"
 
     def __init__(self, name: str, form: str = FORMS[0], floor: float = 0.0) -> None:
-        if form not in FORMS:
-            raise JobError(f"'form' is {form!r}; use {' or '.join(FORMS)}")
+        super().__init__(name)
+        _check_form(form)
         if not isinstance(floor, int | float) or isinstance(floor, bool) or not 0 <= floor < 1:
             raise JobError(f"'floor' is {floor!r}; give the least that a site counts, 0 or more and below 1")
-        self.name, self.form, self.floor, self.wanted = name, form, floor, f"'{name}'"
+        self.form, self.floor = form, floor
 
     def check_sites(self, sites: int) -> None:
         """Refuse a floor that exceeds an equal share."""
         if self.floor * sites > 1:
             raise JobError(f"'floor' is {self.floor}; {sites} sites cannot all count so much: at most {1 / sites:g}")
 
-    def check_update(self, update: Contribution) -> None:
-        """Refuse a similarity that is not a number in [-1, 1]: it decides how much the site counts."""
-        if not self.known(update):
-            return
-        value = update.extras[self.name]
-        if type(value) not in (int, float) or not -1 <= value <= 1:  # NaN is in no interval
-            shown = repr(value) if type(value) in (int, float) else f"a {type(value).__name__}"
-            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number in [-1, 1]")
-
-    def known(self, update: Contribution) -> bool:
-        """Whether it sends its similarity."""
-        return self.name in update.extras
-
-    def instead(self) -> Weighting:
-        """Samples."""
-        return SampleWeighting()
+    def out_of_range(self, value: float) -> str | None:
+        """What a similarity must be, in words, if this is not one."""
+        return None if -1 <= value <= 1 else "in [-1, 1]"
 
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
         """Shares that sum to 1, over the sites whose user weight is not 0."""
@@ -88,8 +75,7 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
         >>> self_adaptive_weights({"a": 0.5, "b": 0.0, "c": 0.5})
         {'a': 0.25, 'b': 0.5, 'c': 0.25}
     """
-    if form not in FORMS:
-        raise JobError(f"form of self-adaptive weights is {form!r}; use one of {', '.join(FORMS)}")
+    _check_form(form)
     if not r:
         raise FedMedError("self-adaptive weights need the similarity of at least one site; there is none")
     if not 0 <= floor <= 1 / len(r):
@@ -102,6 +88,11 @@ def self_adaptive_weights(r: Mapping[str, float], form: str = "gap", floor: floa
     # fsum is exact, so the coefficients do not depend on the order of the sites.
     total = math.fsum(shares.values())
     return _raised({site: share / total for site, share in shares.items()}, floor)
+
+
+def _check_form(form: str) -> None:
+    if form not in FORMS:
+        raise JobError(f"'form' is {form!r}; use {' or '.join(FORMS)}")
 
 
 def _clipped(site: str, value: float) -> float:

@@ -7,16 +7,17 @@ from typing import Any
 
 from torch import Tensor
 
-from fedmed.aggregation.acceptance import all_finite
-from fedmed.aggregation.buffers import POLICIES, classify
+from fedmed.aggregation.buffers import POLICIES
 from fedmed.aggregation.clipping import check_bound, clip_factors, clipping_record, update_norms
+from fedmed.aggregation.coefficients import check_user_weights, site_weights
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.robust import MiddleMean
-from fedmed.aggregation.rule import ExpectedSenders, Outcome, RoundFacts, ServerStep
+from fedmed.aggregation.rule import ExpectedSenders, Outcome, RoundFacts
 from fedmed.aggregation.senders import SenderTable
+from fedmed.aggregation.server_step import ServerStep, apply_step
 from fedmed.aggregation.tensor_means import TensorMeans, check_fit
-from fedmed.aggregation.weighting import IterationWeighting, Weighting, check_user_weights, site_weights
-from fedmed.errors import FedMedError, JobError, RoundFailed, SharingError, StateError
+from fedmed.aggregation.weighting import IterationWeighting, Weighting
+from fedmed.errors import FedMedError, JobError, RoundFailed, StateError
 
 FIRST = RoundFacts()
 
@@ -152,24 +153,6 @@ class WeightedMean:
         result = self._tensors(model, table)
         if self.step:
             sent = [name for name in model if table.of(name).updates]
-            result = _stepped(self.step, model, result, sent, updates, facts)
+            result = apply_step(self.step, model, result, sent, updates, facts)
         record = clipping_record(norms, self.clip_norm)
         return Outcome(result, coefficients, warnings=reasons, facts=record)
-
-
-def _stepped(
-    step: ServerStep,
-    model: Mapping[str, Tensor],
-    mean: Mapping[str, Tensor],
-    sent: Sequence[str],
-    updates: Sequence[Contribution],
-    facts: RoundFacts,
-) -> dict[str, Tensor]:
-    names = [name for name in sent if classify(name, model[name]) == "parameter"]
-    moved = step.move(model, mean, names, updates, facts)
-    for name, tensor in moved.items():
-        if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
-            raise SharingError(f"the step after the mean returned '{name}' as no parameter of the model is")
-        if not all_finite(tensor):
-            raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
-    return {**mean, **moved}

@@ -41,6 +41,7 @@ class ContrastOptions:
     max_grad_norm: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "milestones", tuple(self.milestones))  # a configuration gives a list
         norm = self.max_grad_norm
         wrong = {
             "queue_size": (self.queue_size < 1, "1 or more keys, at least one batch, such as 1024"),

@@ -105,7 +105,8 @@ class AppliedRule:
         kept.check(class_path(self.rule), model)
         try:
             self.rule.restore(kept.state)
-            self._check(Outcome(dict(model), for_roles=dict(kept.for_roles), values=dict(kept.values)), model)
+            values = {site: dict(of_site) for site, of_site in kept.values.items()}
+            self._check(Outcome(dict(model), for_roles=dict(kept.for_roles), values=values), model)
         except FedMedError as error:
             raise StateError(f"the kept state of rule {kept.rule} does not fit this job: {error}") from error
         self.for_roles, self.values = kept.for_roles, kept.values

@@ -46,35 +46,40 @@ class Borrower:
 
     Args:
         server: the server, after training.
+
+    Attributes:
+        owner: the site that lends; None where the job names none.
+        records: one for each model for which the owner was needed.
     """
 
     def __init__(self, server: Server) -> None:
         self.server, self.owner = server, server.plan.release_from
-        self.records: list[dict[str, Any]] = []  # one for each model for which the owner was needed
-        self._asked: dict[str, Any] | None = None  # the record of the request that waits for its answer
+        self.records: list[dict[str, Any]] = []
+        self._waits = False  # whether the newest record waits for its answer
         self._tensors: Mapping[str, Tensor] = {}
 
     def tasks(self, model: Evaluated) -> dict[str, Task]:
         """The owner's task, or nothing if no site needs it, or it has trained nothing that belongs to this model."""
-        self._tensors, self._asked, server = {}, None, self.server
+        self._tensors, self._waits, server = {}, False, self.server
         needy = [s for s, role in server.plan.sites.items() if not server.policies.scorable(role, model.round)]
         if self.owner is None or not needy:
             return {}
-        self._asked = {"model": model.name, "from": self.owner, "released": False, "for": needy}
-        self.records.append(self._asked)
+        self.records.append({"model": model.name, "from": self.owner, "released": False, "for": needy})
         round = model.private.get(self.owner)
         if round is None or self._names(round) != self._names(model.round):
             self._refuse("it has not trained private layers of its own for this model")
             return {}
-        facts = {"private_round": round, "earlier": dict(server.tasks.earlier), "study": server.tasks.study}
-        return {self.owner: Task("release", model.round, server.plan.rounds, {}, **facts)}
+        self._waits, tasks = True, server.tasks
+        task = Task("release", model.round, server.plan.rounds, {}, private_round=round, study=tasks.study)
+        task.earlier = dict(tasks.earlier)
+        return {self.owner: task}
 
     def _names(self, round: int) -> list[str]:
         return self.server.policies.of("supervised", round).private(self.server.store.initial)
 
     def take(self, answers: Mapping[str, Release], model: Evaluated) -> None:
         """Check the owner's answer and say what came of it."""
-        if self._asked is None:
+        if not self._waits or self.owner is None:
             return
         answer = answers.get(self.owner)
         if answer is None:
@@ -82,31 +87,28 @@ class Borrower:
         if not answer.allowed:
             return self._refuse("it does not allow it ('allow_release' in its own settings)")
         try:
-            self._check(answer, model)
+            self._check(answer, model, model.private[self.owner])
         except SharingError as error:
             return self._refuse(f"its answer is unusable: {error}")
         self._tensors, size = answer.tensors, tensor_bytes(answer.tensors)
         facts = {"round": answer.round, "n_tensors": len(answer.tensors), "bytes_up": size, "bytes_down": 0}
-        self._asked.update(facts, released=True)
+        self.records[-1].update(facts, released=True)
         log.warning(
             "site '%s' released its %d private tensors of round %d (%d bytes)",
-            self.owner,
-            len(answer.tensors),
-            answer.round,
-            size,
+            *(self.owner, len(answer.tensors), answer.round, size),
         )
 
-    def _check(self, answer: Release, model: Evaluated) -> None:
+    def _check(self, answer: Release, model: Evaluated, round: int) -> None:
         expected = {name: self.server.store.initial[name] for name in self._names(model.round)}
-        if answer.round != model.private[self.owner]:
-            raise SharingError(f"it is of round {answer.round}, round {model.private[self.owner]} was asked for")
+        if answer.round != round:
+            raise SharingError(f"it is of round {answer.round}, round {round} was asked for")
         merge(expected, answer.tensors, expected)
         if bad := [name for name, tensor in answer.tensors.items() if not all_finite(tensor)]:
             raise SharingError(f"tensor '{bad[0]}' has values that are NaN or infinite")
 
     def _refuse(self, reason: str) -> None:
-        self._asked, asked = None, self._asked
-        asked["reason"] = reason
+        self._waits = False
+        self.records[-1]["reason"] = reason
         log.warning("site '%s' released no private layers: %s", self.owner, reason)
 
     def lend(self, site: str, model: Evaluated) -> dict[str, Tensor] | None:
@@ -115,7 +117,8 @@ class Borrower:
         if any(name not in self._tensors for name in needed):
             return None
         lent = {name: self._tensors[name] for name in needed}
-        self._asked["bytes_down"] += tensor_bytes(lent)
+        if lent:
+            self.records[-1]["bytes_down"] += tensor_bytes(lent)
         log.info("site '%s' is scored with the decoder of site '%s'", site, self.owner)
         return lent
 

@@ -2,8 +2,9 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -12,21 +13,21 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.contract import Use
 from fedmed.bundles.load import Bundle
-from fedmed.bundles.network import initial_network, merge, named_tensors, parsed, seed_everything
+from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.corrected_steps import Corrections
-from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
-from fedmed.errors import BundleError, DataError, JobError
+from fedmed.engines.handlers import AbortHandler
+from fedmed.errors import BundleError, JobError
+from fedmed.federation.engine_runs import run_trainer, validation_scores
+from fedmed.federation.opened_model import OpenedModel, open_model
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
 from fedmed.federation.site_parser import listed, site_parser, steps_facts
-from fedmed.jobs.plan import OPTIMIZER_STATES, PROGRESS_LINES, ROLES
-from fedmed.jobs.role_sharing import policy_of_round
+from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
-from fedmed.messages.answers import Extras, Release, Update
+from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
@@ -110,7 +111,7 @@ class Client:
         except TypeError as error:
             raise JobError(f"site '{site.site}': the job's arguments of its role are wrong: {error}") from error
 
-    def answer(self, task: Task) -> Update | Extras | Release | dict[str, float]:
+    def answer(self, task: Task) -> Answer:
         """Do what a task asks for.
 
         Raises:
@@ -121,8 +122,14 @@ class Client:
                 f"site '{self.site.site}': the server's study (hash {task.study[:12] or 'none'}) is not this site's "
                 f"({self.study[:12]}); submit the job again as scripts/package_job.py wrote it, the same for all"
             )
-        work = {"train": self.train, "metadata": self.metadata, "validate": self.validate}
-        return {**work, "release": self.release, "evaluate": self.evaluate}[task.name](task)
+        work: dict[str, Callable[[Task], Answer]] = {
+            "train": self.train,
+            "metadata": self.metadata,
+            "validate": self.validate,
+            "release": self.release,
+            "evaluate": self.evaluate,
+        }
+        return work[task.name](task)
 
     def train(self, task: Task) -> Update:
         """Score the received model if asked, train it for so many steps or epochs and return the difference.
@@ -131,42 +138,50 @@ class Client:
         """
         started = monotonic()
         self._mention_unused()
-        parser, network, policy, before, state = self._open(task, epoch_length=task.steps, max_epochs=1)
-        task = replace(task, steps=parser["epoch_length"] if task.epochs else task.steps)
-        optimizer = parsed(parser, "optimizer")
-        if self.keep_optimizer and "optimizer" in state:
-            rates = [group["lr"] for group in optimizer.param_groups]
-            optimizer.load_state_dict(state["optimizer"])
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate  # the bundle's for this round, not the one of the round before
-        metrics = self._score(task, parser) if task.validate else {}
-        engine, extras = state.get("engine", {}), {}
+        model = self._open(task, epoch_length=task.steps, max_epochs=1)
+        task = replace(task, steps=model.parser["epoch_length"] if task.epochs else task.steps)
+        optimizer = model.optimizer(self.keep_optimizer)
+        metrics = self._score(task, model.parser) if task.validate else {}
+        engine, extras = model.state.get("engine", {}), dict[str, Any]()
         if task.steps:
-            seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
-            trainer = parsed(parser, "train#trainer")
-            corrections = Corrections(listed(parser, "train", "corrections"))
-            trainer.load_state_dict(engine)
-            corrections.load_state_dict(engine)
-            if others := corrections.receive(task.extras):
-                trainer.receive(others)
-            time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
-            time |= steps_facts(task, task.steps)
-            corrections.attach(trainer, policy.received(before), policy.sent(before), **time)
-            metrics |= self._run(trainer, task, listed(parser, "train", "federated_handlers"))
-            engine, extras = corrections.kept_with(trainer.state_dict()), {**trainer.extras(), **corrections.extras()}
-        after = named_tensors(network)
-        kept = {task.private_round, *task.keep_rounds} - {None}
+            engine, extras, trained = self._iterate(task, model, engine)
+            metrics |= trained
+        after = named_tensors(model.network)
+        private = {name: after[name] for name in model.policy.private(after)}
+        self._keep(task, private, optimizer=optimizer.state_dict(), engine=engine)
+        metrics["seconds"] = monotonic() - started
+        difference = {name: after[name] - model.tensors[name] for name in model.policy.sent(after)}
+        self.progress.event("end", task, **metrics)
+        n_samples = len(parsed(model.parser, "train#data"))
+        return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
+
+    def _iterate(
+        self, task: Task, model: OpenedModel, engine: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
+        """Train; return the engine's state, the values that go beside the model, and the means of the scalars."""
+        seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
+        trainer = parsed(model.parser, "train#trainer")
+        corrections = Corrections(listed(model.parser, "train", "corrections"))
+        trainer.load_state_dict(engine)
+        corrections.load_state_dict(engine)
+        if others := corrections.receive(task.extras):
+            trainer.receive(others)
+        time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
+        time |= steps_facts(task, task.steps)
+        received, sent = model.policy.received(model.tensors), model.policy.sent(model.tensors)
+        corrections.attach(trainer, received, sent, **time)
+        handlers = listed(model.parser, "train", "federated_handlers")
+        report = partial(self.progress.step, task)
+        means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)
+        return corrections.kept_with(trainer.state_dict()), {**trainer.extras(), **corrections.extras()}, means
+
+    def _keep(self, task: Task, private: Mapping[str, Tensor], **content: Any) -> None:
+        kept = {round for round in (task.private_round, *task.keep_rounds) if round is not None}
         for round in kept:  # the selected model's state may lie in an earlier job of the run
             self.state.take_over(round)
         self.state.prune(kept)
-        private = {name: after[name] for name in policy.private(after)}
-        self.state.save(task.round, private, optimizer=optimizer.state_dict(), engine=engine)
+        self.state.save(task.round, private, **content)
         self.state.let_go()
-        metrics["seconds"] = monotonic() - started
-        difference = {name: after[name] - before[name] for name in policy.sent(after)}
-        self.progress.event("end", task, **metrics)
-        n_samples = len(parsed(parser, "train#data"))
-        return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
 
     def _mention_unused(self) -> None:
         """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
@@ -183,8 +198,7 @@ class Client:
 
         The model is on disk before this returns: the task to train comes without it, and maybe to another process.
         """
-        parser, *_ = self._open(task)
-        provider = parsed(parser, "metadata#provider")
+        provider = parsed(self._open(task).parser, "metadata#provider")
         seed_everything(derive_seed(self.seed, self.site.site, task.round, "metadata"))
         values = provider(before_batch=AbortHandler(self.should_abort).check)
         self.state.hold(task.round, task.tensors)
@@ -193,8 +207,7 @@ class Client:
 
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list."""
-        parser, *_ = self._open(task)
-        metrics = self._score(task, parser)
+        metrics = self._score(task, self._open(task).parser)
         self.progress.event("end", task, score=metrics[self.bundle.score.validation])
         return metrics
 
@@ -209,12 +222,12 @@ class Client:
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             return {"n_cases": 0}
         folder = self.folder / ("evaluation_last" if task.model == "last" else "evaluation")
-        parser, *_ = self._open(task, evaluation_dir=str(folder))
+        parser = self._open(task, evaluation_dir=str(folder)).parser
         evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
         recorder.attach(evaluator)
         AbortHandler(self.should_abort).attach(evaluator)
         evaluator.run()
-        metrics = recorder.finish()
+        metrics: dict[str, float] = recorder.finish()
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
 
@@ -226,7 +239,7 @@ class Client:
         self.progress.event("end", task, released=len(answer.tensors))
         return answer
 
-    def _open(self, task: Task, **facts: Any) -> tuple[ConfigParser, torch.nn.Module, SharingPolicy, dict, dict]:
+    def _open(self, task: Task, **facts: Any) -> OpenedModel:
         """Build a fresh model and fill it with what was received and with the site's private tensors."""
         if task.bundle_digest and task.bundle_digest != self.bundle.digest:
             raise BundleError(
@@ -236,58 +249,13 @@ class Client:
         torch.set_num_threads(self.site.threads)
         parser = self._parser(task, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
-        network = initial_network(parser, self.seed)
-        own = named_tensors(network)
         self.state.earlier = task.earlier
-        policy = policy_of_round(own, self.bundle.groups(network), task.round, **self.sharing)
-        needs_state = task.name == "train" or policy.private(own)
-        state = self.state.load(task.private_round) if needs_state else {}
-        received = self.state.held(task.round) if task.reuse else task.tensors
-        before = merge({**own, **state.get("private", {})}, received, policy.received(own))
-        network.load_state_dict(before, strict=True)
-        return parser, network, policy, before, state
+        return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
 
     def _parser(self, task: Task, facts: Mapping[str, Any]) -> ConfigParser:
         return site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
 
     def _score(self, task: Task, parser: ConfigParser) -> dict[str, float]:
-        """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them."""
-        evaluator = parsed(parser, "validate#evaluator")
-        AbortHandler(self.should_abort).attach(evaluator)
-        evaluator.run()
-        found = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
-        score = self.bundle.score
-        value = found.get(score.validation, math.nan)
-        if not math.isfinite(value):
-            raise DataError(
-                f"site '{self.site.site}': validation {score.label} is {value}; "
-                f"is 'validation' in {self.site.datalist} empty?"
-            )
-        self.progress.validated(task, score, value)
-        return {name: number for name, number in found.items() if math.isfinite(number)}
-
-    def _run(self, trainer: Any, task: Task, handlers: Sequence[Any]) -> dict[str, float]:
-        """Train and return the round's mean of every scalar that the engine reports."""
-        sums: dict[str, float] = {}
-        done = 0
-
-        def note(step: int, steps: int, scalars: dict[str, float]) -> None:
-            nonlocal done
-            for name, value in scalars.items():  # means since the last report
-                sums[name] = sums.get(name, 0.0) + value * (step - done)
-            done = step
-            self.progress.step(task, step, steps, scalars)
-
-        AbortHandler(self.should_abort).attach(trainer)
-        NonFiniteLossHandler().attach(trainer)
-        ProgressHandler(note, max(1, task.steps // PROGRESS_LINES)).attach(trainer)
-        for handler in handlers:
-            handler.attach(trainer)
-        trainer.run()
-        return {f"train_{name}": total / task.steps for name, total in sums.items()}
-
-
-def _number(value: Any) -> float:
-    """A metric as a number; NaN if it is none, such as a value for each class."""
-    single = isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
-    return float(value) if single else math.nan
+        scores = validation_scores(parser, self.bundle.score, self.site, self.should_abort)
+        self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])
+        return scores

@@ -36,8 +36,7 @@ class Closing:
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
-        name = self.server.score.validation
-        self.last_scores = {site: m[name] for site, m in sorted(metrics.items()) if name in m}
+        self.last_scores = self.selection.scores(metrics)
         self.last_score = self.server.select(self.server.rounds - 1, metrics)
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
@@ -48,7 +47,7 @@ class Closing:
             return Evaluated("last", self.server.rounds - 1, self.last_tensors, server.last_round)
         if best is None:  # no score chose a model, so the last aggregate is taken
             return Evaluated("selected", self.server.rounds - 1, server.tensors, server.last_round)
-        return Evaluated("selected", best, server.tensors, server.best_private)
+        return Evaluated("selected", best, server.tensors, server.selection.best_private)
 
     def release_tasks(self, last: bool = False) -> dict[str, Task]:
         """Ask for the private layers that sites without a trained part are scored with, if the job wants that."""
@@ -71,26 +70,27 @@ class Closing:
             if lent is None:
                 log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
                 continue
-            private, kept = model.private.get(site), server.best_private.get(site)
+            private, kept = model.private.get(site), server.selection.best_private.get(site)
             tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
             tasks[site].tensors |= lent
             tasks[site].model = model.name
             if not own:
-                self.decoder_of[model.name, site] = self.borrower.owner
+                self.decoder_of[model.name, site] = str(self.borrower.owner)
         self.borrower.forget()
         return tasks
 
     def finish(self, test: Metrics, last: Metrics | None = None) -> None:
         """Write the result of the run: test scores of the selected model and, if asked for, of the last aggregate."""
         chosen, score = self.selection, self.server.score
-        result = {
+        tested = self._rows("selected", test)
+        result: dict[str, Any] = {
             "best_round": chosen.best_round,
             "best_score": chosen.best_score if chosen.best_round is not None else None,
             "last_score": self.last_score,
-            "validation": self.server.best_scores,
+            "validation": chosen.best_scores,
             "validation_last": self.last_scores,
             "selected_by": chosen.sites,
-            "test": self._rows("selected", test),
+            "test": tested,
             "seconds_total": time.monotonic() - self.server.started,
         }
         if self.server.stopping.reason:
@@ -99,12 +99,12 @@ class Closing:
             result["test_last"] = self._rows("last", last)
         if self.borrower.records:
             result["releases"] = self.borrower.records
-        for site, row in result["test"].items():
+        for site, row in tested.items():
             if row.get("n_cases"):
                 whose = f", with {row['decoder_of']}'s decoder" if "decoder_of" in row else ""
                 log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
         self.server.record.result(result)
-        self.server.keeper.forget()
+        self.server.continuation.forget()
 
     def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
         """Each site's scores, and whose private layers made them if not its own."""

@@ -25,7 +25,8 @@ class EarlyStopping:
 
     def __init__(self, patience: int | None = None, min_rounds: int = 0) -> None:
         self.patience, self.min_rounds = patience, min_rounds
-        self.waited, self.scored = 0, None
+        self.waited = 0
+        self.scored: int | None = None
         self.reason: str | None = None
 
     def note(self, model_round: int, score: float | None, better: bool) -> None:

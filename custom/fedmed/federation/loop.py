@@ -15,6 +15,7 @@ from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
+from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 from fedmed.recovery.interrupted_workspace import RUN, set_aside
@@ -67,9 +68,8 @@ def _ask(
     results = {}
     for site, task in sorted(tasks.items()):
         try:
-            answer = clients[site].answer(task)
-            answer = limits[site].answer(task.name, task.round, answer)
-            if task.name == "train":
+            answer = limits[site].answer(task.name, task.round, clients[site].answer(task))
+            if isinstance(answer, Update):
                 server.accept(answer)
             else:
                 results[site] = answer

@@ -29,18 +29,18 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
     sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
     sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
     return {
-        "round": server.round,
-        "seconds": time.monotonic() - server.round_started,
+        "round": server.round.number,
+        "seconds": time.monotonic() - server.round.started,
         "aggregated": aggregated,
         "accepted": [u.site for u in updates],
-        "refused": [{"site": s, "reason": r} for s, r in sorted(server.refused.items())],
+        "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
         "warnings": warnings(server, updates),
         "coefficients": outcome.coefficients if outcome else {},
         "sites": sites,
         "score": score,
-        "bytes_down": server.bytes_down,
+        "bytes_down": server.round.bytes_down,
         "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + server.exchange.received,
-        **extras_record(server, updates, server.bytes_extras + sent),
+        **extras_record(server, updates, server.round.bytes_extras + server.exchange.received + sent),
         **(outcome.facts if outcome else {}),
     }
 
@@ -53,7 +53,7 @@ def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]
     reasons = server.applied.outcome.warnings if server.applied.outcome else []
     found += [{"site": ", ".join(sites), "message": reason} for sites, reason in reasons]
     for finding in found:
-        log.warning("round %d: site '%s': %s", server.round, finding["site"], finding["message"])
+        log.warning("round %d: site '%s': %s", server.round.number, finding["site"], finding["message"])
     return found
 
 

@@ -8,12 +8,16 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
+from fedmed.jobs.rule_spec import rule_spec
+
+if TYPE_CHECKING:
+    from fedmed.federation.server import Server
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
@@ -61,7 +65,7 @@ class RunRecord:
 
     def start(self, **content: Any) -> None:
         """Describe the run before its first round."""
-        facts = {"versions": package_versions(), "hardware": hardware()}
+        facts: dict[str, Any] = {"versions": package_versions(), "hardware": hardware()}
         facts |= {"commit": known} if (known := commit()) else {}
         save_json(self.folder / "run.json", {**content, **facts, "started": datetime.now(UTC).isoformat()})
 
@@ -79,3 +83,27 @@ class RunRecord:
     def result(self, content: Mapping[str, Any]) -> None:
         """Say how the run ended; a run without this file did not finish."""
         save_json(self.folder / "result.json", content)
+
+
+def run_description(server: "Server", controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's record says before the first round: sites, bundle, settings.
+
+    Args:
+        server: before its first round.
+        controller, aggregator: the job's plain arguments.
+    """
+    plan, bundle, tasks = server.plan, server.store.bundle, server.tasks
+    weights = rule_spec(aggregator).get("args", {}).get("user_weights") or {}
+    facts: dict[str, Any] = {
+        "job": plan.job,
+        "rounds": plan.rounds,
+        "sites": {site: {"role": role, "weight": weights.get(site, 1.0)} for site, role in plan.sites.items()},
+        "config": {"controller": dict(controller), "aggregator": dict(aggregator), "model": server.store.describe()},
+        "bundle": bundle.name,
+        "overlays": bundle.overlays,
+        "seed": server.store.seed,
+        "score": server.score.facts(),
+        "kind": bundle.kind,
+    }
+    facts |= {"study": tasks.study} if tasks.study else {}
+    return facts | ({"resumed": tasks.earlier} if tasks.earlier else {})

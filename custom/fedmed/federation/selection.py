@@ -1,9 +1,15 @@
 """Which round's model is kept: the one that labelled sites score best on their validation lists."""
 
+import logging
 import math
 from collections.abc import Collection, Mapping
 
 from torch import Tensor
+
+from fedmed.bundles.score import Score
+from fedmed.engines.calibration import calibrated, mean_temperature
+
+log = logging.getLogger("fedmed.server")
 
 
 class ModelSelection:
@@ -13,27 +19,71 @@ class ModelSelection:
 
     Args:
         sites: the labelled sites whose scores count.
+        score: the bundle's.
+        calibration: name of the tensor that is set to the sites' mean temperature; None: the bundle has none.
 
     Attributes:
-        best_round: the aggregate after this round is the best so far; -1: the starting model, None: none scored.
+        best_round: the aggregate after this round is the best so far; -1: the starting model, None: none was scored.
+        best_score: its mean score.
+        best_tensors: its tensors, calibrated.
+        best_model: the round that aggregated these; older than ``best_round`` where rounds between failed.
+        best_private: site -> round of the private state with which it was scored.
+        best_scores: each labelled site's score of it.
+        temperature: to which it is calibrated; None: it is not.
     """
 
-    def __init__(self, sites: Collection[str]) -> None:
-        self.sites = sorted(sites)
+    def __init__(self, sites: Collection[str], score: Score, calibration: str | None = None) -> None:
+        self.sites, self.score, self.calibration = sorted(sites), score, calibration
         self.best_round: int | None = None
         self.best_score = -math.inf
         self.best_tensors: Mapping[str, Tensor] | None = None
+        self.best_model = -1
+        self.best_private: Mapping[str, int] = {}
+        self.best_scores: Mapping[str, float] = {}
+        self.temperature: float | None = None
 
-    def score(self, scores: Mapping[str, float]) -> float | None:
+    def scores(self, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        """Site -> its validation score, of what sites sent about a model."""
+        name = self.score.validation
+        return {site: sent[name] for site, sent in sorted(metrics.items()) if name in sent}
+
+    def mean(self, scores: Mapping[str, float]) -> float | None:
         """Mean over the selecting sites; None if one of them sent no score, or absurd ones have no finite mean."""
         if not self.sites or any(site not in scores for site in self.sites):
             return None
         mean = sum(scores[site] for site in self.sites) / len(self.sites)
         return mean if math.isfinite(mean) else None
 
-    def offer(self, round: int, score: float | None, tensors: Mapping[str, Tensor]) -> bool:
-        """Keep ``tensors`` (the aggregate after ``round``) if its score is the best; on a tie the earlier one stays."""
+    def offer(
+        self,
+        round: int,
+        metrics: Mapping[str, Mapping[str, float]],
+        tensors: Mapping[str, Tensor],
+        model_round: int,
+        private: Mapping[str, int],
+    ) -> tuple[float | None, bool]:
+        """Keep a model if its score is the best; on a tie the earlier one stays.
+
+        Args:
+            round: it is the aggregate after this round; -1 is the starting model.
+            metrics: site -> what it sent about the model.
+            tensors: its tensors.
+            model_round: the round that aggregated them.
+            private: site -> round of the private state that it was scored with.
+
+        Returns:
+            Its mean score, and whether it is kept.
+        """
+        scores = self.scores(metrics)
+        score = self.mean(scores)
         if score is None or score <= self.best_score:
-            return False
-        self.best_round, self.best_score, self.best_tensors = round, score, tensors
-        return True
+            return score, False
+        log.info("the model after round %d is the best so far: mean validation %s %.4f", round, self.score.label, score)
+        self.best_round, self.best_score, self.best_model = round, score, model_round
+        self.best_private, self.best_scores = dict(private), scores
+        self.keep(tensors, mean_temperature(metrics, self.sites))
+        return score, True
+
+    def keep(self, tensors: Mapping[str, Tensor], temperature: float | None) -> None:
+        """Hold the tensors of the best model, calibrated."""
+        self.temperature, self.best_tensors = temperature, calibrated(tensors, self.calibration, temperature)

@@ -9,18 +9,16 @@ from typing import Any
 
 from torch import Tensor
 
-from fedmed.aggregation.acceptance import check_update
 from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.rule import ServerRule
-from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.engines.calibration import calibrated, mean_temperature
 from fedmed.errors import FedMedError, JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.guards import CollapseGuard
+from fedmed.federation.open_round import OpenRound, UpdateCheck
 from fedmed.federation.round_record import round_record
-from fedmed.federation.run_record import RunRecord
+from fedmed.federation.run_record import RunRecord, run_description
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.task_maker import TaskMaker
@@ -29,7 +27,6 @@ from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
-from fedmed.messages.values import extras_bytes
 from fedmed.methods.load import load_method
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
@@ -67,24 +64,23 @@ class Server:
         method: Method | None = None,
         study: str = "",
     ) -> None:
-        self.plan, self.store, self.policies, self.max_norm = plan, store, policies, max_norm
+        self.plan, self.store, self.policies = plan, store, policies
         self.applied = AppliedRule(rule, plan)
+        self.check_update = UpdateCheck(plan, policies, self.applied, max_norm)
         self.tensors, self.score = store.initial, store.bundle.score
         self.tasks = TaskMaker(plan, store, policies, study)
         self.save = save or store.save
-        self.record, self.keeper = RunRecord(folder), ServerContinuation(self, folder)
+        self.record, self.continuation = RunRecord(folder), ServerContinuation(self, folder)
         self.exchange = Exchange(plan)
         self.guard = CollapseGuard((method or Method()).guards()) if plan.collapse_guard else None
-        self.selection = ModelSelection(plan.of_role("supervised") if plan.select == "best" else ())
+        choosing = plan.of_role("supervised") if plan.select == "best" else ()
+        self.selection = ModelSelection(choosing, self.score, store.bundle.calibration)
         self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = plan.rounds  # of the whole run; fewer when it ends early
-        self._begun: int | None = None  # a round that has begun, but trains nobody yet
-        self.model_round = self.best_model = START  # rounds that aggregated the current and the selected model
+        self.round = OpenRound(START)  # none has begun
+        self.model_round = START  # the round that aggregated the current model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
-        self.best_private: dict[str, int] = {}  # the same, when the selected model was scored
-        self.best_scores: dict[str, float] = {}  # each labelled site's validation score of that model
-        self.temperature: float | None = None  # to which it is calibrated
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
         self.started = time.monotonic()
@@ -126,19 +122,9 @@ class Server:
         policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server.applied.check(policies, server.tensors, max_norm)
-        server.keeper.start(aggregator, app)
-        server._describe(controller, aggregator)
+        server.continuation.start(aggregator, app)
+        server.record.start(**run_description(server, controller, aggregator))
         return server
-
-    def _describe(self, controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> None:
-        weights = rule_spec(aggregator).get("args", {}).get("user_weights") or {}
-        sites = {s: {"role": role, "weight": weights.get(s, 1.0)} for s, role in self.plan.sites.items()}
-        config = {"controller": dict(controller), "aggregator": dict(aggregator), "model": self.store.describe()}
-        facts = {"bundle": self.store.bundle.name, "overlays": self.store.bundle.overlays, "seed": self.store.seed}
-        facts |= {"score": self.score.facts(), "kind": self.store.bundle.kind}
-        facts |= {"study": self.tasks.study} if self.tasks.study else {}
-        facts |= {"resumed": self.tasks.earlier} if self.tasks.earlier else {}
-        self.record.start(job=self.plan.job, rounds=self.plan.rounds, sites=sites, config=config, **facts)
 
     def ends_before(self, round: int) -> bool:
         """Whether the run ends before this round, because its models do not become better."""
@@ -150,30 +136,29 @@ class Server:
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
         self._begin(round)
-        self._begun, self.exchange.open = round, True
+        self.round.awaits_training = self.exchange.open = True
         tasks = {site: self.task("metadata", site, round) for site in self.plan.participants(round)}
-        self.bytes_down = sum(tensor_bytes(task.tensors) for task in tasks.values())
+        self.round.sent(tasks)
         return tasks
 
     def take_metadata(self, answers: Mapping[str, Extras]) -> None:
         """Take the answers to :meth:`metadata_tasks`."""
-        self.exchange.take(answers, self.round, self.plan.participants(self.round))
+        self.exchange.take(answers, self.round.number, self.plan.participants(self.round.number))
 
     def train_tasks(self, round: int) -> dict[str, Task]:
         """Start a round, or go on with one that began with :meth:`metadata_tasks`: site -> its task."""
-        if self._begun != round:
+        if not (self.round.awaits_training and self.round.number == round):
             self._begin(round)
-        self._begun = None
-        fill, sites = self.exchange.fill, self.plan.participants(round)
-        tasks = {site: self.applied.fill(fill(self.task("train", site, round), site), site) for site in sites}
-        self.bytes_extras = self.exchange.received + sum(extras_bytes(task.extras) for task in tasks.values())
-        self.bytes_down += sum(tensor_bytes(task.tensors) + extras_bytes(task.extras) for task in tasks.values())
+        self.round.awaits_training = False
+        tasks = {}
+        for site in self.plan.participants(round):
+            task = self.exchange.fill(self.task("train", site, round), site)
+            tasks[site] = self.applied.fill(task, site)
+        self.round.sent(tasks)
         return tasks
 
     def _begin(self, round: int) -> None:
-        self.round, self.round_started, self.bytes_down = round, time.monotonic(), 0
-        self.updates: dict[str, Update] = {}
-        self.refused: dict[str, str] = {}
+        self.round = OpenRound(round)
         self.exchange.begin()
         self.applied.begin()
 
@@ -181,7 +166,8 @@ class Server:
         """A task with the current model, for a site that goes on from its last accepted update."""
         trains = name in ("train", "metadata")
         model = self.applied.model_for(self.plan.sites[site], self.tensors) if trains else self.tensors
-        return self.tasks.make(name, site, round, model, self.last_round.get(site), self.best_private.get(site))
+        last, chosen = self.last_round.get(site), self.selection.best_private.get(site)
+        return self.tasks.make(name, site, round, model, last, chosen)
 
     def accept(self, update: Update) -> None:
         """Check an update and keep it for the end of the round.
@@ -191,21 +177,11 @@ class Server:
         """
         with self.lock:
             try:
-                if update.site not in self.plan.participants(self.round):
-                    raise UpdateRefused(update.site, f"the site does not train in round {self.round}")
-                role = self.plan.sites[update.site]
-                expected = {n: self.tensors[n] for n in self.policies.of(role, self.round).sent(self.tensors)}
-                check_update(update, expected, self.round, set(self.updates), self.max_norm)
-                if self.plan.steps is not None and update.n_steps > self.plan.steps:
-                    # It would weigh more than it was asked for. Of epochs only the site knows the steps.
-                    raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
-                self.applied.rule.check_update(update)
+                self.check_update(update, self.tensors, self.round)
             except UpdateRefused as error:
-                log.warning("round %d: %s", self.round, error)
-                if update.site not in self.updates:
-                    self.refused[update.site] = error.reason if not error.tensor else f"{error.tensor}: {error.reason}"
+                self.round.refuse(error)
                 raise
-            self.updates[update.site] = update
+            self.round.updates[update.site] = update
 
     def fail(self, site: str, reason: str) -> None:
         """Note that a site answered with an error, or not at all."""
@@ -213,8 +189,8 @@ class Server:
             if self.exchange.open:
                 self.exchange.fail(site, reason)
             else:
-                self.refused.setdefault(site, reason)
-        log.warning("round %d: site '%s': %s", self.round, site, reason)
+                self.round.refused.setdefault(site, reason)
+        log.warning("round %d: site '%s': %s", self.round.number, site, reason)
 
     def finish_round(self) -> None:
         """Score the model that this round started from, then aggregate.
@@ -222,38 +198,40 @@ class Server:
         Raises:
             RoundFailed: fewer updates than required; the model is unchanged.
         """
-        updates = [self.updates[site] for site in sorted(self.updates)]
-        for site in self.plan.participants(self.round):
-            if site not in self.updates and site not in self.refused:
+        current = self.round
+        updates = [current.updates[site] for site in sorted(current.updates)]
+        for site in self.plan.participants(current.number):
+            if site not in current.updates and site not in current.refused:
                 self.fail(site, "no answer")
-        score = self.select(self.round - 1, {u.site: u.metrics for u in updates})
+        score = self.select(current.number - 1, {u.site: u.metrics for u in updates})
         self.failed_in_a_row += 1
         try:
             self._aggregate(updates)
             self.failed_in_a_row = 0
         finally:
             self.record.round(round_record(self, updates, score, not self.failed_in_a_row))
-            self.keeper.keep()
+            self.continuation.keep()
 
     def _aggregate(self, updates: list[Update]) -> None:
-        needed, asked = self.plan.needed(self.round), len(self.plan.participants(self.round))
+        round = self.round.number
+        needed, asked = self.plan.needed(round), len(self.plan.participants(round))
         if len(updates) < needed:
             raise RoundFailed(
-                f"round {self.round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
-                f"unchanged. Refused: {self.refused}"
+                f"round {round}: {len(updates)} of {asked} updates accepted, {needed} needed; the model is "
+                f"unchanged. Refused: {self.round.refused}"
             )
         try:
             # It is saved before anything else changes: what cannot be kept does not count.
-            self.tensors = self.applied.aggregate(self.tensors, updates, self.round, self._keep)
+            self.tensors = self.applied.aggregate(self.tensors, updates, round, self._keep)
         except (RoundFailed, StateError):
             raise
         except FedMedError as error:
-            raise RoundFailed(f"round {self.round}: {error}; the model is unchanged") from error
-        self.model_round = self.round
-        self.last_round |= {u.site: self.round for u in updates}
+            raise RoundFailed(f"round {round}: {error}; the model is unchanged") from error
+        self.model_round = round
+        self.last_round |= {u.site: round for u in updates}
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
-        self.save(tensors, {"round": self.round}, False)
+        self.save(tensors, {"round": self.round.number}, False)
 
     def select(self, round: int, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
         """Offer the current model, the aggregate after ``round``, to the selection; return its mean score.
@@ -262,16 +240,8 @@ class Server:
             round: -1 is the starting model.
             metrics: site -> what it sent about that model.
         """
-        name, label = self.score.validation, self.score.label
-        scores = {site: sent[name] for site, sent in metrics.items() if name in sent}
-        score, temperature = self.selection.score(scores), mean_temperature(metrics, self.selection.sites)
-        tensors = calibrated(self.tensors, self.store.bundle.calibration, temperature)
-        better = self.selection.offer(round, score, tensors)
+        score, better = self.selection.offer(round, metrics, self.tensors, self.model_round, self.last_round)
         self.stopping.note(self.model_round, score, better)
-        if better:
-            log.info("the model after round %d is the best so far: mean validation %s %.4f", round, label, score)
-            self.best_private = dict(self.last_round)  # the private states that it was scored with
-            self.best_model = self.model_round
-            self.best_scores, self.temperature = dict(sorted(scores.items())), temperature
-            self.save(tensors, {"round": round, "score": score}, True)
+        if better and self.selection.best_tensors is not None:
+            self.save(self.selection.best_tensors, {"round": round, "score": score}, True)
         return score

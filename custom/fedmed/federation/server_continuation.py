@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor
 
 from fedmed.bundles.network import merge
-from fedmed.engines.calibration import calibrated
 from fedmed.recovery.model_store import LAST
 from fedmed.recovery.same_run import check_same, config_of, find_state
 from fedmed.recovery.saved_state import START, SavedState
@@ -69,17 +68,19 @@ class ServerContinuation:
             **self._good,
             best_round=chosen.best_round,
             best_score=chosen.best_score if chosen.best_round is not None else None,
-            best_model=server.best_model,
-            best_private=server.best_private,
-            best_scores=server.best_scores,
-            temperature=server.temperature,
+            best_model=chosen.best_model,
+            best_private=chosen.best_private,
+            best_scores=chosen.best_scores,
+            temperature=chosen.temperature,
             seconds=time.monotonic() - server.started,
             config=self.config,
             earlier=server.tasks.earlier,
             rule=rule is not None,
             stopping=server.stopping.state(),
         )
-        models = {server.best_model: chosen.best_tensors, server.model_round: server.tensors}
+        models: dict[int, Mapping[str, Tensor]] = {server.model_round: server.tensors}
+        if chosen.best_tensors is not None:
+            models.setdefault(chosen.best_model, chosen.best_tensors)
         self.state.save(state, models, Path(server.store.folder) / LAST, rule)
 
     def forget(self) -> None:
@@ -97,35 +98,35 @@ class ServerContinuation:
         server.started -= state.seconds
         if server.guard:
             server.guard.restore(state.guard)
-        if state.best_round is not None and not self._lost(state):
-            self._take_selection(old, state)
+        if state.best_round is not None and not self._lost(state.best_round):
+            self._take_selection(old, state, state.best_round)
         log.info("the run of job '%s' goes on after its round %d", id, state.round)
         server.record.rounds(old.read_rounds(state.round))
         server.save(server.tensors, {"round": state.round}, False)
         self.keep()
 
-    def _take_selection(self, old: ServerState, state: SavedState) -> None:
+    def _take_selection(self, old: ServerState, state: SavedState, best_round: int) -> None:
         server, chosen = self.server, self.server.selection
-        server.best_model = state.best_model
-        server.best_private = _without(state.best_private, server.plan.fresh)
-        server.best_scores = dict(state.best_scores)
+        chosen.best_model = state.best_model
+        chosen.best_private = _without(state.best_private, server.plan.fresh)
+        chosen.best_scores = dict(state.best_scores)
         server.stopping.restore(state.stopping)
-        chosen.best_round = state.best_round
+        chosen.best_round = best_round
         chosen.best_score = -math.inf if state.best_score is None else state.best_score
         same = state.best_model == state.round
         model = server.tensors if same else self._model(old, state.best_model)
-        server.temperature = state.temperature
-        chosen.best_tensors = calibrated(model, server.store.bundle.calibration, state.temperature)
-        server.save(chosen.best_tensors, {"round": state.best_round, "score": state.best_score}, True)
+        chosen.keep(model, state.temperature)
+        if chosen.best_tensors is not None:
+            server.save(chosen.best_tensors, {"round": best_round, "score": state.best_score}, True)
 
-    def _lost(self, state: SavedState) -> bool:
+    def _lost(self, best_round: int) -> bool:
         """Whether a site has lost private layers of the selected model, which then cannot be scored again."""
         plan, policies, names = self.server.plan, self.server.policies, self.server.store.initial
-        lost = [s for s in plan.fresh if policies.of(plan.sites[s], state.best_round).private(names)]
+        lost = [s for s in plan.fresh if policies.of(plan.sites[s], best_round).private(names)]
         if lost:
             log.warning(
                 "the choice of a model starts anew: the one of round %d needs private layers that %s lost",
-                state.best_round,
+                best_round,
                 ", ".join(lost),
             )
         return bool(lost)

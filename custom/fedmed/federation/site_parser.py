@@ -60,7 +60,7 @@ def site_parser(
     )
     # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here; what a
     # method needs in a federation is listed under `train#federated_handlers`.
-    parts = [part for part in ("train", "validate", "evaluate") if part in parser.config]
+    parts = [part for part in ("train", "validate", "evaluate") if part in parser]
     parser.update({f"{part}#handlers": [] for part in parts})
     if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
         log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
@@ -84,9 +84,10 @@ def listed(parser: ConfigParser, part: str, name: str) -> list[Any]:
     Raises:
         BundleError: they cannot be built, or it is not a list.
     """
-    if not (parser.config.get(part) or {}).get(name):
+    id = f"{part}#{name}"
+    if id not in parser or not parser[id]:
         return []
-    found = parsed(parser, f"{part}#{name}")
+    found = parsed(parser, id)
     if not isinstance(found, list):
         raise BundleError(f"'{part}#{name}' is a {type(found).__name__}; it must be a list")
     return found

@@ -1,0 +1,67 @@
+"""What may act after the mean of a round, such as a server's optimizer."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from fedmed.aggregation.acceptance import all_finite
+from fedmed.aggregation.buffers import classify
+from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.rule import Model, RoundFacts
+from fedmed.errors import RoundFailed, SharingError
+
+
+class ServerStep(Protocol):
+    """A step after the mean, such as a server's optimizer (Reddi et al. 2021, arXiv 2003.00295, Algorithm 1)."""
+
+    def move(
+        self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
+    ) -> Mapping[str, Tensor]:
+        """Return the next values of some or all named tensors; what is left out takes the mean's value.
+
+        Args:
+            model: the model before the round.
+            mean: what :class:`fedmed.aggregation.weighted_mean.WeightedMean` made of the round. The pseudo-gradient
+                of a tensor is ``model[name] - mean[name]``.
+            names: parameters that some site sent, in the model's order; buffers (BatchNorm) follow the mean.
+            updates: those that were averaged, sorted by site.
+            facts: when this is.
+        """
+        ...
+
+    def state(self) -> dict[str, Any]:
+        """As :meth:`ServerRule.state`."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """As :meth:`ServerRule.restore`."""
+        ...
+
+
+def apply_step(
+    step: ServerStep,
+    model: Model,
+    mean: Model,
+    sent: Sequence[str],
+    updates: Sequence[Contribution],
+    facts: RoundFacts,
+) -> dict[str, Tensor]:
+    """Return ``mean`` with the parameters that the step moved.
+
+    Args:
+        step, model, mean, updates, facts: see :meth:`ServerStep.move`.
+        sent: tensors that some site sent.
+
+    Raises:
+        SharingError: the step returned what is not a parameter of the model, or has another shape or dtype.
+        RoundFailed: it returned values that are not finite.
+    """
+    names = [name for name in sent if classify(name, model[name]) == "parameter"]
+    moved = step.move(model, mean, names, updates, facts)
+    for name, tensor in moved.items():
+        if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+            raise SharingError(f"the step after the mean returned '{name}', which does not fit the model's parameters")
+        if not all_finite(tensor):
+            raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
+    return {**mean, **moved}

@@ -1,0 +1,69 @@
+"""Runs of a bundle's engines at a site: a round of training, and the scores of a received model."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from monai.bundle import ConfigParser
+from torch import Tensor
+
+from fedmed.bundles.network import parsed
+from fedmed.bundles.score import Score
+from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
+from fedmed.errors import DataError
+from fedmed.jobs.plan import PROGRESS_LINES
+from fedmed.settings.site import SiteConfig
+
+Asked = Callable[[], bool]  # whether the job was aborted
+Report = Callable[[int, int, dict[str, float]], None]  # (step, steps, scalars: means since the last report)
+
+
+def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handlers: Sequence[Any]) -> dict[str, float]:
+    """Train and return the round's mean of every scalar that the engine reports, as ``train_…``.
+
+    Args:
+        trainer: the bundle's, with its state.
+        steps: of the round.
+        aborted: asked before every iteration.
+        report: called some times a round.
+        handlers: those that the bundle wants in a federation.
+    """
+    sums: dict[str, float] = {}
+    done = 0
+
+    def note(step: int, steps: int, scalars: dict[str, float]) -> None:
+        nonlocal done
+        for name, value in scalars.items():
+            sums[name] = sums.get(name, 0.0) + value * (step - done)
+        done = step
+        report(step, steps, scalars)
+
+    own = [AbortHandler(aborted), NonFiniteLossHandler(), ProgressHandler(note, max(1, steps // PROGRESS_LINES))]
+    for handler in (*own, *handlers):
+        handler.attach(trainer)
+    trainer.run()
+    return {f"train_{name}": total / steps for name, total in sums.items()}
+
+
+def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, aborted: Asked) -> dict[str, float]:
+    """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them.
+
+    Raises:
+        DataError: the score is not a number.
+    """
+    evaluator = parsed(parser, "validate#evaluator")
+    AbortHandler(aborted).attach(evaluator)
+    evaluator.run()
+    found = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
+    value = found.get(score.validation, math.nan)
+    if not math.isfinite(value):
+        raise DataError(
+            f"site '{site.site}': validation {score.label} is {value}; is 'validation' in {site.datalist} empty?"
+        )
+    return {name: number for name, number in found.items() if math.isfinite(number)}
+
+
+def _number(value: Any) -> float:
+    """A metric as a number; NaN if it is not one, such as a value for each class."""
+    single = isinstance(value, int | float) or (isinstance(value, Tensor) and value.numel() == 1)
+    return float(value) if single else math.nan
