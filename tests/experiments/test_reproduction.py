@@ -24,6 +24,7 @@ from fedmed.experiments.parallel import Failure
 from fedmed.experiments.task_questions import as_asked, task_question
 from fedmed.experiments.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from fedmed.experiments.yaml_models import build
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 ROOM = "fedmed.experiments"
 SMALL = {"batch_size": 4, "image_size": 32}
@@ -189,7 +190,7 @@ def test_methods_differ_in_weighting_and_exchange_alone(place):
     exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
     weighed = [job.rule["args"]["weighting"] for job in jobs]
     assert weighed[:2] == ["samples"] * 2 and weighed[2] == weighed[3] == {
-        "by": "reported", "name": "rsa", "form": "gap", "floor": 0.0,
+        "by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0,
     }  # fmt: skip
     assert [job.method.exchange() for job in jobs] == [None, exchange, None, exchange]
     rest = [job.study.model_dump(exclude={"method"}) for job in jobs]

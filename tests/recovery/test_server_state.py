@@ -446,7 +446,6 @@ def test_a_state_may_come_with_the_job(broken, tmp_path):
         ({"resume": "../job-1"}, "is not the id of a job"),
         ({"resume": "/tmp/job-1"}, "is not the id of a job"),
         ({"resume": "job-7"}, "state of job 'job-7' is not at this server"),
-        ({"fresh": ["nobody"]}, "'fresh' names 'nobody'"),
     ],
 )
 def test_a_job_that_would_make_another_run_of_it_is_refused(broken, plan, message):

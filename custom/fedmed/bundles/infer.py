@@ -33,7 +33,7 @@ def check_ready(root: Path) -> dict[str, Any]:
         raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
                           "scripts/export_bundle.py RUN OUT")  # fmt: skip
     try:
-        metadata = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        metadata: dict[str, Any] = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
         if not isinstance(metadata["version"], str):
             raise TypeError("the version is not a text")
         return metadata

@@ -72,7 +72,8 @@ class Bundle:
         path = self.root / "configs" / "federation.yaml"
         if not path.is_file():
             raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return content
 
     @cached_property
     def score(self) -> Score:
@@ -101,16 +102,15 @@ class Bundle:
         for key, value in self.overrides.items():
             default = defaults.get(key)
             if type(default) in (int, float) and type(value) not in (int, float):
-                raise OverrideError(f"override '{key}': {value!r} is no number (in YAML write 1.0e-4, not 1e-4)")
+                raise OverrideError(f"override '{key}': {value!r} is not a number (in YAML write 1.0e-4, not 1e-4)")
 
     def groups(self, network: nn.Module) -> dict[str, list[str]]:
         """Sharing groups of a network: group -> patterns of the names that are not shared."""
-        groups = self.federation.get("sharing", {})
-        if type(network).__name__ not in groups:
-            raise BundleError(
-                f"bundle '{self.name}': federation.yaml has no sharing groups for {type(network).__name__}"
-            )
-        return groups[type(network).__name__]
+        kind, groups = type(network).__name__, dict(self.federation.get("sharing", {}))
+        if kind not in groups:
+            raise BundleError(f"bundle '{self.name}': federation.yaml has no sharing groups for {kind}")
+        own: dict[str, list[str]] = groups[kind]
+        return own
 
     @cached_property
     def digest(self) -> str:
@@ -120,7 +120,9 @@ class Bundle:
     @cached_property
     def version(self) -> str:
         """Version from the bundle's metadata."""
-        return json.loads((self.root / "configs" / "metadata.json").read_text(encoding="utf-8"))["version"]
+        metadata = json.loads((self.root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        version: str = metadata["version"]
+        return version
 
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.

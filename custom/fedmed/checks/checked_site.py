@@ -13,8 +13,8 @@ from fedmed.checks.site_findings import SiteFinding, problems
 from fedmed.checks.training import Measured
 from fedmed.checks.wanted import Wanted
 from fedmed.data.prepare.case import Case
+from fedmed.kinds.find_kind import made
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import made
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.settings.site import SiteConfig
 

@@ -20,7 +20,7 @@ from fedmed.checks.training import CONTRASTED, SAMPLE, choose_sample, measure
 from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
-from fedmed.kinds.load import kind_by_look
+from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig, load_file, load_site
 
 log = logging.getLogger("fedmed.checks")

@@ -17,7 +17,7 @@ from fedmed.export.finished_run import FinishedRun
 from fedmed.export.folder import CONFIGS, MODELS
 from fedmed.export.formats import Part
 from fedmed.kinds.kind import Kind
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 from fedmed.methods.method import Method
 
 LARGEST = 1e-6  # difference of two features, as a part of the largest

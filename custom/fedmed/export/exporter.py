@@ -12,7 +12,7 @@ from fedmed.export.compare_results import compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
-from fedmed.kinds import load
+from fedmed.kinds.find_kind import kind_of, made
 from fedmed.kinds.kind import Kind
 from fedmed.methods.method import Method
 
@@ -124,6 +124,6 @@ def exporter_of(bundle: Bundle, method: Method) -> Exporter:
     Raises:
         BundleError: the bundle's kind is unknown.
     """
-    kind = load.kind_of(bundle)
-    exporter: Exporter = load.made(kind.exporter, kind, bundle, method)
+    kind = kind_of(bundle)
+    exporter: Exporter = made(kind.exporter, kind, bundle, method)
     return exporter

@@ -11,7 +11,7 @@ from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
 from fedmed.jobs.plan import Plan
-from fedmed.methods.load import method_of_run
+from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import BEST, LAST
 from fedmed.reports.run_files import read_json, read_lines

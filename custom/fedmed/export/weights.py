@@ -73,7 +73,7 @@ def complete_weights(
             is missing, unknown, of another shape or type, NaN or infinite; names it.
     """
     round, shared = run.model(which)
-    policies = RolePolicies.from_args(store.initial, store.groups, run.plan, run.aggregator)
+    policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
     if site is not None:
         private = private_state(run, policies, list(store.initial), site, site_run, round)
         what = f"the run's model with the layers of '{site}'"

@@ -11,7 +11,7 @@ from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
 from fedmed.jobs import app_configs
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
 

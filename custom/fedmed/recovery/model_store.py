@@ -17,7 +17,7 @@ from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
 from fedmed.kinds.sound_bundle import check_bundle
-from fedmed.privacy.ledger import kind
+from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")
 MODELS = "FEDMED_MODELS"  # a folder of checkpoints at the server

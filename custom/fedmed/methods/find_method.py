@@ -49,7 +49,7 @@ def method_class(path: Any, allowed: Collection[str] = ()) -> type[Method]:
 
 
 def method_of_run(facts: Mapping[str, Any], allowed: Collection[str] = ()) -> Method:
-    """The method of a run, from its ``run.json``; the base, which declares nothing, where it is not told.
+    """The method of a run, from its ``run.json``; the base, which declares nothing, where it is not recorded.
 
     Raises:
         JobError: as :func:`load_method`.
