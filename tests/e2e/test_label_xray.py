@@ -15,9 +15,11 @@ from PIL import Image
 from fedmed.bundles.load import Bundle
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
+from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
 from fedmed.export.metadata import _fit_format
 from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.methods.method import Method
 
 NAME = "cxr_classification"
 CLASSES = ["normal", "consolidation", "interstitial"]
@@ -45,7 +47,7 @@ def bundle(tmp_path_factory):
     """A classifier as an export makes it, with random weights and a temperature."""
     root, base = tmp_path_factory.mktemp("bundles") / NAME, Bundle(NAME, ["demo"])
     copy_parts(base.root, root)
-    write_configs(base, root)
+    write_configs(exporter_of(base, Method()), root)
     path = root / "configs" / "metadata.json"
     content = json.loads(path.read_text())
     _fit_format(content, root, root / "configs" / "inference.yaml")

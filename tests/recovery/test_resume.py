@@ -9,6 +9,7 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed, StateError
+from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.weights import complete_weights
 from fedmed.federation.client import Client
@@ -157,7 +158,8 @@ def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(
 def exported(job, workspace, site):
     """The last model as it would be exported, with the layers that the site keeps to itself."""
     store = ModelStore.from_args(read_job(job).persistor, workspace)
-    weights = complete_weights(read_finished(workspace), store, "last", site)
+    run = read_finished(workspace)
+    weights = complete_weights(run, store, exporter_of(store.bundle, run.method), "last", site)
     return [weights.tensors, weights.round]
 
 

@@ -1,55 +1,23 @@
-"""The files that an evaluation of a classifier writes at the site, and the score that selects a model."""
+"""The evaluation of a classifier: a score for all cases together, and pictures of three of them."""
 
 import logging
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from ignite.engine import Engine
-from torch import Tensor
 
 from fedmed.engines.auroc import RESAMPLES, accuracy_interval, macro_auroc, macro_auroc_interval
 from fedmed.engines.collected import Collected
-from fedmed.engines.evaluation import pictured, plain, require_all, save_picture, save_table, unwritable
+from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation
 from fedmed.engines.heat_map import heat_map
-from fedmed.errors import DataError, FedMedError
+from fedmed.engines.trainer import plain
+from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
-
-
-class MacroAuroc:
-    """Macro one-vs-rest AUROC of an evaluator's run, as its key metric or an additional one.
-
-    Classes without a case are left out of the mean. ``pred`` of the output are logits.
-
-    Args:
-        classes: names of the classes, for errors.
-        required: whether fewer than two classes in the list are an error; otherwise the metric is NaN.
-
-    Raises:
-        DataError: at the end of a run: fewer than two classes, NaN or infinite logits.
-    """
-
-    def __init__(self, classes: Sequence[str] | None = None, required: bool = True) -> None:
-        self.classes, self.required, self.collected = classes, required, Collected()
-
-    def attach(self, engine: Engine, name: str) -> None:
-        """Add to an evaluator; the score is ``engine.state.metrics[name]``."""
-        self.collected.attach(engine, lambda engine: self._finish(engine, name))
-
-    def _finish(self, engine: Engine, name: str) -> None:
-        labels = self.collected.labels
-        value = macro_auroc(self.collected.probabilities(engine.network), labels)
-        if math.isnan(value) and self.required:
-            found = [str(label) if self.classes is None else self.classes[label] for label in labels.unique().tolist()]
-            raise DataError(
-                f"{name}: the {len(labels)} cases are all of the class '{', '.join(found)}', and an AUROC needs two; "
-                "list cases of another class too, under 'validation' in the site's datalist"
-            )
-        engine.state.metrics[name] = value
 
 
 class ClassificationRecorder:
@@ -67,7 +35,7 @@ class ClassificationRecorder:
         target_layer: module of the network whose output the heat map weighs.
         resamples, seed: of the bootstrap.
 
-    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader gives the same images again.
+    The evaluator's output has logits as ``pred`` and the class as ``label``; its loader has a ``dataset``.
     """
 
     def __init__(
@@ -110,10 +78,10 @@ class ClassificationRecorder:
                 f"the network has {probabilities.shape[1]} outputs and there are {len(self.classes)} classes; correct "
                 "'classes' or the network"
             )
-        try:
-            self._write(probabilities, labels)
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
+        header = ["case", "label", *(f"p_{name}" for name in self.classes)]
+        cases = zip(self.names, labels, probabilities, strict=True)
+        rows = [(case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in cases]
+        write_evaluation(self.folder, header, rows, self._pictures(probabilities, labels))
         return self._auroc(probabilities, labels) | _accuracy(probabilities, labels)
 
     def _auroc(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
@@ -127,43 +95,26 @@ class ClassificationRecorder:
         low, high = macro_auroc_interval(probabilities, labels, self.resamples, self.seed)
         return {"auroc": value, "auroc_low": low, "auroc_high": high}
 
-    def _write(self, probabilities: np.ndarray, labels: np.ndarray) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        header = ["case", "label", *(f"p_{name}" for name in self.classes)]
-        cases = zip(self.names, labels, probabilities, strict=True)
-        rows = ((case, self.classes[label], *(f"{p:.6f}" for p in row)) for case, label, row in cases)
-        save_table(self.folder / "cases.csv", header, rows)
+    def _pictures(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, dict[str, Any]]:
         confidence, predicted = probabilities.max(axis=1), probabilities.argmax(axis=1)
         chosen = pictured(np.where(predicted == labels, confidence, -confidence).tolist())
-        images = _images(self.engine.data_loader, set(chosen.values()))
-        for name, place in chosen.items():
-            heat = heat_map(self.engine.network, images[place], int(predicted[place]), self.target_layer)
-            content = {
+        # Read again: all images of the list would need too much memory.
+        images = {place: plain(self.engine.data_loader.dataset[place]["image"]).float() for place in chosen.values()}
+        heat = partial(heat_map, self.engine.network, layer=self.target_layer)
+        return {
+            name: {
                 "image": images[place][0].clamp(0, 1).numpy(),
-                "heat": heat.numpy(),
+                "heat": heat(image=images[place], label=int(predicted[place])).numpy(),
                 "probabilities": probabilities[place],
                 "classes": np.array(self.classes),
                 "label": self.classes[labels[place]],
                 "case": self.names[place],
             }
-            save_picture(self.folder / f"{name}.npz", **content)
+            for name, place in chosen.items()
+        }
 
 
 def _accuracy(probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float | int]:
     correct, cases = int((probabilities.argmax(axis=1) == labels).sum()), len(labels)
     low, high = accuracy_interval(correct, cases)
     return {"accuracy": correct / cases, "accuracy_low": low, "accuracy_high": high, "n_cases": cases}
-
-
-def _images(loader: Any, places: set[int]) -> dict[int, Tensor]:
-    """float32 (1, H, W) of the cases at some places, read again: keeping all of them would need too much memory."""
-    found: dict[int, Tensor] = {}
-    start = 0
-    for batch in loader:
-        images = batch["image"]
-        for place in sorted(place for place in places if start <= place < start + len(images)):
-            found[place] = plain(images[place - start]).detach().cpu().to(torch.float32).clone()
-        start += len(images)
-        if len(found) == len(places):
-            break
-    return found

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
-from fedmed.engines.linear import LinearProbeEngine
+from fedmed.engines.linear_probe_engine import LinearProbeEngine
 from fedmed.errors import Aborted, DataError
 
 

@@ -9,13 +9,13 @@ import yaml
 
 from fedmed.data.datalist import load_datalist
 from fedmed.errors import DataError, JobError
-from fedmed.experiments.chain import ChainWork, Place, do
+from fedmed.experiments.chain import ChainWork, Place
 from fedmed.experiments.experiment_data import load_data
-from fedmed.experiments.federated_training import FederatedTraining, JobStep
-from fedmed.experiments.job_run import finished
+from fedmed.experiments.federated_training import FederatedTraining
+from fedmed.experiments.job_step import JobStep
 from fedmed.experiments.reproduction import scores_of
-from fedmed.experiments.site_lists import SiteCases, pooled_site, site_for
-from fedmed.experiments.work_queue import PlannedWork, jobs_for, run_works
+from fedmed.experiments.site_lists import pooled_site, site_for
+from fedmed.experiments.work_queue import jobs_for, run_works
 from fedmed.federation.client import Client
 from fedmed.settings.site import load_site
 
@@ -101,19 +101,19 @@ def test_a_run_that_was_stopped_in_the_middle(make, monkeypatch, changed):
 def test_a_changed_image_makes_a_run_again(make):
     made = make()
     run(made)
-    image = next(made.run.sites["ct_north"].data_root.rglob("*.nii.gz"))
+    image = next(made.sites["ct_north"].data_root.rglob("*.nii.gz"))
     times = image.stat()
     try:
         os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns + 10**9))
         assert made.missing()
     finally:
         os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert finished(made.run)
+    assert not made.missing()
 
 
 def test_what_changes_after_a_run_got_its_name_is_no_result_of_that_name(make):
     made = make()
-    with made.run.sites["ct_north"].datalist.open("a") as stream:
+    with made.sites["ct_north"].datalist.open("a") as stream:
         stream.write("\n")
     with pytest.raises(JobError, match="changed after this command started; start it again"):
         run(made)
@@ -130,21 +130,21 @@ def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make):
 def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make):
     bad = make(overrides={"supervised": {"learning_rate": 1e30}})
     steps = {"one site": make(), "again": make(), "diverging": bad}
-    parts = [PlannedWork(arm, ChainWork(f"{arm}, seed 0", (step,))) for arm, step in steps.items()]
-    failed = run_works(parts, 1)
+    works = [ChainWork(arm, f"{arm}, seed 0", (step,)) for arm, step in steps.items()]
+    failed = run_works(works, 1)
     assert list(failed) == [bad.path] and failed[bad.path].startswith("diverging, seed 0: ")
     assert "site 'ct_north'" in (bad.path / "log.txt").read_text()
-    assert set(scores_of(parts[:2])["arm"]) == {"one site", "again"}
+    assert set(scores_of(works[:2])["arm"]) == {"one site", "again"}
 
 
 def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
-    monkeypatch.setattr("os.sched_getaffinity", lambda pid: range(8))
+    monkeypatch.setattr("joblib.cpu_count", lambda: 8)
     made = make()
-    site = made.run.sites["ct_north"]
+    site = made.sites["ct_north"]
 
     def jobs(*sites):
-        runs = [JobStep(replace(made.run, sites={"a": each})) for each in sites]
-        return jobs_for([ChainWork("a", (step,)) for step in runs])
+        steps = [replace(made, sites={"a": each}) for each in sites]
+        return jobs_for([ChainWork("a", "a, seed 0", (step,)) for step in steps])
 
     assert jobs(site) == 8
     assert jobs(site, replace(site, threads=3)) == 2
@@ -154,14 +154,14 @@ def test_as_many_at_a_time_as_cores_allow(make, monkeypatch):
 def test_a_step_that_is_there_is_not_made_again(make, monkeypatch):
     monkeypatch.setattr(JobStep, "missing", lambda self: False)
     monkeypatch.setattr(JobStep, "make", lambda self: pytest.fail("it is there"))
-    do(ChainWork("a", (make(),)))
+    ChainWork("a", "a, seed 0", (make(),)).do()
 
 
 def test_a_datalist_with_masks_that_is_missing_is_named(tiny_site_configs, tmp_path):
-    cases = SiteCases(load_site("ct_north"), "typo.json")
+    config = load_site("ct_north")
     with pytest.raises(DataError, match=r"typo\.json does not exist; 'labelled'"):
-        site_for(cases, "supervised", tmp_path)
-    assert site_for(cases, "unsupervised", tmp_path).datalist.is_file()
+        site_for(config, "supervised", tmp_path, "typo.json")
+    assert site_for(config, "unsupervised", tmp_path, "typo.json").datalist.is_file()
 
 
 def test_lists_of_each_role(tiny_site_configs, tmp_path):
@@ -169,10 +169,9 @@ def test_lists_of_each_role(tiny_site_configs, tmp_path):
     lists = json.loads(config.datalist.read_text())
     lists["unlabeled"] = [{"image": lists["validation"][0]["image"], "patient": "p"}]
     (config.datalist.with_name("both.json")).write_text(json.dumps(lists))
-    cases = SiteCases(config, "both.json")
-    supervised = site_for(cases, "supervised", tmp_path)
+    supervised = site_for(config, "supervised", tmp_path, "both.json")
     assert set(json.loads(supervised.datalist.read_text())) == {"training", "validation", "testing"}
-    unsupervised = site_for(cases, "unsupervised", tmp_path)
+    unsupervised = site_for(config, "unsupervised", tmp_path, "both.json")
     found = load_datalist(unsupervised.data_root, unsupervised.datalist, "unlabeled")
     assert len(found) == len(lists["training"]) + 1 and not any("label" in case for case in found)
     assert len(load_datalist(unsupervised.data_root, unsupervised.datalist, "testing")) == 3
@@ -181,7 +180,7 @@ def test_lists_of_each_role(tiny_site_configs, tmp_path):
 def test_a_pool_has_the_same_files_under_the_same_paths(tiny_site_configs, tmp_path):
     """The cache of prepared cases goes by path: a pool must not prepare them again."""
     configs = [load_site(site) for site in ("ct_north", "ct_south")]
-    pool = pooled_site([SiteCases(config) for config in configs], tmp_path)
+    pool = pooled_site(configs, ["training", "validation"], tmp_path)
     assert pool.site == "pool"
     for name in ("training", "validation"):
         own = [case["image"] for c in configs for case in load_datalist(c.data_root, c.datalist, name)]

@@ -4,8 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from fedmed.experiments.hospital_images import ImageCase
-from fedmed.experiments.patient_splits import halves, share
+from fedmed.experiments.hospital_images import ImageCase, halves, share
 
 GENERATOR = np.random.default_rng(0)
 CASES = [

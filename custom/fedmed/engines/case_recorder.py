@@ -1,27 +1,25 @@
-"""The files that an evaluation writes at the site: a score for each case, and pictures of three of them."""
+"""The evaluation of a segmentation: a score for each case, and pictures of three of them."""
 
-import csv
-import io
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from ignite.engine import Engine, Events
 from monai.data import MetaTensor
 from torch import Tensor
 
+from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation
 from fedmed.engines.metrics import hard_dice
+from fedmed.engines.trainer import plain
 from fedmed.errors import DataError, FedMedError
-from fedmed.files import write_atomically
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: its hard Dice and one axial slice, seen from below as radiologists do; small, as all are kept."""
+    """One case: its hard Dice and one axial slice, seen from below as radiologists do; small, because all stay."""
 
     case: str
     dice: float
@@ -64,11 +62,11 @@ class CaseRecorder:
             DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
         """
         require_all(len(self.results), len(self.names), "mask")
-        try:
-            self._write()
-        except OSError as error:
-            raise unwritable(self.folder, error) from error
         dices = [result.dice for result in self.results]
+        shown = {name: self.results[place] for name, place in pictured(dices).items()}
+        pictures = {name: {**vars(case), "image": case.image.astype(np.float32)} for name, case in shown.items()}
+        rows = [(result.case, f"{result.dice:.6f}") for result in self.results]
+        write_evaluation(self.folder, ["case", "dice"], rows, pictures)
         spread = statistics.stdev(dices) if len(dices) > 1 else 0.0
         return {"dice_mean": statistics.fmean(dices), "dice_std": spread, "n_cases": len(dices)}
 
@@ -99,50 +97,6 @@ class CaseRecorder:
             spacing=(float(spacing[1]), float(spacing[0])),
         )
 
-    def _write(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
-        rows = ((result.case, f"{result.dice:.6f}") for result in self.results)
-        save_table(self.folder / "cases.csv", ["case", "dice"], rows)
-        for name, place in pictured([result.dice for result in self.results]).items():
-            result = self.results[place]
-            save_picture(self.folder / f"{name}.npz", **{**vars(result), "image": result.image.astype(np.float32)})
-
-
-def require_all(seen: int, named: int, truth: str) -> None:
-    """Raise DataError unless every named case was seen, at least one; ``truth``: what a case needs for its score."""
-    if not seen or seen != named:
-        raise DataError(
-            f"evaluation saw {seen} of {named} cases; list at least one image with its {truth} under 'testing' in the "
-            "site's datalist"
-        )
-
-
-def unwritable(folder: Path, error: OSError) -> DataError:
-    """The error for an evaluation whose files cannot be written."""
-    return DataError(f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions")
-
-
-def pictured(scores: Sequence[float]) -> dict[str, int]:
-    """Indices of the three cases whose pictures are kept: ``best``, ``median`` and ``worst`` score."""
-    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
-    return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
-
-
-def save_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file, completely or not at all; OSError where that fails."""
-    table = io.StringIO(newline="")
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    write_atomically(path, lambda stream: stream.write(table.getvalue().encode()))
-
-
-def save_picture(path: Path, **content: Any) -> None:
-    """Write a compressed NPZ file, completely or not at all; OSError where that fails."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **content)
-    write_atomically(path, lambda stream: stream.write(buffer.getvalue()))
-
 
 def foreground(mask: Tensor) -> Tensor:
     """Bool (X, Y, Z) of one channel (above 0.5) or of two (argmax)."""
@@ -164,8 +118,3 @@ def best_slice(truth: Tensor, prediction: Tensor) -> int:
 def axial(volume: Tensor, z: int) -> np.ndarray:
     """Slice z of an RAS volume (X, Y, Z): rows from front to back, the patient's right side on the left."""
     return volume[:, :, z].flip(0, 1).T.contiguous().cpu().numpy()
-
-
-def plain(tensor: Tensor) -> Tensor:
-    """The tensor without MONAI's metadata."""
-    return tensor.as_tensor() if isinstance(tensor, MetaTensor) else torch.as_tensor(tensor)

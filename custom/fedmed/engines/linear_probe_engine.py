@@ -1,7 +1,7 @@
 """A linear classifier on the features of a frozen encoder."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 import torch
 from ignite.engine import Engine, Events
@@ -13,6 +13,7 @@ from fedmed.errors import DataError
 
 CONVERGED = 1e-10  # change of the objective in an iteration, below which no further one is made
 EVALUATIONS = 30  # of the objective in an iteration
+NO_IMAGES = "linear probing has no labelled images; list some under 'training'"
 
 
 class LinearProbeEngine(SupervisedEngine):
@@ -23,11 +24,10 @@ class LinearProbeEngine(SupervisedEngine):
         mean loss + weight_decay / 2 · (‖W‖² + ‖b‖²),
 
     where W and b are for standardised features: less their mean, divided by one number, the root of their mean
-    variance. Without that division a comparison of encoders would show the scale of their features: random weights give
-    a spread of 0.01, pre-trained ones of 0.4, and a learning rate that suits one is far too small for the other. With
-    cross-entropy there is exactly one best classifier, found from any start, also where a class has no case.
-    ``network.classifier`` always holds the weights for the original features, so that no other code needs to know of
-    the standardisation. The rest of the network is not changed by a single bit.
+    variance. Otherwise a comparison of encoders would show the scale of their features: random weights give a spread
+    of 0.01, pre-trained ones of 0.4. With cross-entropy there is exactly one best classifier, found from any start,
+    also where a class has no case. ``network.classifier`` always holds the weights for the original features; the rest
+    of the network is not changed by a single bit.
 
     Args:
         device, max_epochs: as in :class:`SupervisedEngine`.
@@ -38,7 +38,7 @@ class LinearProbeEngine(SupervisedEngine):
         weight_decay: above 0.
         epoch_length: iterations in an epoch; default: as many as ``train_data_loader`` has batches. Once the objective
             changes by less than 1e-10, the rest cost nothing.
-        amp, kwargs: as in :class:`SupervisedEngine`; ``amp`` is for the encoder.
+        args, kwargs: as in :class:`SupervisedEngine`; ``amp`` is for the encoder.
 
     ``engine.state.output`` has ``image`` (the features), ``label``, ``pred`` (logits at the iteration's start) and the
     scalar ``loss``, the objective there.
@@ -53,63 +53,46 @@ class LinearProbeEngine(SupervisedEngine):
         self,
         device: torch.device | str,
         max_epochs: int,
-        train_data_loader: Iterable,
+        train_data_loader: Iterable[Mapping[str, Any]] | None,
         *args: Any,
         weight_decay: float = 0.2,
-        amp: bool = False,
         **kwargs: Any,
     ) -> None:
         if train_data_loader is None:
-            raise DataError("linear probing has no labelled images; list some under 'training'")
+            raise DataError(NO_IMAGES)
         self.weight_decay = weight_decay
-        super().__init__(device, max_epochs, train_data_loader, *args, amp=amp, **kwargs)
+        super().__init__(device, max_epochs, train_data_loader, *args, **kwargs)
 
-    def run(self) -> None:  # type: ignore[override]
+    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Compute the features, then fit on them for ``max_epochs`` epochs."""
-        loader = self.data_loader
-        self.data_loader = _Once(lambda: self._features(loader), self.state.epoch_length)
-        self.fit: _Fit | None = None
+        loader, network = self.data_loader, cast("Any", self.network)
+        batch = self._features(loader)
+        self.fit = _Fit(batch, network.classifier, self.loss_function, self.weight_decay)
+        self.data_loader = [batch]  # in every iteration
         try:
             super().run()
         finally:
-            self.data_loader, self.fit = loader, None
+            self.data_loader = loader
 
     def _iteration(self, engine: Engine, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        self.fit = self.fit or _Fit(batch, self.network.classifier, self.loss_function, self.weight_decay)
         return {**batch, **self.fit.step()}
 
     @torch.no_grad()
     def _features(self, loader: Iterable) -> dict[str, Tensor]:
         """Features float32 (n, F) and labels int64 (n,) of every case, on the device."""
         self.network.eval()
-        features, labels = [], []
+        network, features, labels = cast("Any", self.network), [], []
         for batch in loader:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here
             images, label = plain_batch(batch, self.state.device)
             if label is None:
                 raise DataError("linear probing needs cases with a class; load 'training' with its classes")
             with torch.autocast("cuda", enabled=self.amp):
-                features.append(self.network.features(images).float())
+                features.append(network.features(images).float())
             labels.append(label)
         if not features:
-            raise DataError("linear probing has no labelled images; list some under 'training'")
+            raise DataError(NO_IMAGES)
         return {"image": torch.cat(features), "label": torch.cat(labels)}
-
-
-class _Once:
-    """The same batch in every iteration, made at the first one: within the run, so that its handlers see it."""
-
-    def __init__(self, make: Callable[[], dict[str, Tensor]], length: int) -> None:
-        self.make, self.length = make, length
-        self.made: dict[str, Tensor] | None = None
-
-    def __len__(self) -> int:
-        return self.length
-
-    def __iter__(self) -> Iterator[dict[str, Tensor]]:
-        self.made = self.made or self.make()
-        for _ in range(self.length):
-            yield self.made
 
 
 class _Fit:

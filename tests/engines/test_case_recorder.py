@@ -7,7 +7,7 @@ import torch
 from monai.data import MetaTensor
 from monai.engines import SupervisedEvaluator
 
-from fedmed.engines.evaluation import CaseRecorder, best_slice
+from fedmed.engines.case_recorder import CaseRecorder, best_slice
 from fedmed.errors import DataError, FedMedError
 
 SHAPE = (6, 5, 4)

@@ -5,8 +5,8 @@ import yaml
 
 from fedmed.errors import DataError
 from fedmed.experiments.experiment_table import load_table, only
+from fedmed.experiments.reproduction import write_table_files
 from fedmed.experiments.score_table import joined, score_frame
-from fedmed.experiments.table_files import write_table_files
 
 ROOM = "fedmed.experiments"
 SITES = {"site_1": "site_1"}

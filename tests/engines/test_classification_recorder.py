@@ -6,11 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from monai.data import MetaTensor
+from monai.data import DataLoader, MetaTensor
 from monai.engines import SupervisedEvaluator
 
 from fedmed.engines.auroc import accuracy_interval, macro_auroc, macro_auroc_interval
-from fedmed.engines.classification import ClassificationRecorder, MacroAuroc
+from fedmed.engines.classification_recorder import ClassificationRecorder
 from fedmed.errors import DataError, FedMedError
 
 CLASSES = ["normal", "bacteria", "virus"]
@@ -18,27 +18,9 @@ NAMES = [f"case{n:02}" for n in range(16)]
 LAYER = "encoder.2"  # of the tiny network: the ReLU
 
 
-class Given(torch.nn.Module):
-    """Says what the first row of each picture holds."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = torch.nn.Identity()
-        self.weight = torch.nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return self.layer(x * self.weight)[:, 0, 0, :3]
-
-
-def shown(logits, labels):
-    """One batch whose pictures hold logits."""
-    images = torch.zeros(len(labels), 1, 4, 4)
-    images[:, 0, 0, :3] = torch.as_tensor(logits, dtype=torch.float32)
-    return [{"image": images, "label": torch.tensor(labels)}]
-
-
 def run(folder, network, batches, names=NAMES, classes=CLASSES, decollate=True, **changes):
-    evaluator = SupervisedEvaluator("cpu", batches, network, decollate=decollate)
+    cases = [dict(zip(batch, case, strict=True)) for batch in batches for case in zip(*batch.values(), strict=True)]
+    evaluator = SupervisedEvaluator("cpu", DataLoader(cases, batch_size=5), network, decollate=decollate)
     recorder = ClassificationRecorder(folder, names, classes, **{"target_layer": LAYER, **changes})
     recorder.attach(evaluator)
     evaluator.run()
@@ -50,14 +32,8 @@ def rows(folder):
         return list(csv.DictReader(file))
 
 
-def expected_of(network, pictures):
-    with torch.no_grad():
-        logits = torch.cat([network.eval()(batch["image"]) for batch in pictures])
-    return torch.softmax(logits.double() / network.temperature, 1), torch.cat([batch["label"] for batch in pictures])
-
-
 @pytest.mark.parametrize("decollate", [True, False])
-def test_scores_and_files(tmp_path, classifier, pictures, decollate):
+def test_scores_and_files(tmp_path, classifier, pictures, decollate, expected_of):
     classifier.temperature.fill_(0.2)  # what the recorder writes is calibrated
     metrics = run(tmp_path / "evaluation", classifier, pictures, decollate=decollate, seed=3).finish()
     values, labels = expected_of(classifier, pictures)
@@ -81,11 +57,11 @@ def test_scores_and_files(tmp_path, classifier, pictures, decollate):
     assert found == {"cases.csv", "best.npz", "median.npz", "worst.npz"}
 
 
-def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path):
+def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path, given, shown):
     logits = [[1, 0, 0], [4, 0, 0], [0, 3, 0], [0, 5, 0], [0, 0, 2]]
     labels = [0, 0, 0, 1, 2]  # right, right, wrong by 3, right by 5, right
     names = ["little", "more", "wrong", "surely", "some"]
-    run(tmp_path, Given(), shown(logits, labels), names, target_layer="layer").finish()
+    run(tmp_path, given, shown(logits, labels), names, target_layer="layer").finish()
     pictures = {kind: np.load(tmp_path / f"{kind}.npz", allow_pickle=False) for kind in ("best", "median", "worst")}
     assert {kind: str(picture["case"]) for kind, picture in pictures.items()} == {
         "best": "surely",
@@ -97,8 +73,8 @@ def test_best_is_surely_right_and_worst_is_surely_wrong(tmp_path):
     assert worst["probabilities"] == pytest.approx(torch.softmax(torch.tensor([0.0, 3, 0]), 0).numpy())
 
 
-def test_without_a_wrong_case_the_worst_is_the_least_certain(tmp_path):
-    run(tmp_path, Given(), shown([[4, 0, 0], [0, 1, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
+def test_without_a_wrong_case_the_worst_is_the_least_certain(tmp_path, given, shown):
+    run(tmp_path, given, shown([[4, 0, 0], [0, 1, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
     assert str(np.load(tmp_path / "worst.npz")["case"]) == "b"
 
 
@@ -132,20 +108,20 @@ def test_metadata_of_images_does_not_disturb(tmp_path, classifier, pictures):
     assert run(tmp_path, classifier, batches).finish()["n_cases"] == 16
 
 
-def test_a_class_without_cases_is_left_out_and_that_is_said(tmp_path, caplog):
+def test_a_class_without_cases_is_left_out_and_that_is_said(tmp_path, caplog, given, shown):
     logits, labels = [[3, 0, 1], [1, 0, 0], [1, 2, 0], [2, 1, 0]], [0, 0, 1, 1]
     with caplog.at_level(logging.WARNING, "fedmed.site"):
-        metrics = run(tmp_path, Given(), shown(logits, labels), list("abcd"), target_layer="layer").finish()
+        metrics = run(tmp_path, given, shown(logits, labels), list("abcd"), target_layer="layer").finish()
     values = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1)
     assert metrics["auroc"] == pytest.approx(macro_auroc(values, np.array(labels)))
     assert "no test case is of the class 'virus'; the AUROC leaves it out" in caplog.text
 
 
 @pytest.mark.parametrize("cases", [1, 3])
-def test_cases_of_one_class_have_no_auroc(tmp_path, caplog, cases):
+def test_cases_of_one_class_have_no_auroc(tmp_path, caplog, cases, given, shown):
     with caplog.at_level(logging.WARNING, "fedmed.site"):
         metrics = run(
-            tmp_path, Given(), shown([[0, 2, 0]] * cases, [1] * cases), list("abc")[:cases], target_layer="layer"
+            tmp_path, given, shown([[0, 2, 0]] * cases, [1] * cases), list("abc")[:cases], target_layer="layer"
         ).finish()
     assert set(metrics) == {"accuracy", "accuracy_low", "accuracy_high", "n_cases"}
     assert metrics["accuracy"] == 1 and all(math.isfinite(value) for value in metrics.values())
@@ -160,9 +136,9 @@ def test_a_second_run_replaces_the_first(tmp_path, classifier, pictures):
     assert recorder.finish() == first and len(rows(tmp_path)) == 16
 
 
-def test_probabilities_that_are_not_finite(tmp_path):
+def test_probabilities_that_are_not_finite(tmp_path, given, shown):
     with pytest.raises(DataError, match="NaN or infinite for 1 of 2 cases, first for case number 1; use another"):
-        run(tmp_path, Given(), shown([[1, 0, 0], [0, math.nan, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
+        run(tmp_path, given, shown([[1, 0, 0], [0, math.nan, 0]], [0, 1]), ["a", "b"], target_layer="layer").finish()
     assert not list(tmp_path.iterdir())
 
 
@@ -178,38 +154,3 @@ def test_errors(tmp_path, classifier, pictures):
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match="cannot be written"):
         run(tmp_path / "file", classifier, pictures).finish()
-
-
-def scored(network, batches, decollate=True, **changes):
-    metric = {"val_auroc": MacroAuroc(CLASSES, **changes)}
-    evaluator = SupervisedEvaluator("cpu", batches, network, key_val_metric=metric, decollate=decollate)
-    evaluator.run()
-    return evaluator.state
-
-
-@pytest.mark.parametrize("decollate", [True, False])
-def test_key_metric(classifier, pictures, decollate):
-    values, labels = expected_of(classifier, pictures)
-    state = scored(classifier, pictures, decollate)
-    assert state.metrics["val_auroc"] == state.best_metric == pytest.approx(macro_auroc(values, labels))
-
-
-def test_key_metric_without_an_absent_class():
-    logits, labels = [[3, 0, 1], [1, 0, 0], [1, 2, 0], [2, 1, 0]], [0, 0, 1, 1]
-    values = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1)
-    assert scored(Given(), shown(logits, labels)).metrics["val_auroc"] == macro_auroc(values, np.array(labels))
-
-
-def test_certain_cases_keep_their_order():
-    """In float32 both would have the probability 1."""
-    logits = [[20, 0, 0], [30, 0, 0]]
-    assert scored(Given(), shown(logits, [1, 0])).metrics["val_auroc"] == 1
-
-
-def test_key_metric_needs_two_classes():
-    batches = shown([[1, 0, 0], [0, 1, 0]], [1, 1])
-    with pytest.raises(
-        DataError, match="val_auroc: the 2 cases are all of the class 'bacteria'.*list cases of another"
-    ):
-        scored(Given(), batches)
-    assert math.isnan(scored(Given(), batches, required=False).metrics["val_auroc"])
