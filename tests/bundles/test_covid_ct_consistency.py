@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift
 from fedmed.durable_files import load_tensors
 from fedmed.errors import OverrideError

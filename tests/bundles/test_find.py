@@ -2,8 +2,8 @@
 
 import pytest
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, find_bundle
-from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, OverrideError
 
 

@@ -12,7 +12,7 @@ from monai.bundle import ConfigParser
 from monai.bundle import run as bundle_run
 from PIL import Image
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import exporter_of

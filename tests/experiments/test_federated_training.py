@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data

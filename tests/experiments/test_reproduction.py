@@ -12,7 +12,7 @@ import torch
 import yaml
 from PIL import Image
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.experiments import work_queue
 from fedmed.experiments.chain import Place

@@ -4,8 +4,8 @@ import pytest
 import yaml
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.load import Bundle
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts

@@ -10,8 +10,8 @@ import yaml
 from monai.bundle import ConfigParser
 from PIL import Image
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle

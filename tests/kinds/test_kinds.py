@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask
 from fedmed.errors import BundleError

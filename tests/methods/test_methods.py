@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job

@@ -6,8 +6,8 @@ from typing import Any
 
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.bundles.site_facts import FACTS, config_ids, missing_fact
 from fedmed.errors import BundleError

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding

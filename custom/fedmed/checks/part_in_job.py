@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import ROLES

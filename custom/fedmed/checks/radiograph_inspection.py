@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.checks.bins import Bins
 from fedmed.checks.class_labels import judge_classes, picture_table

@@ -12,7 +12,7 @@ from monai.bundle import ConfigParser
 from torch import nn
 
 from fedmed import __version__
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.experiments.class_tasks import Question
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.federation.site_parser import site_facts

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 from pydantic import Field
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.class_tasks import task_question

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.pretraining import Pretraining, pretraining
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, get_args
 
 from pydantic import Field, model_validator
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData, Positive, link_job

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, DataError, JobError
 from fedmed.experiments.class_tasks import ClassTask
 from fedmed.experiments.experiment_data import Count, ExperimentData, Positive

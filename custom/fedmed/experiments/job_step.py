@@ -14,7 +14,7 @@ import pandas as pd
 from filelock import FileLock
 
 from fedmed import __version__
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.durable_files import save_json
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainStep, Place

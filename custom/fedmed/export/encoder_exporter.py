@@ -8,7 +8,7 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED
 from fedmed.errors import BundleError, ExportError

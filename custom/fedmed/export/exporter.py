@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
 from fedmed.export.compare_results import compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.infer import run_inference
-from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, ExportError
 from fedmed.export.folder import CONFIGS
 from fedmed.export.merged_configs import speaks_of

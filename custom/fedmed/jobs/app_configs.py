@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.class_paths import classes_below, import_named
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import BundleError

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.errors import PrivacyError
 from fedmed.jobs.job import Job

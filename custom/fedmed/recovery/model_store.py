@@ -11,8 +11,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError

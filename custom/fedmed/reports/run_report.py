@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.class_paths import import_named
 from fedmed.kinds.find_kind import kind_of, load_kind, made
 from fedmed.reports.run_contents import Run, Site
