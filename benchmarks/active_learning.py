@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fedmed.data.synthetic import demo_site
 from fedmed.labelling.label_scores import predictive_uncertainty
-from fedmed.labelling.views import consistency_settings, mean_disagreement
+from fedmed.labelling.views import mean_disagreement, trained_augmentation
 
 SITES, CONTROL = ("ct_east", "ct_west"), "ct_control"
 VIEWS = (1, 2, 4)
@@ -83,7 +83,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON of every scan")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    model, settings = Model(options.bundle.resolve()), consistency_settings(options.bundle)
+    model, settings = Model(options.bundle.resolve()), trained_augmentation(options.bundle)
     rows, healthy, start = [], [], time.monotonic()
     for seed in options.seeds:
         for site in (*SITES, CONTROL):

@@ -26,7 +26,8 @@ import numpy as np
 import torch
 from monai.bundle import ConfigParser
 
-from fedmed.data.synthetic.chest_ct import SITES, make_scan
+from fedmed.data.synthetic.chest_ct import make_scan
+from fedmed.data.synthetic.hospitals import SITES
 from fedmed.data.synthetic.scanner import Scanner
 
 BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "covid_ct_segmentation"

@@ -29,7 +29,7 @@ from rich.table import Table
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import tensor_bytes
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed, seed_everything
 from fedmed.engines.feature_metadata import FeatureMetadata
 

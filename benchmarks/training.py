@@ -22,7 +22,7 @@ from monai.bundle import ConfigParser
 from rich.console import Console
 from rich.table import Table
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed, seed_everything
 
 WARM_UP = 3  # steps that are not counted: allocation, choice of convolution algorithms

@@ -19,7 +19,7 @@ from fedmed.jobs.example import example
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.jobs.study_text import changed_text
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 from fedmed.settings.server import load_server
 
 

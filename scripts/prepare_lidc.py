@@ -12,12 +12,10 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.table import Table
 
-from fedmed.data.prepare.console import progress
+from fedmed.data.prepare.console import print_table, progress, run_command
 from fedmed.data.prepare.lidc import default_data, numbers, prepare_lidc
-from fedmed.data.prepare.report import refusals
-from fedmed.errors import DataError
+from fedmed.data.prepare.report import refusals, shortened
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -27,24 +25,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the splits (default 0)")
     parser.add_argument("--workers", type=int, default=1, help="processes that read images")
     options = parser.parse_args(arguments)
-    try:
-        sites = prepare_lidc(options.data, options.out, options.seed, options.workers, progress("Reading crops"))
-    except DataError as error:
-        print(f"prepare_lidc: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("prepare_lidc: interrupted; nothing was written", file=sys.stderr)
-        return 130
-    head, *rows = numbers(sites)
-    table = Table(*head)
-    for row in rows:
-        table.add_row(*row)
+    return run_command("prepare_lidc", lambda: prepare(options))
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Prepare the sites and print what they have and what was refused."""
+    sites = prepare_lidc(options.data, options.out, options.seed, options.workers, progress("Reading crops"))
     console = Console(highlight=False)
-    console.print(table)
-    for line in (line for cases in sites.values() for line in refusals(cases)):
+    print_table(console, numbers(sites))
+    for line in (line for cases in sites.values() for line in shortened(refusals(cases), 20)):
         console.print(f"  refused: {line}", soft_wrap=True, markup=False)
     console.print(f"Written: {options.out}", soft_wrap=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -28,8 +28,8 @@ from rich.console import Console
 from rich.live import Live
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.recovery.earlier_jobs import ROOT
-from fedmed.recovery.interrupted_workspace import interrupted, next_aside, records
+from fedmed.recovery.continued_jobs import ROOT
+from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
 from fedmed.recovery.resumed_job import Interrupted, write_resumed
 from fedmed.recovery.server_state import STATE, ServerState
 from fedmed.reports.failure import last_error
@@ -112,7 +112,7 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     found = interrupted(workspace)
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
-    kept = next_aside(workspace) if found == workspace else found
+    kept = next_backup(workspace) if found == workspace else found
     resumed = write_resumed(Interrupted(kept.name, ServerState(records(found)), job), scratch / job.name)
     if found == workspace:
         workspace.rename(kept)

@@ -18,9 +18,10 @@ from PIL import Image
 
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
-from fedmed.reports.planes import NIGHT, case_figure, read_case
+from fedmed.reports.planes import NIGHT, case_figure
 from fedmed.reports.plots import style
 from fedmed.reports.surface import Viewpoint
+from fedmed.reports.viewed_case import read_case
 
 
 def save(figure: Figure, path: Path, dots: int) -> None:

@@ -16,12 +16,12 @@ MAY_IMPORT = {
     "engines": LEAVES,
     "aggregation": LEAVES,
     "bundles": LEAVES | {"aggregation", "messages"},
-    "reports": LEAVES | {"aggregation", "bundles", "kinds"},
+    "reports": LEAVES | {"bundles", "kinds", "methods", "settings"},  # a run's method says what is shown of it
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},
     "methods": LEAVES | {"engines", "aggregation", "messages", "bundles", "settings"},
-    "jobs": {"aggregation", "bundles", "kinds", "methods"},
+    "jobs": {"aggregation", "bundles", "kinds", "methods", "settings"},
     "privacy": DESCRIBED | SHOWN,  # the ledger's page
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},

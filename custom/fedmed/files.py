@@ -1,16 +1,34 @@
 """Where FedMed keeps its own files, and how they are written: whole or not at all."""
 
 import errno
+import json
 import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+from fedmed.errors import FedMedError
 
 
 def fedmed_home() -> Path:
     """Where demo data and caches lie: ``$FEDMED_HOME`` or ``~/.cache/fedmed``."""
     return Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser()
+
+
+def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, Any]:
+    """Read a JSON file that holds named values.
+
+    Raises:
+        FedMedError: of the type ``error``: not readable, or something else; it names the file and ends with ``remedy``.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise error(f"{path}: not a readable JSON file ({problem}); {remedy}") from problem
+    if not isinstance(content, dict):
+        raise error(f"{path}: holds a {type(content).__name__} instead of named values; {remedy}")
+    return content
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: bool = False) -> None:

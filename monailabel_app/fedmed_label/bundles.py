@@ -119,7 +119,7 @@ def _declared(root: Path) -> Proposal | None:
         raise BundleError(f"{path} cannot be read ({error}); {EXPORT}") from error
     if spec is None:
         return None
-    from fedmed.kinds.load import load_kind  # only now: it takes seconds
+    from fedmed.kinds.find_kind import load_kind  # only now: it takes seconds
 
     proposal = load_kind(spec, f"{path}: 'kind'").proposal
     if proposal is None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home
-from fedmed.labelling.held import held, is_held
+from fedmed.labelling.exclusive_folder import exclusive, in_use
 from fedmed_label.bundles import ServedBundle
 
 APP = Path(__file__).resolve().parents[1]
@@ -37,7 +37,7 @@ def instance(bundles: Sequence[ServedBundle], stock: bool) -> Iterator[Path]:
             remove_leftovers(home)
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=home))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            stack.enter_context(held(folder))
+            stack.enter_context(exclusive(folder))
             _fill(folder, bundles, stock)
         except OSError as error:
             raise FedMedError(f"the server's folder cannot be made in {home} ({error}); set FEDMED_HOME") from error
@@ -48,7 +48,7 @@ def remove_leftovers(home: Path) -> None:
     """Remove the folders of servers that did not end by themselves: they may hold patients' images."""
     for folder in home.glob(f"{PREFIX}*"):
         with contextlib.suppress(OSError):  # another user's, or another launcher removes it too
-            if time.time() - folder.stat().st_mtime > YOUNG and not is_held(folder):
+            if time.time() - folder.stat().st_mtime > YOUNG and not in_use(folder):
                 shutil.rmtree(folder, ignore_errors=True)
 
 

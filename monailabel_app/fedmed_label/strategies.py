@@ -1,11 +1,11 @@
 """Which image to label next, for a site without labels, as scored by the federated model that is being served.
 
 ``uncertainty``: the image whose prediction has the highest entropy. ``disagreement``: the one whose prediction changes
-most under the augmentation that the model was trained to be consistent under. Both look only at images without a final
-label. A request scores at most ``max_samples`` (default 8) of those that have no score yet and begins none after
-``max_seconds`` (default 60), then answers with the best so far; MONAI Label answers no other request meanwhile. Scores
-are kept with the image in the datastore, so a folder of 500 scans is scored over many requests, once for each model. An
-image that was handed out is not handed out again for ``reserved`` seconds (default 600) while there are others.
+most under the augmentation that the model was trained with. Both look only at images without a final label. A request
+scores at most ``max_samples`` (default 8) of those that have no score yet and begins none after ``max_seconds``
+(default 60), then answers with the best so far; MONAI Label answers no other request meanwhile. Scores are kept with
+the image in the datastore, so a folder of 500 scans is scored over many requests, once for each model. An image that
+was handed out is not handed out again for ``reserved`` seconds (default 600) while there are others.
 
 A request may also name ``model`` (default: the first one served) and, for ``disagreement``, ``views`` (default 2).
 """
@@ -22,8 +22,8 @@ from monailabel.interfaces.tasks.strategy import Strategy
 
 from fedmed.errors import FedMedError
 from fedmed.labelling.label_scores import predictive_uncertainty
-from fedmed.labelling.ranking import Images, RequestLimits, Scorer, choose
-from fedmed.labelling.views import consistency_settings, mean_disagreement
+from fedmed.labelling.ranking import RequestLimits, Scorer, choose
+from fedmed.labelling.views import mean_disagreement, trained_augmentation
 
 log = logging.getLogger("fedmed.labelling")
 
@@ -66,16 +66,10 @@ class ModelStrategy(Strategy):
         """
         scorer, limits = self._scorer(request), RequestLimits.of(request)
         waiting = datastore.get_unlabeled_images(request.get("label_tag"), request.get("labels"))
-        images = Images(
-            ids=waiting,
-            path=lambda image: Path(datastore.get_image_uri(image)),
-            info=datastore.get_image_info,
-            keep=datastore.update_image_info,
-        )
         if not waiting:
             log.info("%s: every image has a label", self.name)
             return None
-        choice = choose(scorer, images, limits)
+        choice = choose(scorer, datastore, waiting, limits)
         if choice is None:
             return None
         shown = {"strategy_name": self.name, "model": scorer.model, "score": choice.score, "rank": choice.rank}
@@ -109,14 +103,14 @@ class Disagreement(ModelStrategy):
     """Largest disagreement first; see :func:`fedmed.labelling.views.mean_disagreement`."""
 
     def __init__(self, tasks: Mapping[str, Any]) -> None:
-        text = "Image whose prediction changes most under the augmentation of consistency training"
+        text = "Image whose prediction changes most under the augmentation that it was trained with"
         super().__init__("disagreement", tasks, text)
 
     def score(self, task: Any, request: Mapping[str, Any]) -> tuple[str, Callable[[Path], float]]:
         count = VIEWS if request.get("views") is None else request["views"]
         if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 16:
             raise FedMedError(f"'views' is {count!r}; give an integer from 1 to 16")
-        settings = consistency_settings(Path(getattr(task, "bundle_path", ".")))
+        settings = trained_augmentation(Path(getattr(task, "bundle_path", ".")))
         text = hashlib.sha256(repr([count, sorted(settings.items())]).encode()).hexdigest()[:12]
 
         def score(image: Path) -> float:

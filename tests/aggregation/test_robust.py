@@ -184,10 +184,10 @@ def test_arguments_that_cannot_be_meant(options, message):
 @pytest.mark.parametrize(
     ("options", "senders", "message"),
     [
-        ({"rule": "median"}, 2, "tensor 'w' has 2 sender.*a median needs 3"),
-        ({"rule": "median"}, 1, "tensor 'w' has 1 sender"),
-        ({"rule": "trimmed_mean"}, 2, "tensor 'w' has 2 sender.*trim 0.2 drops 1 at each end, which leaves none"),
-        ({"rule": "trimmed_mean", "trim": 0.4}, 6, "tensor 'w' has 6 sender.*drops 3"),
+        ({"rule": "median"}, 2, "tensor 'w' is sent by 2 sites; a median needs 3"),
+        ({"rule": "median"}, 1, "tensor 'w' is sent by 1 site;"),
+        ({"rule": "trimmed_mean"}, 2, "tensor 'w' is sent by 2 sites, and trim 0.2 drops 1 .*leaves none"),
+        ({"rule": "trimmed_mean", "trim": 0.4}, 6, "tensor 'w' is sent by 6 sites.*drops 3"),
     ],
 )
 def test_too_few_senders_are_named(options, senders, message):

@@ -9,8 +9,9 @@ from fedmed.aggregation.self_adaptive import self_adaptive_weights
 from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
-BY = {"by": "reported", "name": "rsa", "form": "gap"}
+BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 
 
 def mean_of(**flat):

@@ -11,8 +11,9 @@ from fedmed.aggregation.weighting import SampleWeighting
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
-BY = {"by": "reported", "name": "rsa", "form": "gap"}
+BY = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}
 
 
 def mean_of(**flat):

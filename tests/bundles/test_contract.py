@@ -5,9 +5,9 @@ import shutil
 import pytest
 import yaml
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.site_facts import FACTS
 from fedmed.errors import BundleError
 from fedmed.federation.client import Client

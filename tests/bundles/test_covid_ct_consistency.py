@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.data.augment import Augment, Compose, Cutout, FixMatch, GaussianNoise, ScaleShift
 from fedmed.durable_files import load_tensors
 from fedmed.errors import OverrideError
 from fedmed.federation.client import Client
 from fedmed.jobs.job_folder import read_job
-from fedmed.losses.consistency import KINDS, SCOPES
+from fedmed.losses.consistency_loss import KINDS, SCOPES
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_site

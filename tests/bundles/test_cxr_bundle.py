@@ -14,7 +14,7 @@ import torch
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 from PIL import Image
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import DataError, OverrideError
 from fedmed.export.verify import SCHEMA
 

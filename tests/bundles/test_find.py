@@ -2,8 +2,8 @@
 
 import pytest
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, find_bundle
-from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError, OverrideError
 
 
@@ -88,6 +88,6 @@ def test_facts_of_time_are_in_every_configuration(tmp_path, monkeypatch):
 
 
 def test_text_where_the_bundle_has_a_number_is_refused():
-    with pytest.raises(OverrideError, match="'learning_rate'.*'1e-4' is no number.*1.0e-4"):
+    with pytest.raises(OverrideError, match="'learning_rate'.*'1e-4' is not a number.*1.0e-4"):
         Bundle("covid_ct_segmentation", ["demo"], {"learning_rate": "1e-4"})
     assert Bundle("covid_ct_segmentation", ["demo"], {"learning_rate": 1e-4}).parser()["learning_rate"] == 1e-4

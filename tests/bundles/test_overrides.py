@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.overrides import MAX_ITEMS, MAX_TEXT, check_overrides
 from fedmed.errors import OverrideError
 

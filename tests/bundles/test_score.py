@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.errors import BundleError
 

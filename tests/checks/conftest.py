@@ -1,6 +1,7 @@
 """Small sites whose names of files, folders and patients nothing else contains."""
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.settings.site import SiteConfig, parse_site
+sys.path.insert(0, str(Path(__file__).parent))
+from made_kits import SAFE, Authority  # noqa: E402
+
+from fedmed.checks.kit_findings import LIMITS  # noqa: E402
+from fedmed.settings.site import SiteConfig, parse_site  # noqa: E402
 
 AFFINE = np.diag([-0.8, -0.8, 5.0, 1.0])
 SHAPE = (20, 18, 8)
@@ -90,3 +95,27 @@ def xray_site(small_site):
             entry = {"image": f"bilder/{path.name}", "patient": f"P{key}{number}"}
             small_site.lists.setdefault(key, []).append(entry | ({} if key == "unlabeled" else {"label": label}))
     return small_site
+
+
+@pytest.fixture
+def authority():
+    return Authority()
+
+
+@pytest.fixture
+def make_kit(tmp_path, authority):
+    """Return a function: port -> folder of a kit."""
+
+    def make(port=1, issuer=authority, host="localhost", **settings):
+        startup, local = tmp_path / "kit" / "startup", tmp_path / "kit" / "local"
+        startup.mkdir(parents=True)
+        local.mkdir()
+        config = {"servers": [{"service": {"target": f"{host}:{port}", "scheme": "grpc"}}], "client": {}}
+        (startup / "fed_client.json").write_text(json.dumps(config))
+        (startup / "sub_start.sh").write_text("uid=hospital_k\n")
+        (local / "resources.json").write_text(json.dumps(SAFE))
+        (local / "privacy.json").write_text(json.dumps({"scopes": [{"task_result_filters": [{"path": LIMITS}]}]}))
+        issuer.issue(startup, "client", "hospital_k", **settings)
+        return tmp_path / "kit"
+
+    return make

@@ -4,7 +4,7 @@ import json
 
 from fedmed.checks.entries import count_lists, read_entries
 from fedmed.checks.site_check import Options, check_site
-from fedmed.checks.training import _write_datalist, choose_sample
+from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.kinds.classification import Classification
 
@@ -41,7 +41,7 @@ def test_the_sample_has_a_case_of_each_class_with_its_label(xray_site, tmp_path)
     sample = choose_sample(entries, {}, "supervised")
     found = [(entry.list, entry.number) for entry in sample]
     assert sorted(found) == [(key, number) for key in ("training", "validation") for number in (1, 2, 3)]  # the largest
-    lists = json.loads(_write_datalist(tmp_path, site, sample).read_text())
+    lists = json.loads(write_datalist(tmp_path, site, sample).read_text())
     assert sorted(entry["label"] for entry in lists["validation"]) == ["bacteria", "normal", "virus"]
     assert all((site.data_root / entry["image"]).is_file() for entry in lists["training"])
     unlabeled = choose_sample(entries, {}, "unsupervised")

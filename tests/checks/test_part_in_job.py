@@ -2,7 +2,8 @@
 
 import pytest
 
-from fedmed.checks.part_in_job import client_app, find_work
+from fedmed.checks.kit_findings import client_app
+from fedmed.checks.part_in_job import find_work
 from fedmed.errors import JobError
 
 
@@ -30,7 +31,7 @@ def test_a_bundle_is_enough_and_the_lists_tell_the_role():
 
 @pytest.mark.parametrize("job", ["no_such_thing", "nowhere/job", "."])
 def test_no_job_is_one_clear_error(job):
-    with pytest.raises(JobError, match="no such job folder|no job folder"):
+    with pytest.raises(JobError, match="no such job folder|not a job folder"):
         find_work(job, "k")
 
 

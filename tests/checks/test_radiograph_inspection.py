@@ -6,20 +6,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from fedmed.checks.bundle_demands import check_exchange, read_demands
 from fedmed.checks.class_labels import judge_classes, picture_table
-from fedmed.checks.csv_file import write_csv
-from fedmed.checks.entries import needs, read_entries
+from fedmed.checks.entries import check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
+from fedmed.checks.hospital_report import print_checked, write_csv
+from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob, find_work
-from fedmed.checks.radiograph_inspection import PICTURE, READS, RadiographInspection
-from fedmed.checks.radiographs import inspect_pictures
-from fedmed.checks.screen import print_checked
+from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page
-from fedmed.checks.training import Measured
-from fedmed.checks.wanted import look_at_exchange, what_is_wanted
 from fedmed.data.entry_forms import ImageWithClass
-from fedmed.data.synthetic.xray.files import save
+from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.classification import Classification
@@ -77,9 +75,9 @@ def kinds(checked):
 
 def test_every_kind_of_file_is_opened_as_training_opens_it(xray_site, check):
     image = np.linspace(0, 1, 48 * 36, dtype=np.float32).reshape(48, 36)
-    facts = {"patient": "p", "number": 0, "uid": 7, "pixel": 0.2, "position": "PA"}
+    header = Header("p", 0, 7, 0.2, "PA")
     for number, kind in enumerate(("dx", "jpeg", "cr", "png")):
-        relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, facts)
+        relative = save(image * (1 - 0.1 * number), xray_site.root, f"{kind}{number}", kind, header)
         xray_site.lists["unlabeled"].append({"image": relative, "patient": kind})
     checked = check()
     found = {entry.image.name: case for entry, case in checked.cases.items()}
@@ -125,15 +123,16 @@ def test_images_below_the_networks_size_are_worth_a_look(check, study):
 
 @pytest.mark.slow
 def test_worker_processes_find_the_same(xray_site, monkeypatch):
-    monkeypatch.setattr("fedmed.checks.radiographs.POOL_FROM", 2)
+    monkeypatch.setattr("fedmed.checks.radiograph_inspection.POOL_FROM", 2)
     entries, _ = read_entries(xray_site.config(), ImageWithClass())
-    assert inspect_pictures(entries[:3], READS, workers=2) == inspect_pictures(entries[:3], READS)
+    inspection = RadiographInspection()
+    assert inspection.open(entries[:3], workers=2) == inspection.open(entries[:3])
 
 
 def test_disk_space_of_radiographs_is_that_of_prepared_ones(check):
     checked, cache_bytes = check(), RadiographInspection().cache_bytes
     assert cache_bytes(checked.entries, checked.cases, [], None) == 16 * PICTURE
-    assert cache_bytes(checked.entries, checked.cases, [], Measured(cache_bytes=100)) == 1600
+    assert cache_bytes(checked.entries, checked.cases, [], 100) == 1600
 
 
 # --- classes
@@ -145,7 +144,8 @@ def test_labels_that_are_no_class_of_the_job(xray_site, check, study):
     checked = check(study)
     found = {finding.kind: finding for finding in checked.findings}
     assert (
-        "the label is 'viral', which is no class of the job; use one of normal, bacteria, virus" in found["class"].text
+        "the label is 'viral', which is not a class of the job; use one of normal, bacteria, virus"
+        in found["class"].text
     )
     assert found["one_class"].text.startswith("all images of 'validation' are 'normal'")
     assert "no training image is of the class 'virus'" in found["no_class"].text and found["no_class"].level == "note"
@@ -170,12 +170,12 @@ def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
     ]
 
 
-def test_which_lists_a_job_needs(tmp_path):
+def test_which_lists_a_job_check_lists(tmp_path):
     some = {"training": 3, "unlabeled": 2}
-    assert [f.kind for f in needs(some, "supervised", tmp_path, kind=Classification())] == ["list", "not_scored"]
-    assert list(needs(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
+    assert [f.kind for f in check_lists(some, "supervised", tmp_path, kind=Classification())] == ["list", "not_scored"]
+    assert list(check_lists(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
     for counts, found in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
-        assert [f.kind for f in needs(counts, "unsupervised", tmp_path, kind=Encoder())] == found
+        assert [f.kind for f in check_lists(counts, "unsupervised", tmp_path, kind=Encoder())] == found
 
 
 # --- what leaves
@@ -229,22 +229,22 @@ def test_a_job_tells_epochs_choice_and_what_it_asks_for(study, pretraining):
 
 def test_values_that_the_sites_limits_keep_back(xray_site, pretraining):
     work = find_work(str(pretraining), "hospital_k")
-    wanted, wrong = what_is_wanted(work, xray_site.config())
-    assert wrong == [] and (type(wanted.kind), wanted.least, wanted.size) == (Encoder, 64, 64)
-    extras, few = look_at_exchange(work, wanted, xray_site.config(), images=8)
+    demands, wrong = read_demands(work, xray_site.config())
+    assert wrong == [] and (type(demands.kind), demands.least, demands.size) == (Encoder, 64, 64)
+    extras, few = check_exchange(work, demands, xray_site.config(), images=8)
     assert (extras.kind, extras.level, few.kind, few.level) == ("extras", "note", "few_images", "note")
     assert "asks for mu, n, rsa, sigma" in extras.text and "[mu, n, rsa, sigma]" in extras.text
     assert "8 images are fewer than the 64" in few.text
     allowed = xray_site.config(privacy={"allowed_extras": ["rsa", "loss"]})
-    (extras,) = look_at_exchange(work, wanted, allowed, images=64)
+    (extras,) = check_exchange(work, demands, allowed, images=64)
     assert "asks for mu, n, sigma" in extras.text and "[loss, mu, n, rsa, sigma]" in extras.text
     everything = xray_site.config(privacy={"allowed_extras": list(EXTRAS)})
-    assert list(look_at_exchange(work, wanted, everything, images=64)) == []
+    assert list(check_exchange(work, demands, everything, images=64)) == []
 
 
 def test_a_round_of_epochs_is_as_long_as_the_sites_images(check, study):
     checked = check(study)
-    checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1, fraction=0.5)
+    checked.measured = Measured(batch=2, step_seconds=0.5, score_seconds=0.1)
     assert round_steps(checked) == 2  # 2 epochs of half of 4 images, in batches of 2
     assert round_seconds(checked) == pytest.approx(2 * 0.5 + 4 * 0.1)
     checked.kind = Encoder()
@@ -266,7 +266,7 @@ def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pret
 def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, study):
     checked = check(study, skip=("disk", "device"))
     assert kinds(checked) == ["small_picture"], checked.findings
-    assert checked.measured.score_seconds > 0 and checked.measured.fraction == 0.5 and checked.ready
+    assert checked.measured.score_seconds > 0 and checked.demands.fraction == 0.5 and checked.ready
 
 
 def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, change_study):

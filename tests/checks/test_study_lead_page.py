@@ -9,8 +9,7 @@ import stat
 
 import pytest
 
-from fedmed.checks.csv_file import default_csv, write_csv
-from fedmed.checks.screen import print_checked
+from fedmed.checks.hospital_report import default_csv, print_checked, write_csv
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page, write_page
 from fedmed.errors import FedMedError, SiteConfigError

@@ -19,8 +19,8 @@ class Add(Augment):
 
 
 def test_one_scale_and_one_shift_a_patch_within_the_level():
-    batch = torch.rand(64, 2, 4, 4, 2)
-    changed = ScaleShift(0.1, clip=False, seed=1)(batch)
+    batch = 0.2 + 0.5 * torch.rand(64, 2, 4, 4, 2)  # too far from 0 and 1 to be clipped
+    changed = ScaleShift(0.1, seed=1)(batch)
     scales, shifts = [], []
     for patch, new in zip(batch.double(), changed.double(), strict=True):
         system = torch.stack([patch.flatten(), torch.ones(patch.numel(), dtype=torch.float64)], 1)

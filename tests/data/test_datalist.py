@@ -55,7 +55,7 @@ def test_missing_datalist(site):
 def test_malformed_json(site, text):
     root, datalist = site()
     datalist.write_text(text)
-    with pytest.raises(DataError, match="datalist.json: .*Example"):
+    with pytest.raises(DataError, match="datalist.json: .*write named lists like"):
         load_datalist(root, datalist, "training")
 
 
@@ -113,9 +113,12 @@ def test_names_of_classes_become_their_places(classified):
 @pytest.mark.parametrize(
     ("label", "message"),
     [
-        ("viral", "entry 1 of 'training': the label is 'viral', which is no class; use one of normal, bacteria, virus"),
-        (1, "entry 1 of 'training': the label is 1, which is no class"),
-        (["virus"], r"the label is \['virus'\], which is no class"),
+        (
+            "viral",
+            "entry 1 of 'training': the label is 'viral', which is not a class; use one of normal, bacteria, virus",
+        ),
+        (1, "entry 1 of 'training': the label is 1, which is not a class"),
+        (["virus"], r"the label is \['virus'\], which is not a class"),
         (
             None,
             r"entry 1 of 'training' has no 'label'; name its class \(normal, bacteria, virus\), or list .*unlabeled",
@@ -144,7 +147,7 @@ def test_classes_where_masks_are_needed(classified):
 
 def test_masks_where_classes_are_needed(site):
     root, datalist = site()
-    with pytest.raises(DataError, match="the label is 'labels/c0.nii.gz', which is no class"):
+    with pytest.raises(DataError, match="the label is 'labels/c0.nii.gz', which is not a class"):
         load_datalist(root, datalist, "training", classes=CLASSES)
 
 

@@ -12,12 +12,14 @@ from monai.bundle import ConfigParser
 from monai.bundle import run as bundle_run
 from PIL import Image
 
-from fedmed.bundles.load import Bundle
-from fedmed.data.synthetic.xray.files import save
+from fedmed.bundles.bundle import Bundle
+from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
+from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
 from fedmed.export.metadata import _fit_format
 from fedmed.labelling.label_scores import predictive_uncertainty
+from fedmed.methods.method import Method
 
 NAME = "cxr_classification"
 CLASSES = ["normal", "consolidation", "interstitial"]
@@ -35,8 +37,7 @@ def studies(tmp_path_factory):
     rng = np.random.default_rng(5)
     for number, (kind, name) in enumerate(IMAGES.items()):
         image = rng.random((60, 44), dtype=np.float32) * np.linspace(0.2, 1, 44, dtype=np.float32) ** number
-        facts = {"patient": "p", "number": number, "uid": 11 + number, "pixel": 0.3, "position": "PA"}
-        save(image, folder / "monday", name, kind, facts)
+        save(image, folder / "monday", name, kind, Header("p", number, 11 + number, 0.3, "PA"))
     (folder / "damaged.dcm").write_bytes(b"\0" * 128 + b"DICM and then nothing")
     return folder
 
@@ -46,7 +47,7 @@ def bundle(tmp_path_factory):
     """A classifier as an export makes it, with random weights and a temperature."""
     root, base = tmp_path_factory.mktemp("bundles") / NAME, Bundle(NAME, ["demo"])
     copy_parts(base.root, root)
-    write_configs(base, root)
+    write_configs(exporter_of(base, Method()), root)
     path = root / "configs" / "metadata.json"
     content = json.loads(path.read_text())
     _fit_format(content, root, root / "configs" / "inference.yaml")

@@ -103,3 +103,45 @@ def pictures():
     labels = torch.tensor([0, 1, 2, 1] * 4)
     images = torch.rand(16, 1, 8, 8, generator=generator) * 0.5 + labels[:, None, None, None] * 0.2
     return [{"image": images[n : n + 5], "label": labels[n : n + 5]} for n in range(0, 16, 5)]
+
+
+class Given(nn.Module):
+    """Says what the first row of each picture holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Identity()
+        self.weight = torch.nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.layer(x * self.weight)[:, 0, 0, :3]
+
+
+@pytest.fixture
+def given():
+    return Given()
+
+
+@pytest.fixture
+def shown():
+    """Return a function: logits, labels -> one batch whose pictures hold the logits."""
+
+    def shown(logits, labels):
+        images = torch.zeros(len(labels), 1, 4, 4)
+        images[:, 0, 0, :3] = torch.as_tensor(logits, dtype=torch.float32)
+        return [{"image": images, "label": torch.tensor(labels)}]
+
+    return shown
+
+
+@pytest.fixture
+def expected_of():
+    """Return a function: classifier, batches -> probabilities and labels."""
+
+    def expected_of(network, pictures):
+        with torch.no_grad():
+            logits = torch.cat([network.eval()(batch["image"]) for batch in pictures])
+        labels = torch.cat([batch["label"] for batch in pictures])
+        return torch.softmax(logits.double() / network.temperature, 1), labels
+
+    return expected_of

@@ -1,15 +1,19 @@
 import itertools
+import math
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from monai.engines import SupervisedEvaluator
 from monai.metrics import compute_roc_auc
 from torch.nn.functional import one_hot
 
 from fedmed.engines import auroc
-from fedmed.engines.auroc import accuracy_interval, class_aurocs, macro_auroc, macro_auroc_interval
-from fedmed.errors import FedMedError
+from fedmed.engines.auroc import MacroAuroc, accuracy_interval, class_aurocs, macro_auroc, macro_auroc_interval
+from fedmed.errors import DataError, FedMedError
+
+CLASSES = ["normal", "bacteria", "virus"]
 
 
 def drawn(n, classes=3, seed=0, steps=None):
@@ -130,3 +134,41 @@ def test_wilson(right, cases):
 def test_shapes_that_do_not_fit():
     with pytest.raises(FedMedError, match=r"probabilities \(3,\) and labels \(3,\); use \(n, C\) and \(n,\)"):
         class_aurocs(np.zeros(3), np.zeros(3, int))
+
+
+# --- the metric of an evaluator
+
+
+def scored(network, batches, decollate=True, **changes):
+    metric = {"val_auroc": MacroAuroc(CLASSES, **changes)}
+    evaluator = SupervisedEvaluator("cpu", batches, network, key_val_metric=metric, decollate=decollate)
+    evaluator.run()
+    return evaluator.state
+
+
+@pytest.mark.parametrize("decollate", [True, False])
+def test_key_metric(classifier, pictures, decollate, expected_of):
+    values, labels = expected_of(classifier, pictures)
+    state = scored(classifier, pictures, decollate)
+    assert state.metrics["val_auroc"] == state.best_metric == pytest.approx(macro_auroc(values, labels))
+
+
+def test_key_metric_without_an_absent_class(given, shown):
+    logits, labels = [[3, 0, 1], [1, 0, 0], [1, 2, 0], [2, 1, 0]], [0, 0, 1, 1]
+    values = torch.softmax(torch.tensor(logits, dtype=torch.float64), 1)
+    assert scored(given, shown(logits, labels)).metrics["val_auroc"] == macro_auroc(values, np.array(labels))
+
+
+def test_certain_cases_keep_their_order(given, shown):
+    """In float32 both would have the probability 1."""
+    logits = [[20, 0, 0], [30, 0, 0]]
+    assert scored(given, shown(logits, [1, 0])).metrics["val_auroc"] == 1
+
+
+def test_key_metric_needs_two_classes(given, shown):
+    batches = shown([[1, 0, 0], [0, 1, 0]], [1, 1])
+    with pytest.raises(
+        DataError, match="val_auroc: the 2 cases are all of the class 'bacteria'.*list cases of another"
+    ):
+        scored(given, batches)
+    assert math.isnan(scored(given, batches, required=False).metrics["val_auroc"])

@@ -6,10 +6,10 @@ from monai.inferers import SimpleInferer
 from monai.networks.nets import SegResNet
 
 from fedmed.data.augment import Augment, ScaleShift
-from fedmed.engines.consistency import ConsistencyEngine
+from fedmed.engines.consistency_engine import ConsistencyEngine
 from fedmed.engines.supervised import SupervisedEngine
 from fedmed.errors import DataError, FedMedError
-from fedmed.losses.consistency import ConsistencyLoss
+from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 
 

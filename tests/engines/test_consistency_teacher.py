@@ -9,9 +9,9 @@ from ignite.engine import Events
 
 from fedmed.data.augment import Augment, build_augment
 from fedmed.durable_files import load_tensors, save_tensors
-from fedmed.engines.consistency import ConsistencyEngine
+from fedmed.engines.consistency_engine import ConsistencyEngine
 from fedmed.errors import FedMedError, StateError
-from fedmed.losses.consistency import ConsistencyLoss
+from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.networks.teacher import build_teacher
 

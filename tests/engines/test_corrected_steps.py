@@ -8,13 +8,13 @@ import torch
 from torch import nn
 
 from fedmed.data.augment import ScaleShift
-from fedmed.engines.consistency import ConsistencyEngine
+from fedmed.engines.consistency_engine import ConsistencyEngine
 from fedmed.engines.corrected_steps import Corrections
-from fedmed.engines.corrections import Correction
-from fedmed.engines.linear import LinearProbeEngine
+from fedmed.engines.gradient_correction import Correction
+from fedmed.engines.linear_probe_engine import LinearProbeEngine
 from fedmed.engines.supervised import SupervisedEngine
 from fedmed.errors import BundleError, JobError, StateError
-from fedmed.losses.consistency import ConsistencyLoss
+from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 
 

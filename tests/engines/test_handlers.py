@@ -5,11 +5,11 @@ from monai.engines import SupervisedEvaluator
 from monai.inferers import SlidingWindowInferer
 
 from fedmed.data.augment import ScaleShift
-from fedmed.engines.consistency import ConsistencyEngine
+from fedmed.engines.consistency_engine import ConsistencyEngine
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.engines.supervised import SupervisedEngine
 from fedmed.errors import Aborted, DataError, FedMedError
-from fedmed.losses.consistency import ConsistencyLoss
+from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.dice import SoftDiceLoss
 
 

@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from fedmed.engines.schedules import milestone_rate, one_cycle, scaled_learning_rate, sigmoid_ramp_up
-from fedmed.errors import FedMedError
+from fedmed.engines.schedules import one_cycle, scaled_learning_rate, sigmoid_ramp_up
 
 
 def rates(optimizer, steps=100):
@@ -62,16 +61,3 @@ def test_learning_rates_are_scaled_for_a_while_also_when_it_fails():
         assert [group["lr"] for group in optimizer.param_groups] == [0.05, 0.15]
         raise ZeroDivisionError
     assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.3]
-
-
-def test_rates_at_fedmocos_milestones():
-    found = [milestone_rate(0.03, epoch, [120, 160]) for epoch in (0, 119, 120, 159, 160, 399)]
-    assert found == pytest.approx([0.03, 0.03, 0.003, 0.003, 0.0003, 0.0003])
-    assert milestone_rate(0.03, 500, []) == 0.03
-
-
-def test_milestones_that_cannot_be_meant():
-    with pytest.raises(FedMedError, match=r"\[-1\]"):
-        milestone_rate(0.03, 0, [-1])
-    with pytest.raises(FedMedError, match="factor 0"):
-        milestone_rate(0.03, 0, [1], 0)

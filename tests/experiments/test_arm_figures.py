@@ -1,12 +1,11 @@
 import pytest
 
-from fedmed.experiments.arm_figures import arm_figure
-from fedmed.experiments.arm_lines import ArmFigure
+from fedmed.experiments.arm_figures import ArmFigure, arm_figure
 from fedmed.experiments.site_columns import in_groups
 from fedmed.experiments.table_layout import ShownArm
 
 SITES = ["site_1", "site_2"]
-GROUPS = in_groups([ShownArm("rate 1e-5", "rate", 1e-5), ShownArm("alone"), ShownArm("rate 1e-4", "rate", 1e-4)])
+ARMS = in_groups([ShownArm("rate 1e-5", "rate", 1e-5), ShownArm("alone"), ShownArm("rate 1e-4", "rate", 1e-4)])
 
 
 MEANS = {(arm, "site_1"): [0.5 + 0.1 * i, 0.52 + 0.1 * i] for i, arm in enumerate(("alone", "rate 1e-5", "rate 1e-4"))}
@@ -14,7 +13,7 @@ MEANS |= {("rate 1e-5", "site_2"): [0.9]}
 
 
 def drawn_with(**settings):
-    return arm_figure(ArmFigure("A title", "Test Dice", GROUPS, SITES, "alone", **settings), MEANS)
+    return arm_figure(ArmFigure("A title", "Test Dice", ARMS, SITES, "alone", **settings), MEANS)
 
 
 def test_rows_are_arms_below_their_groups():

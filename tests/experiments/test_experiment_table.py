@@ -49,7 +49,7 @@ def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
     a, b, c = table.arms
     assert isinstance(a.links[0], EncoderTraining) and (a.links[0].split, a.links[0].rounds) == (2, 1)
     assert type(b.links[0]) is RandomEncoder and b.links[1] == a.links[1]
-    assert (c.links[0].split, c.links[0].rounds, c.shown.x) == (2, 2, 3)
+    assert (c.links[0].split, c.links[0].rounds, c.x) == (2, 2, 3)
     assert [arm.name for arm in only(table, ["c", "a"]).arms] == ["a", "c"]
     with pytest.raises(JobError, match="no arm 'z'; it has: a, b, c"):
         only(table, ["z"])
@@ -58,14 +58,14 @@ def test_an_arm_is_the_chain_with_its_own_settings_or_another_class(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"arms": {"a": {"encoder": {"nodes": "moco"}}}}, "arm 'a', encoder: 'nodes' is 'moco'"),
+        ({"arms": {"a": {"encoder": {"nodes": "moco"}}}}, "arm 'a', encoder: key 'nodes' is 'moco'"),
         ({"arms": {"a": {"encoder": {"split": 3}}}}, "'split' is 3"),
-        ({"arms": {"a": {"encoder": {"sizes": [0, 1]}}}}, "'sizes: 0' is 0"),
-        ({"arms": {"a": {"encoder": {"skew": ["ill"]}}}}, "'skew: 0' is 'ill'"),
+        ({"arms": {"a": {"encoder": {"sizes": [0, 1]}}}}, "entry 1 of 'sizes' is 0"),
+        ({"arms": {"a": {"encoder": {"skew": ["ill"]}}}}, "entry 1 of 'skew' is 'ill'"),
         ({"arms": {"a": {"encoder": {"path": "moco"}}}}, "'path' is 'moco'; it must name a class"),
         ({"arms": {"a": {"encoder": [1]}}}, r"'encoder' is \[1\]"),
         ({"arms": {"a": {"colour": 1}}}, "arm 'a', which may also name the links encoder, classifiers: unknown key"),
-        ({"arms": {"a": None}}, "'arms: a' is None"),
+        ({"arms": {"a": None}}, "'arms.a' is None"),
         ({"arms": {}}, "'arms' is {}"),
         ({"arms": {"a": {"x": "big"}}}, "'x' is 'big'"),
         (

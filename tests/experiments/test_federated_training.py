@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
@@ -13,6 +13,7 @@ from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.federation_data import FederationData, IterationBudget
 from fedmed.experiments.yaml_models import build
+from fedmed.jobs.app_configs import files
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 DEMO = load_data(EXPERIMENTS / "data" / "demo.yaml")
@@ -21,7 +22,7 @@ PAIR = {"site_1": "supervised", "site_2": "unsupervised"}
 
 
 def spec(link, data=DEMO, test=("site_1", "site_2", "site_3"), seed=3):
-    return link.job_of(Place("a", seed, data, test, Path("nowhere"))).job.study
+    return link.job_of(Place("a", seed, data, test, Path("nowhere"))).study
 
 
 def job(data=DEMO, **settings):
@@ -35,7 +36,7 @@ def test_every_table_of_the_paper_has_jobs_that_the_bundle_accepts(path, data):
     table.check_data(federation)
     missing = {arm.name: arm.links[0].lacking(federation) for arm in table.arms}
     links = [arm.links[0] for arm in table.arms if not missing[arm.name]]
-    assert all(link.job_of(Place("a", 0, federation, table.test, Path("nowhere"))).files() for link in links)
+    assert all(files(link.job_of(Place("a", 0, federation, table.test, Path("nowhere")))) for link in links)
     other = {"the network 'other'"} if data == "demo" and path.stem == "table3" else set()
     assert set(missing.values()) - {None} == other
 
@@ -103,17 +104,17 @@ def test_what_the_federation_lacks_is_named(tmp_path):
     ("change", "message"),
     [
         ({"train": {}}, "give either 'train'"),
-        ({"train": {"site_1": "teacher"}}, "'train: site_1' is 'teacher'"),
+        ({"train": {"site_1": "teacher"}}, "'train.site_1' is 'teacher'"),
         ({"train": ["site_1"]}, r"'train' is \['site_1'\]"),
         ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'"),
         ({"interval": -2}, "'interval' is -2"),
-        ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 1.0e-2"),
-        ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled: supervised: batch_size: by.* is 'two'"),
+        ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 0.01"),
+        ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled.supervised.batch_size.by' is 'two'"),
         ({"scaled": {"unsupervised": {"x": {"by": 1}}}}, "speaks of unsupervised sites, but the arm has none"),
         ({"warm_start": "no"}, "'warm_start' is 'no'"),
-        ({"overrides": {"unsup": {"teacher": "ema"}}}, "'overrides: unsup"),
+        ({"overrides": {"unsup": {"teacher": "ema"}}}, "'overrides.unsup"),
         ({"job": "full"}, "'job' is 'full'"),
-        ({"trained": 1}, "unknown key 'trained'; known are train"),
+        ({"trained": 1}, "unknown key 'trained'; did you mean 'train'"),
     ],
 )
 def test_a_wrong_setting_of_an_arm_is_named_before_anything_runs(change, message):
@@ -140,7 +141,7 @@ def test_a_budget_is_whole_numbers_that_fit():
         ({"sites": ["a"]}, "'sites' is"),
         ({"sites": {"site_1": "a", "site_2": "a"}}, r"'sites' names \['a', 'a'\]; they must differ"),
         ({"sites": {"site_1": "pool"}}, "'pool' is that of the pooled cases"),
-        ({"networks": {"default": "demo"}}, "'networks: default' is 'demo'"),
+        ({"networks": {"default": "demo"}}, "'networks.default' is 'demo'"),
         ({"networks": {"big": []}}, "'default'"),
         ({"budget": [1]}, "'budget' is"),
         ({"seeds": 3}, "'seeds' is 3"),

@@ -91,7 +91,7 @@ def test_sizes_and_skews_follow_the_order_of_the_sites(describe):
 @pytest.mark.parametrize("site", [["north", "west"], "west"], ids=["over two hospitals", "of one with one class"])
 def test_a_task_whose_classes_are_its_hospitals_is_refused(describe, site):
     task = {"site": site, "classes": ["normal", "covid"]}
-    with pytest.raises(JobError, match="scanner|valid string"):
+    with pytest.raises(JobError, match="scanner|must be a text"):
         assert describe(tasks={"covid": task}).hospitals
 
 
@@ -104,7 +104,7 @@ def test_a_task_whose_classes_are_its_hospitals_is_refused(describe, site):
         ({"budget": {"rounds": 3, "warm_up": 4}}, "at most 3"),
         ({"budget": {"rounds": 3}}, "warm_up"),
         ({"colour": "red"}, "colour"),
-        ({"overrides": {"train": {}}}, "overrides: train"),
+        ({"overrides": {"training": {}}}, "'overrides': .*has no overlay 'training'"),
         ({"root": None}, "below 'root'"),
         ({"sites": {"north": {"folder": "north"}}}, "labels.csv"),
         ({"path": "fedmed.experiments.chain.Place"}, "is not a kind of"),

@@ -5,20 +5,20 @@ import json
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.job_of_link import link_job
-from fedmed.experiments.job_run import RUN, JobRun
-from fedmed.experiments.job_scores import check_complete, read_job_scores, read_rounds
-from fedmed.experiments.round_history import read_histories
+from fedmed.experiments.experiment_data import link_job
+from fedmed.experiments.job_scores import RUN, read_rounds
+from fedmed.experiments.job_step import JobStep
+from fedmed.experiments.round_claims import read_histories
 from fedmed.experiments.score_table import joined
 from fedmed.recovery.interrupted_workspace import records
 
 SITES = {"a": "supervised", "b": "evaluate"}
 
 
-def run(folder, **more):
+def step(folder, **more):
     method = {"path": "fedmed.methods.consistency.Consistency"}
     given = {"bundle": "covid_ct_segmentation", "method": method, **more}
-    return JobRun(link_job("arm", given, name="arm", sites=SITES, rounds=1, steps=1), {}, folder)
+    return JobStep(link_job("arm", given, name="arm", sites=SITES, rounds=1, steps=1), {}, folder)
 
 
 @pytest.fixture
@@ -36,19 +36,19 @@ def write(folder, **result):
 def test_a_site_without_a_score_is_no_finished_run(folder):
     both = {"a": {"n_cases": 1}, "b": {"n_cases": 0}}
     write(folder, test=both, test_last=both)
-    check_complete(run(folder))
+    step(folder).conclude(None)
     write(folder, test=both, test_last={"a": {"n_cases": 1}})
     with pytest.raises(DataError, match="site 'b' was not scored"):
-        check_complete(run(folder))
+        step(folder).conclude(None)
     # Without a decoder there is nothing to score a site with.
-    check_complete(run(folder, sharing="block_6"))
+    step(folder, sharing="block_6").conclude(None)
 
 
 def test_files_of_one_name_are_several_cases(folder):
     write(folder, test={"a": {"n_cases": 3}})
     cases = folder / "a" / RUN / "evaluation" / "cases.csv"
     cases.write_text("case,dice\nimage,0.5\nother,0.6\nimage,0.7\n")
-    found = read_job_scores(run(folder))
+    found = step(folder).scores()
     assert dict(zip(found["unit"], found["value"], strict=True)) == {"image": 0.5, "other": 0.6, "image (2)": 0.7}
     assert set(found["metric"]) == {"dice"} and set(found["list"]) == {"test"} and set(found["site"]) == {"a"}
 
@@ -57,7 +57,7 @@ def test_every_number_of_a_case_is_a_metric(folder):
     write(folder, test={"a": {"n_cases": 1}}, validation={"a": 0.25})
     cases = folder / "a" / RUN / "evaluation" / "cases.csv"
     cases.write_text("case,dice,hd95,reader\n01,0.5,12.5,x\n")
-    found = {(row.list, row.unit, row.metric): row.value for row in read_job_scores(run(folder)).itertuples()}
+    found = {(row.list, row.unit, row.metric): row.value for row in step(folder).scores().itertuples()}
     assert found == {("valid", "mean", "dice"): 0.25, ("test", "01", "dice"): 0.5, ("test", "01", "hd95"): 12.5}
 
 
@@ -69,21 +69,21 @@ def test_rounds_are_read_in_the_order_of_the_nodes(tmp_path):
     path.write_text("\n".join(map(json.dumps, [line, failed, line])))
 
     def history(value):
-        frame = joined([read_rounds(run(tmp_path), {"b": 10, "a": 30}).assign(arm="x")])
+        frame = joined([read_rounds(tmp_path, 0, {"b": 10, "a": 30}).assign(arm="x")])
         return read_histories(frame, "x", value)[0]
 
     found = history("rsa")
-    assert (found.nodes, found.images.tolist()) == (("b", "a"), [10, 30])
+    assert found.shares.to_dict() == {"b": 0.25, "a": 0.75} and list(found.shares.index) == ["b", "a"]
     assert found.weights.tolist() == [[0.25, 0.75]] * 2 and found.reported.tolist() == [[0.7, 0.9]] * 2
     assert history(None).reported is None and history("mu").reported is None
     path.write_text("{")
     with pytest.raises(DataError, match=f"remove {tmp_path}"):
-        read_rounds(run(tmp_path), {"a": 1})
+        read_rounds(tmp_path, 0, {"a": 1})
 
 
 def test_a_damaged_result_names_the_folder_to_remove(folder):
     with pytest.raises(DataError, match=rf"result\.json: .*remove {folder}$"):
-        read_job_scores(run(folder))
+        step(folder).scores()
     write(folder, test={"a": {"n_cases": 1}})
     with pytest.raises(DataError, match=rf"cases\.csv: .*remove {folder}$"):
-        read_job_scores(run(folder))
+        step(folder).scores()

@@ -3,8 +3,7 @@ import io
 
 import pytest
 
-from fedmed.experiments.claims_document import claims_markdown, comparisons_csv
-from fedmed.experiments.judgement import judge
+from fedmed.experiments.judgement import claims_markdown, comparisons_csv, judge
 from fedmed.experiments.words_of_tables import probability, seeds_phrase, signed
 
 from .conftest import DICE
@@ -38,7 +37,7 @@ def test_verdicts_of_one_comparison(verdict):
 
 def test_a_seed_the_other_way_round_leaves_it_open(verdict):
     finding = verdict(MIXED).findings[0]
-    assert finding.p_holm < 0.05 and finding.finding.difference > 0
+    assert finding.p_holm < 0.05 and dict(finding.record)["difference"] > 0
     assert verdict(MIXED).verdict == "n.s."
 
 
@@ -58,7 +57,7 @@ def test_a_mean_against_the_ranks_is_no_verdict(runs, evidence, case_claim):
     low, high = [[0.1 + 0.01 * case for case in range(20)]], [[0.09 + 0.01 * case for case in range(20)]]
     high[0][0] = 0.9
     judged = judge([case_claim("a", "b")], evidence(runs("a", high), runs("b", low)))[0]
-    assert judged.findings[0].finding.difference > 0 and judged.findings[0].p_holm < 0.05
+    assert dict(judged.findings[0].record)["difference"] > 0 and judged.findings[0].p_holm < 0.05
     assert judged.verdict == "n.s."
 
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.experiments.claims_document import claims_markdown
-from fedmed.experiments.judgement import judge
+from fedmed.experiments.judgement import claims_markdown, judge
 from fedmed.experiments.patient_claims import two_sided
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.table_claim import Evidence
@@ -29,14 +28,15 @@ def test_a_clear_difference_holds_or_is_contrary_and_a_small_one_is_open(image_e
 def test_the_interval_holds_the_difference_and_the_means_are_those_of_the_seeds(image_evidence, patient_claim):
     evidence = image_evidence({"good": 0.5, "bad": 4.0}, draws=("0", "1"))
     (found,) = patient_claim("good", "bad", scores=["accuracy"]).findings(evidence)
-    assert found.low <= found.difference <= found.high and found.p < 0.01
-    assert np.mean(found.seed_differences) == pytest.approx(found.difference)
+    record = dict(found.record)
+    assert record["low"] <= record["difference"] <= record["high"] and found.p < 0.01
+    assert np.mean(found.seeds) == pytest.approx(record["difference"])
 
 
 def test_two_arms_alike_differ_in_nothing(patient_claim):
     frames = [predictions("good", 0, 2), predictions("good", 0, 2).assign(arm="same")]
     (found,) = patient_claim("good", "same").findings(Evidence(joined(frames), IMAGES, {}))
-    assert (found.difference, found.p, found.seeds_agreeing) == (0, 1, 0)
+    assert (found.direction, found.p, dict(found.record)["seeds_agreeing"]) == (0, 1, 0)
 
 
 def test_a_part_of_a_claim_is_not_judged(image_evidence, patient_claim):

@@ -12,18 +12,19 @@ import torch
 import yaml
 from PIL import Image
 
-from fedmed.bundles.load import Bundle
-from fedmed.errors import JobError
-from fedmed.experiments import classifier_training, work_queue
+from fedmed.bundles.bundle import Bundle
+from fedmed.errors import BundleError, JobError
+from fedmed.experiments import work_queue
 from fedmed.experiments.chain import Place
+from fedmed.experiments.class_tasks import task_question
 from fedmed.experiments.classifier_training import predictions, with_encoder
 from fedmed.experiments.classifiers import Classifiers
 from fedmed.experiments.encoder_training import EncoderTraining
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.parallel import Failure
-from fedmed.experiments.task_questions import as_asked, task_question
 from fedmed.experiments.untrained_encoders import GreyLevelEncoder, RandomEncoder
 from fedmed.experiments.yaml_models import build
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 ROOM = "fedmed.experiments"
 SMALL = {"batch_size": 4, "image_size": 32}
@@ -177,7 +178,7 @@ def test_no_encoder_ever_sees_a_test_image_or_a_label(place):
     tests = {name: {c.image for c in hospital.testing} for name, hospital in place.data.hospitals.items()}
     for nodes in ("federated", "pooled", "alone"):
         for step in EncoderTraining(nodes=nodes).steps(place, None):
-            for site in step.sites:
+            for site in step.machines():
                 lists = json.loads(site.datalist.read_text())
                 assert set(lists) == {"unlabeled"} and all(set(entry) == {"image"} for entry in lists["unlabeled"])
                 for image in (site.data_root / entry["image"] for entry in lists["unlabeled"]):
@@ -185,11 +186,11 @@ def test_no_encoder_ever_sees_a_test_image_or_a_label(place):
 
 
 def test_methods_differ_in_weighting_and_exchange_alone(place):
-    jobs = [EncoderTraining(job=own).link_job(place, ["north", "south"]).job for own in METHODS.values()]
+    jobs = [EncoderTraining(job=own).job_of(place, ["north", "south"]) for own in METHODS.values()]
     exchange = {"from_round": 1, "names": ["mu", "sigma", "n"]}
     weighed = [job.rule["args"]["weighting"] for job in jobs]
     assert weighed[:2] == ["samples"] * 2 and weighed[2] == weighed[3] == {
-        "by": "reported", "name": "rsa", "form": "gap", "floor": 0.0,
+        "by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0,
     }  # fmt: skip
     assert [job.method.exchange() for job in jobs] == [None, exchange, None, exchange]
     rest = [job.study.model_dump(exclude={"method"}) for job in jobs]
@@ -202,14 +203,14 @@ def test_methods_differ_in_weighting_and_exchange_alone(place):
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(place):
     task = place.data.tasks["lungs"]
     asked = task_question("lungs", task, place.data.hospitals, place.runs)
-    assert asked.site.data_root.name == "north"
-    assert set(json.loads(asked.site.datalist.read_text())) == {"training", "testing"}
-    assert asked.external.data_root.name == "south"
-    assert set(json.loads(asked.external.datalist.read_text())) == {"testing"}
-    assert asked.truths["external"].classes == ("none", "disease")
+    own, other = asked.tests["internal"], asked.tests["external"]
+    assert own.site.data_root.name == "north" and other.site.data_root.name == "south"
+    assert set(json.loads(own.site.datalist.read_text())) == {"training", "testing"}
+    assert set(json.loads(other.site.datalist.read_text())) == {"testing"}
+    assert other.classes == ("none", "disease")
     p = np.array([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0]])
-    np.testing.assert_allclose(as_asked(task, "external", p), [[0.2, 0.8], [0.9, 0.1]])
-    assert (as_asked(task, "internal", p) == p).all()
+    np.testing.assert_allclose(asked.as_asked("external", p), [[0.2, 0.8], [0.9, 0.1]])
+    assert (asked.as_asked("internal", p) == p).all()
 
 
 def test_predictions_are_those_of_the_encoder_and_the_same_again(place):
@@ -232,17 +233,20 @@ def test_grey_levels_take_the_encoders_place(place, data):
         Image.fromarray(picture).save(data / "data" / "north" / f"{i}.png")
     plan, other = (classifier(place, GreyLevelEncoder(), seed).plan for seed in (0, 1))
     found, again = (predictions(each, None, place.runs)["internal_last"] for each in (plan, other))
-    assert (found.argmax(1) == classifier_training.test_labels(plan.site, plan.classes)).all()
+    assert [plan.question.task.classes[c] for c in found.argmax(1)] == plan.question.tests["internal"].labels
     np.testing.assert_allclose(found, again, atol=1e-3)
     assert plan.file(place.runs) != classifier(place, RandomEncoder()).plan.file(place.runs)
 
 
 def test_a_chain_that_does_not_fit_is_refused(place):
-    link = build(Classifiers, {"protocols": {"finetune": {"fractions": [1]}}}, "a")
-    with pytest.raises(JobError, match="arm 'a': its encoder has no weights to fine-tune"):
+    link = build(Classifiers, {"protocols": {"finetune": {"fractions": [1], "every": 5}}}, "a")
+    with pytest.raises(JobError, match="arm 'a': its encoder has no weights to train"):
         link.steps(place, GreyLevelEncoder().steps(place, None)[0])
     with pytest.raises(JobError, match="arm 'a': classifiers need an encoder"):
         link.steps(place, None)
+    link = build(Classifiers, {"protocols": {"lniear": {"fractions": [1]}}}, "a")
+    with pytest.raises(BundleError, match="has no overlay 'lniear'"):
+        link.steps(place, RandomEncoder().steps(place, None)[0])
 
 
 def test_tables_of_two_kinds_are_run_apart(load_script, capsys, data):

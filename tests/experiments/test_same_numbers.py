@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from fedmed.experiments.experiment_table import load_table, only
-from fedmed.experiments.score_table import joined, read_scores, score_frame, write_scores
-from fedmed.experiments.table_files import write_table_files
+from fedmed.experiments.reproduction import write_table_files
+from fedmed.experiments.score_table import joined, score_frame
 
 from .synthetic_scores import (
     ARMS,
@@ -32,11 +32,10 @@ SITES = {f"site_{i}": f"image_{i}" for i in (1, 2, 3)}
 
 
 def compared(folder, name, content, frame, arms, sites):
-    """Write all files from the file of scores alone; every one of before must be there and the same."""
+    """Write all files from the scores alone; every one of before must be there and the same."""
     (folder / f"{name}.yaml").write_text(yaml.safe_dump({"data": "demo", "seeds": [0], **content}, sort_keys=False))
     table = only(load_table(folder / f"{name}.yaml"), arms)
-    write_scores(folder / "scores.csv", frame)
-    write_table_files(folder, table, "demo", sites, read_scores(folder / "scores.csv"))
+    write_table_files(folder, table, "demo", sites, frame)
     before = sorted((BEFORE / name).iterdir())
     assert len(before) >= 3
     for path in before:
@@ -84,6 +83,7 @@ def test_tables_of_images(tmp_path, name, seeds, ties):
         },
         "layout": {
             "path": f"{ROOM}.share_columns.ShareColumns",
+            "protocols": {"linear": "linear classifier on frozen features", "finetune": "fine-tuning"},
             "external": ["auroc"],
             "figure": ["random", "FedMoCo"],
         },

@@ -40,14 +40,14 @@ def by_patients(**changes):
 
 
 def read(claims):
-    return read_claims(claims, CASES, ARMS, SITES, ["dice"])
+    return read_claims(claims, CASES, {"arm": ARMS, "site": SITES, "score": ["dice"]})
 
 
 def test_claims_are_read():
     first, second, third = read(yaml.safe_load(YAML))
     assert first.holds[0].sites == SITES and (first.holds[0].list, first.holds[0].model) == ("test", "last")
     assert second.report and (second.holds[0].list, second.holds[0].model) == ("valid", "selected")
-    assert isinstance(third, Slows) and third.arm_names() == ["P"]
+    assert isinstance(third, Slows) and third.uses() == {"arm": ["P"]}
     assert read([]) == []
 
 
@@ -55,21 +55,24 @@ def test_claims_are_read():
     ("claims", "message"),
     [
         (["text"], "claim 1 of the list is 'text'"),
-        ([{"id": 1, "text": "x"}], "claim 1: 'holds' is missing"),
-        ([claim(reprot=True)], "unknown key 'reprot'; known are id, text, report, holds"),
-        ([claim(report="yes")], "claim 1: 'report' is 'yes'"),
-        ([claim(holds=[])], r"claim 1: 'holds' is \[\]"),
-        ([claim(holds=[{"better": "P"}])], "'holds: 0: worse' is missing; 'holds: 0: sites' is missing"),
-        ([claim(holds=[line(sites="site_1")])], "claim 1: 'holds: 0: sites' is 'site_1'"),
+        ([{"id": 1, "text": "x"}], "claim 1: key 'holds' is missing"),
+        ([claim(reprot=True)], "unknown key 'reprot'; did you mean 'report'"),
+        ([claim(report="yes")], "claim 1: key 'report' is 'yes'"),
+        ([claim(holds=[])], r"claim 1: key 'holds' is \[\]"),
+        (
+            [claim(holds=[{"better": "P"}])],
+            r"(?s)'worse' of entry 1 of 'holds' is missing.*'sites' of entry 1 of 'holds' is missing",
+        ),
+        ([claim(holds=[line(sites="site_1")])], "claim 1: key 'sites' of entry 1 of 'holds' is 'site_1'"),
         ([claim(holds=[line(worse="P")])], "'P' is compared with itself"),
-        ([claim(holds=[line(list="testing")])], "'holds: 0: list' is 'testing'.*'test' or 'valid'"),
-        ([claim(holds=[line(model="best")])], "'holds: 0: model' is 'best'"),
+        ([claim(holds=[line(list="testing")])], "'list' of entry 1 of 'holds' is 'testing'.*'test' or 'valid'"),
+        ([claim(holds=[line(model="best")])], "'model' of entry 1 of 'holds' is 'best'"),
         ([claim(holds=[line(score="hd95")])], "claim 1: 'hd95' is not a score; there are: dice"),
         ([claim(), claim()], "claim 1 is there twice"),
         ([claim(holds=[line(better="LIDC")])], "claim 1: 'LIDC' is not an arm; there are: lr 5e-6"),
         ([claim(holds=[line(sites=["site_1", "site_4"])])], "claim 1: 'site_4' is not a site; there are: site_1"),
         ([by_patients(scores=["auroc"])], "claim 1: 'auroc' is not a score; there are: dice"),
-        ([by_patients(fractions=[0])], "'holds: 0: fractions: 0' is 0"),
+        ([by_patients(fractions=[0])], "entry 1 of 'fractions' of entry 1 of 'holds' is 0"),
         ([{**claim(), "path": "fedmed.experiments.round_claims.NodeWeight", "arms": ["P"], "node": 0}], "'node' is 0"),
         ([claim(path="fedmed.experiments.table_claim.Evidence")], "is not a kind of"),
     ],

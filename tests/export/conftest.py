@@ -4,8 +4,9 @@ import shutil
 
 import pytest
 
+from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.source import open_store
+from fedmed.export.weights import open_store
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
@@ -17,11 +18,12 @@ SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": 
 
 @pytest.fixture
 def opened():
-    """Return a function: folder of a run -> (run, store)."""
+    """Return a function: folder of a run -> (run, store, exporter)."""
 
     def opened(folder):
         run = read_finished(folder)
-        return run, open_store(run)
+        store = open_store(run)
+        return run, store, exporter_of(store.bundle, run.method)
 
     return opened
 
@@ -69,7 +71,7 @@ def partial_run(tmp_path_factory, write_tiny_job):
         return {"val_dice": dice}
 
     def evaluate(self, task):
-        _, network, *_ = self._open(task)
+        network = self._open(task).network
         tested[task.model, self.site.site] = {name: t.clone() for name, t in network.state_dict().items()}
         return {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 3}
 

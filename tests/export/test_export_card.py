@@ -7,8 +7,10 @@ import pytest
 
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
+from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.story import limits, story
+from fedmed.export.story import _rule, limits, story
+from fedmed.export.weights import open_store
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 
@@ -56,8 +58,25 @@ def test_limits_follow_the_numbers(federation):
     assert "No site has tested this model." in limits(federation, Segmentation3D())
 
 
-def test_a_starting_model_is_called_one(federation):
-    assert "the starting model, which no round improved" in story({**federation, "model_round": 0}, Segmentation3D())
+def test_the_story_has_the_methods_own_sentence(federation, finished_run):
+    run = read_finished(finished_run)
+    text = story({**federation, "model_round": 0}, exporter_of(open_store(run).bundle, run.method))
+    assert "the starting model, which no round improved" in text and run.method.card() and run.method.card() in text
+    assert "Updates are averaged by the steps behind them; shared: all layers" in text
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"weighting": "samples"}, "averaged by the images behind them"),
+        ({"weighting": {"by": "reported", "name": "gain"}}, "averaged by the number `gain` that sites report"),
+        ({"weighting": {"path": "x.Y"}}, "averaged with weights of the job's own rule"),
+        ({"rule": "median"}, "The median of the updates is taken"),
+        ({"rule": {"path": "x.Y"}}, "become one by the rule `x.Y`"),
+    ],
+)
+def test_the_rule_of_the_server_in_words(settings, words):
+    assert words in _rule(settings)
 
 
 def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):

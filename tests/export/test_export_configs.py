@@ -4,11 +4,13 @@ import pytest
 import yaml
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.load import Bundle
 from fedmed.export.configs import to_yaml, write_configs
+from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
 from fedmed.export.merged_configs import footprint, merged
+from fedmed.methods.method import Method
 
 CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"
 LEFT = {"cpu", "evaluate", "consistency"}
@@ -22,7 +24,7 @@ def exported(tmp_path):
         bundle = Bundle("covid_ct_segmentation", overlays, overrides)
         folder = tmp_path / "_".join(["bundle", *overlays])
         copy_parts(bundle.root, folder)
-        return folder / "configs", set(write_configs(bundle, folder))
+        return folder / "configs", set(write_configs(exporter_of(bundle, Method()), folder))
 
     return exported
 

@@ -12,17 +12,18 @@ import torch
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
+from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.source import open_store
 from fedmed.export.verify import _case, verify
+from fedmed.export.weights import open_store
 
 
 @pytest.fixture(scope="module")
 def source(finished_run, exported_bundle):
-    """(bundle as installed, the run's tensors)."""
+    """(exporter of the bundle as installed, the run's tensors)."""
     run = read_finished(finished_run)
     tensors = torch.load(exported_bundle / "models" / "model.pt", weights_only=True)
-    return open_store(run).bundle, tensors
+    return exporter_of(open_store(run).bundle, run.method), tensors
 
 
 @pytest.fixture

@@ -285,7 +285,7 @@ def test_only_an_exported_bundle_is_replaced(finished_run, tmp_path):
     assert export_bundle(finished_run, out, replace=True).version != made.version
     assert not (out / "mine.txt").exists() and [path.name for path in tmp_path.iterdir()] == [out.name]
     (out / "configs" / "metadata.json").write_text("{}")
-    with pytest.raises(ExportError, match="is no exported bundle and is not replaced"):
+    with pytest.raises(ExportError, match="is not an exported bundle and is not replaced"):
         export_bundle(finished_run, out, replace=True)
 
 
@@ -293,7 +293,7 @@ def full_disk(*_):
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("step", ["weights_file", "write_configs", "write_torchscript", "_write_card"])
+@pytest.mark.parametrize("step", ["copy_parts", "write_configs", "write_torchscript", "_write_card"])
 def test_a_full_disk_leaves_the_old_bundle_and_nothing_new(finished_run, exported_bundle, tmp_path, monkeypatch, step):
     out = shutil.copytree(exported_bundle, tmp_path / "x_segmentation")
     before = dict(contents(out))

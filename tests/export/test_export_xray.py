@@ -10,16 +10,20 @@ import yaml
 from monai.bundle import ConfigParser
 from PIL import Image
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.compare_results import compare_predictions
-from fedmed.export.phantoms import modality_of, phantom
+from fedmed.export.exporter import exporter_of
+from fedmed.export.finished_run import read_finished
+from fedmed.export.phantoms import phantom
+from fedmed.export.weights import open_store
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 
 SITES = {"cxr_metro": "supervised", "cxr_rural": "supervised", "cxr_children": "evaluate"}
@@ -78,6 +82,8 @@ def classifier(run, tmp_path_factory):
 def encoder(run, tmp_path_factory):
     """(workspace, exported bundle) of a pre-training."""
     workspace = run("pretraining", **PRETRAINING, rounds=2)
+    for line in read_finished(workspace).rounds:  # a site that failed would be missing from the card's numbers
+        assert sorted(line["accepted"]) == sorted(PRETRAINING["sites"]), line
     made = export_bundle(workspace, tmp_path_factory.mktemp("encoder") / "cxr_classification", verify=True)
     return workspace, made
 
@@ -147,7 +153,7 @@ def test_a_stand_alone_training_of_it_starts_from_what_is_there(tmp_path):
 
     bundle = Bundle("cxr_classification", ["demo", "finetune"])
     copy_parts(bundle.root, tmp_path)
-    write_configs(bundle, tmp_path)
+    write_configs(exporter_of(bundle, Method()), tmp_path)
     made = ConfigParser.load_config_file(tmp_path / "configs" / "train.yaml")
     assert made["pretrained"].endswith("/model.pt'")
     assert made["label_fraction"] == 0.03
@@ -178,11 +184,16 @@ def test_configs_of_an_encoder_are_those_of_a_classifier(encoder):
 
 
 def test_the_card_of_an_encoder_says_what_it_is(encoder):
-    card = card_of(encoder[1].out)
+    card, run = card_of(encoder[1].out), read_finished(encoder[0])
     assert "pre-trained encoder (models/pretrained.pt) and no trained classifier" in card
     assert "pre-training without labels by 2 sites (30 images), 2 rounds of 1 epoch" in card
     assert "statistics of their features (`mu`, `sigma` and `n`) did, from round 2 on" in card
-    assert "self-adaptive" not in card and "similarities between images (FedMoCo)" in card
+    assert run.method.title == "FedMoCo" and run.method.card() in card
+    assert "Updates are averaged by the number `rsa` that sites report; shared: all layers" in card
+    last = described(encoder[1].out)["federation"]["last_round"]
+    sent = [site["train_contrastive_accuracy"] for site in run.rounds[-1]["sites"].values()]
+    assert last["train_contrastive_accuracy"] == pytest.approx(sum(sent) / 2)
+    assert f"contrastive accuracy {sum(sent) / 2:.1%}" in card and "finetune.yaml" in card and "linear.yaml" in card
     assert "AUROC" not in card and "| Site |" not in card and "checkpoint_tensors: ['^encoder" in card
 
 
@@ -215,16 +226,15 @@ def test_an_encoder_whose_projection_stayed_at_the_sites_is_exported_without_it(
 
 
 def test_an_encoder_that_computes_something_else_is_noticed(encoder, tmp_path):
-    from fedmed.export.finished_run import read_finished
-    from fedmed.export.source import open_store
     from fedmed.export.verify import verify
 
-    bundle = open_store(read_finished(encoder[0])).bundle
+    run = read_finished(encoder[0])
+    exporter = exporter_of(open_store(run).bundle, run.method)
     copy = shutil.copytree(encoder[1].out, tmp_path / "cxr_classification")
     weights = torch.load(copy / "models" / "pretrained.pt", weights_only=True)
     other = {name: t + 0.05 if t.is_floating_point() else t for name, t in weights.items()}
     with pytest.raises(ExportError, match="features of a generated chest X-ray are others after the export"):
-        verify(copy, copy / "configs" / "inference.yaml", bundle, other, None)
+        verify(copy, copy / "configs" / "inference.yaml", exporter, other, None)
 
 
 def test_a_bundle_that_says_its_pretraining_wrongly_is_refused(tmp_path, monkeypatch):
@@ -243,12 +253,13 @@ def test_a_made_up_image_fits_the_bundle(tmp_path):
     for name, kind in {"covid_ct_segmentation": "chest CT", "cxr_classification": "chest X-ray"}.items():
         bundle = CHECKOUT_BUNDLES / name
         config = bundle / "configs" / "inference.yaml"
-        assert modality_of(described(bundle)["network_data_format"]["inputs"]["image"], config) == kind
-    with Image.open(phantom(tmp_path, "chest X-ray", config)) as image:
+        path, what = phantom(tmp_path, described(bundle)["network_data_format"]["inputs"]["image"], config)
+        assert what == kind
+    with Image.open(path) as image:
         assert image.size[0] != image.size[1] and np.ptp(np.asarray(image)) > 10_000
     other = {"spatial_shape": [64, 64], "modality": "endoscopy", "num_channels": 3}
     with pytest.raises(ExportError, match="chest X-rays and chest CTs only; name an image: --verify IMAGE"):
-        modality_of(other, config)
+        phantom(tmp_path, other, config)
 
 
 @pytest.mark.parametrize(

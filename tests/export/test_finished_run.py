@@ -51,7 +51,7 @@ def test_without_a_score_the_last_model_is_the_selected_one(written):
             "is not the folder of a run. Looked for server/simulate_job",
         ),
         (lambda ws: (ws / SERVER / "fedmed/result.json").unlink(), "did not finish"),
-        (lambda ws: (ws / SERVER / "fedmed/run.json").write_text("{"), "cannot read"),
+        (lambda ws: (ws / SERVER / "fedmed/run.json").write_text("{"), "not a readable JSON file"),
         (lambda ws: (ws / SERVER / "fedmed/run.json").write_text("{}"), "'config' is missing from run.json"),
         (lambda ws: (ws / SERVER / "fedmed/rounds.jsonl").write_text(""), "rounds.jsonl"),
     ],

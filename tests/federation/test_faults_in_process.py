@@ -53,7 +53,7 @@ def federation(tiny_job, lively, unscored, faulty_executor):
         store = ModelStore.from_args(job.persistor, root / "app")
         server = Server.from_args(job.controller, args, store, folder, study=job.digest)
         gate = IterationWeightedAggregator()
-        gate.bind(server)
+        gate.server = server
         sites = {site: (faulty_executor({site: faults.get(site, {})}), SiteLimitsFilter()) for site in job.clients}
         sent, rounds_done = [], []
 

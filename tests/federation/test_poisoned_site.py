@@ -226,8 +226,8 @@ def test_a_whole_run_with_a_poisoned_site(sites, tmp_path, monkeypatch, unscored
 @pytest.mark.parametrize(
     ("sites", "message"),
     [
-        ({"a": "supervised", "b": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' has 2 sender\(s\)"),
-        ({"a": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' has 1 sender"),
+        ({"a": "supervised", "b": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' is sent by 2 sites;"),
+        ({"a": "supervised", "u": "unsupervised"}, r"round 0: tensor '.*' is sent by 1 site;"),
     ],
 )
 def test_a_federation_too_small_for_its_rule_is_refused_before_it_starts(
@@ -247,7 +247,7 @@ def test_a_round_with_too_few_answers_for_its_rule_fails_and_names_the_tensor(ro
     server.train_tasks(0)
     for site in ("a", "c"):
         server.accept(updates[site])
-    with pytest.raises(RoundFailed, match=r"round 0: tensor '.*' has 2 sender\(s\); a median needs 3.*unchanged"):
+    with pytest.raises(RoundFailed, match=r"round 0: tensor '.*' is sent by 2 sites; a median needs 3.*unchanged"):
         server.finish_round()
     assert all(torch.equal(server.tensors[name], initial[name]) for name in initial)
 
@@ -283,7 +283,7 @@ def test_the_command_writes_the_rule_and_only_what_is_used(load_script, tmp_path
     for wrong, message in (
         (["rule.args.trim=0.3"], "'trim' is for rule 'trimmed_mean'"),
         ([median, "normalise=false"], "'normalise: false'"),
-        ([median, few], "of round 0' has 2 sender(s); a median needs 3"),
+        ([median, few], "'rule': in round 1 every tensor is sent by 2 sites; a median needs 3"),
     ):
         settings = [part for one in wrong for part in ("--set", one)]
         assert script.main([str(study), str(tmp_path / "wrong"), *settings]) == 2

@@ -14,6 +14,7 @@ from fedmed.federation.closing import Closing
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 SITES = {"a": "supervised", "b": "supervised", "u": "unsupervised", "e": "evaluate"}
 MODEL = {
@@ -267,7 +268,7 @@ def test_a_full_disk_leaves_the_round_uncounted(make):
     assert all(torch.equal(server.tensors[name], MODEL[name]) for name in MODEL) and not server.last_round
 
 
-@pytest.mark.parametrize("aggregator", [{"weight": 1}, {"user_weights": {"x": 1.0}}, {"sharing": {"teacher": "full"}}])
+@pytest.mark.parametrize("aggregator", [{"weight": 1}, {"user_weights": {"x": 1.0}}])
 def test_wrong_arguments_are_refused(make, aggregator):
     with pytest.raises(JobError):
         make(aggregator)
@@ -281,7 +282,7 @@ def test_of_epochs_only_the_site_knows_the_steps(make):
 
 
 def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_bounded(make):
-    server = make({"weighting": {"by": "reported", "name": "rsa", "form": "gap"}, "max_norm": 1.0}, min_clients=1)
+    server = make({"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}, "max_norm": 1.0}, min_clients=1)
     server.train_tasks(0)
     wild = update("a")
     wild.extras["rsa"] = float("nan")
@@ -292,7 +293,7 @@ def test_a_similarity_out_of_range_is_refused_and_a_diverging_site_is_still_boun
     with pytest.raises(UpdateRefused, match="norm of its differences"):
         server.accept(far)
     with pytest.raises(JobError, match="round 0: 'floor' is 0.5; 3 sites"):
-        make({"weighting": {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.5}})
+        make({"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.5}})
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import find_bundle
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.engines.schedules import one_cycle
 from fedmed.errors import BundleError

@@ -15,7 +15,7 @@ from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import UpdateRefused
-from fedmed.flare.convert import model_to_task, model_to_update, task_to_model, update_to_model
+from fedmed.flare.convert import answer_to_model, model_to_task, model_to_update, task_to_model
 from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.messages.answers import Update
@@ -59,7 +59,7 @@ def test_update_survives_the_wire_bit_by_bit():
     tensors = {"w": torch.randn(3), "n": torch.tensor(2), "h": torch.randn(2, 2).half()}
     sent = Update("a", 3, tensors, 7, 11, {"train_loss": 0.5, "val_dice": float("nan")})
     common_decomposers.register()
-    wire = fobs.dumps(FLModelUtils.to_shareable(update_to_model(sent)))
+    wire = fobs.dumps(FLModelUtils.to_shareable(answer_to_model(sent)))
     model = FLModelUtils.from_shareable(fobs.loads(wire))
     model.meta["client_name"] = "a"
     received = model_to_update(model)
@@ -77,7 +77,7 @@ def test_task_survives_the_wire():
 
 
 def test_what_is_not_an_update_is_refused():
-    model = update_to_model(Update("a", 0, {"w": torch.zeros(1)}, 1, 1))
+    model = answer_to_model(Update("a", 0, {"w": torch.zeros(1)}, 1, 1))
     model.meta = {"client_name": "a"}
     with pytest.raises(UpdateRefused, match="'a'.*not a FedMed update"):
         model_to_update(model)

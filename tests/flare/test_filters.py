@@ -27,8 +27,8 @@ from fedmed.flare.executors import SupervisedExecutor
 from fedmed.flare.filters import TASK, SiteLimitsFilter
 from fedmed.messages.answers import Release, Update
 from fedmed.messages.task import Task
-from fedmed.privacy import ledger as ledger_module
-from fedmed.privacy.ledger import payload_digest
+from fedmed.privacy import payload as payload_module
+from fedmed.privacy.payload import payload_digest
 
 UPDATE = Update("a", 2, {"w": torch.randn(4, 3), "n": torch.tensor(7)}, 5, 9, {"train_loss": 0.25})
 
@@ -234,7 +234,7 @@ def work(monkeypatch):
 
     for name in ("to_numpy", "to_tensors"):
         monkeypatch.setattr(convert, name, counted(name, getattr(convert, name)))
-    monkeypatch.setattr(ledger_module, "hashlib", SimpleNamespace(sha256=Digest))
+    monkeypatch.setattr(payload_module, "hashlib", SimpleNamespace(sha256=Digest))
     return counts
 
 

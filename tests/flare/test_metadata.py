@@ -23,7 +23,6 @@ from fedmed.flare.aggregators import SelfAdaptiveAggregator
 from fedmed.flare.controller import FederationController
 from fedmed.flare.convert import (
     answer_to_model,
-    extras_to_model,
     model_to_answer,
     model_to_extras,
     model_to_task,
@@ -96,10 +95,10 @@ def test_values_of_a_task_arrive_bit_by_bit_and_in_their_order():
     ],
 )
 def test_what_is_malformed_is_an_answer_to_no_round(facts):
-    model = extras_to_model(Extras("a", 1, {"n": 1}))
+    model = answer_to_model(Extras("a", 1, {"n": 1}))
     model.meta = {"client_name": "a", "fedmed": facts}
     assert model_to_extras(model) == Extras("a", -1)
-    with pytest.raises(UpdateRefused, match="'a'.*(malformed|no answer of FedMed)"):
+    with pytest.raises(UpdateRefused, match="'a'.*(malformed|not an answer of FedMed)"):
         model_to_answer("metadata", model, "a")
 
 
@@ -119,7 +118,7 @@ def test_a_malformed_update_is_refused_with_the_sites_name_and_the_server_notes_
     model = answer_to_model(Update("a", 0, {"w": torch.ones(1)}, 1, 2))
     model.meta = {"client_name": "a", "fedmed": {**model.meta["fedmed"], **change}}
     aggregator, noted = SelfAdaptiveAggregator(), []
-    aggregator.bind(SimpleNamespace(fail=lambda site, reason: noted.append((site, reason))))
+    aggregator.server = SimpleNamespace(fail=lambda site, reason: noted.append((site, reason)))
     assert aggregator.accept_model(model) is False
     assert [site for site, _ in noted] == ["a"] and "malformed update" in noted[0][1]
 

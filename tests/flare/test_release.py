@@ -14,7 +14,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 from nvflare.fuel.utils import fobs
 
 from fedmed.flare.controller import FederationController
-from fedmed.flare.convert import model_to_release, release_to_model, task_to_model
+from fedmed.flare.convert import answer_to_model, model_to_release, task_to_model
 from fedmed.flare.executors import SupervisedExecutor
 from fedmed.jobs.job_folder import write_job
 from fedmed.messages.answers import Release
@@ -88,7 +88,7 @@ def test_a_missing_state_is_an_error_at_the_site(ask, caplog):
 
 
 def test_what_is_malformed_counts_as_nothing_released():
-    sent = release_to_model(Release("a", 1, True, dict(PRIVATE)))
+    sent = answer_to_model(Release("a", 1, True, dict(PRIVATE)))
     for change in ({}, {"fedmed": "yes"}, {"fedmed": {"allowed": "true", "round": 1}}):
         sent.meta = {"client_name": "a", **change}
         assert model_to_release(sent) == Release("a", None)
@@ -97,6 +97,6 @@ def test_what_is_malformed_counts_as_nothing_released():
 @pytest.mark.parametrize("params", [None, {}, {"w": "text"}, {"w": [[1], [1, 2]]}, {"w": np.array([None])}, [1]])
 def test_malformed_tensors_are_no_refusal_and_no_failure(params):
     """The server then names the tensor that is missing, as it does for a site in its own process."""
-    sent = release_to_model(Release("a", 1, True, dict(PRIVATE)))
+    sent = answer_to_model(Release("a", 1, True, dict(PRIVATE)))
     sent.meta["client_name"], sent.params = "a", params
     assert model_to_release(sent) == Release("a", 1, True, {})

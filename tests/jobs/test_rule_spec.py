@@ -5,6 +5,7 @@ import pytest
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.errors import JobError
 from fedmed.jobs.rule_spec import MEAN, WEIGHTINGS, load_rule, rule_spec
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 
 def test_without_arguments_it_is_the_mean_by_steps():
@@ -26,7 +27,7 @@ def test_a_number_that_sites_report():
 
 
 def test_a_similarity_that_sites_report_under_another_name():
-    rule = load_rule(rule_spec({"weighting": {"by": "reported", "name": "alike", "form": "softmax", "floor": 0.1}}))
+    rule = load_rule(rule_spec({"weighting": {"by": SELF_ADAPTIVE, "name": "alike", "form": "softmax", "floor": 0.1}}))
     assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("similarity", "alike", "softmax")
 
 

@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study import Study
-from fedmed.jobs.study_text import changed_text, parse_study
+from fedmed.jobs.study_text import changed_text
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TEXT = """\
@@ -49,35 +49,46 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         .replace("  rounds: 1", "  round: 1")
     )
     with pytest.raises(JobError) as error:
-        parse_study(text + "stepps: 3\nsteps: 5\n", "my.yaml")
+        Job.parse(text + "stepps: 3\nsteps: 5\n", "my.yaml")
     first, *lines = str(error.value).splitlines()
-    assert first == "5 mistakes in my.yaml:"
+    assert first == "my.yaml: 5 mistakes:"
     assert [line.strip() for line in lines] == [
-        "my.yaml:7: 'sites.b' is 'boss'; it should be 'supervised', 'unsupervised' or 'evaluate' (site: supervised, "
-        "unsupervised or evaluate)",
-        "my.yaml:8: 'rounds' is 'many'; it should be a valid integer (federated rounds)",
-        "my.yaml:11: unknown key 'warm_start.round'; did you mean 'rounds'?",
-        "my.yaml:12: unknown key 'stepps'; did you mean 'steps'?",
-        "my.yaml:13: 'steps' is there twice; keep one",
+        "line 7: key 'sites.b' is 'boss'; it must be 'supervised', 'unsupervised' or 'evaluate'",
+        "line 8: key 'rounds' is 'many'; it must be a whole number",
+        "line 11: unknown key 'warm_start.round'; did you mean 'rounds'? Known: rounds, sharing",
+        lines[3].strip(),
+        "line 13: key 'steps' occurs twice, in line 9 and here; remove one",
     ]
+    assert lines[3].strip().startswith("line 12: unknown key 'stepps'; did you mean 'steps'? Known: buffers, bundle, ")
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no 'key: value' lines"),
-        ("- a\n", "holds no 'key: value' lines"),
-        ("a: [\n", "not a readable YAML file"),
+        ("", "study.yaml: is empty; it must hold 'key: value' lines(.|\n)*--init METHOD"),
+        ("- a\n", "holds a list; it must hold 'key: value' lines"),
+        ("a: [\n", "study.yaml, line 2: not a readable YAML file"),
+        ("a: \x07\n", "not a readable YAML file"),
         ("a: " + "[" * 5000, "not a readable YAML file"),
-        ("a: &x [1]\nb: [*x, *x]\n", "aliases"),
+        ("a: &x [1]\nb: [*x, *x]\n", r"study.yaml, line 2: has the alias \*x; write values out"),
         ("#" * (1 << 20) + "\na: 1", "has more than 1048576 characters"),
-        (TEXT.replace("name: study", "3: study"), r"(?s)'name' is missing: name of the job.*unknown key '3'"),
-        (TEXT.replace("name: study", "name: ../study"), "'name' is '../study'"),
-        (TEXT.replace("rounds: 4", "rounds: true"), "'rounds' is True; it should be a valid integer"),
+        (TEXT.replace("name: study", "3: study"), "(?s)key 'name' is missing: name of the job.*unknown key '3'"),
+        (TEXT.replace("name: study", "name: ../study"), "'name' is '../study'; it must be 1 to 200 letters, digits"),
+        (TEXT.replace("rounds: 4", "rounds: true"), "line 8: key 'rounds' is True; it must be a whole number"),
+        (TEXT.replace("rounds: 4", "rounds: 0"), "'rounds' is 0; it must be at least 1"),
+        (TEXT.replace("steps: 2", "steps: 1.5"), "'steps' is 1.5; it must be a whole number"),
+        (TEXT.replace("steps: 2", "epochs: 0"), "'epochs' is 0; it must be above 0"),
+        (TEXT.replace("steps: 2", "epochs: true"), "'epochs' is True; it must be a number"),
         (TEXT + "epochs: .nan\n", "'epochs' is nan"),
-        (TEXT + "sharing: {boss: full}\n", "study.yaml:12: 'sharing"),
-        (TEXT + "user_weights: {a: -1}\n", "'user_weights.a' is -1; it should be greater than or equal to 0"),
-        (TEXT + "resume: {job: a/b}\n", "'resume.job' is 'a/b'"),
+        (TEXT + "select: first\n", "'select' is 'first'; it must be 'best' or 'last'"),
+        (TEXT + "patience: 0\n", "'patience' is 0; it must be at least 1"),
+        (TEXT + "patience: true\n", "'patience' is True; it must be a whole number"),
+        (TEXT + "min_rounds: '2'\n", r"'min_rounds' is '2' \(write it without quotes\); it must be a whole number"),
+        (TEXT + "sharing: {boss: full}\n", "line 12: key 'sharing.boss' has a wrong name; it must be 'supervised', "),
+        (TEXT.replace("  a: s", "  a b: s"), "line 6: key 'sites.a b' has a wrong name; it must be a site's name: le"),
+        (TEXT.replace("  a: s", "  no: s"), "study.yaml, line 5: key False is not a text .*; write it in quotes"),
+        (TEXT + "user_weights: {a: -1}\n", "'user_weights.a' is -1; it must be at least 0"),
+        (TEXT + "resume: {job: a/b}\n", "'resume.job' is 'a/b'; it must be a job's id"),
     ],
 )
 def test_what_is_not_a_study(text, message):
@@ -88,13 +99,24 @@ def test_what_is_not_a_study(text, message):
 @pytest.mark.parametrize(
     ("changes", "messages"),
     [
-        ({"epochs": 1}, ["study.yaml:9: give either 'steps' or 'epochs'"]),
-        ({"warm_start": {"rounds": 9}}, ["study.yaml:10: 'warm_start.rounds' is 9; it must lie in 0…4"]),
+        ({"epochs": 1}, ["study.yaml, line 9: give either 'steps' or 'epochs'"]),
+        ({"warm_start": {"rounds": 9}}, ["study.yaml, line 10: 'warm_start.rounds' is 9; it must lie in 0…4"]),
         ({"release_from": "b", "sharing": "block_6"}, ["'release_from' is 'b'; it must be a supervised site: a"]),
-        ({"release_from": "a"}, ["study.yaml:12: 'release_from' asks for private layers, but all are shared"]),
+        ({"release_from": "a"}, ["study.yaml, line 12: 'release_from' asks for private layers, but all are shared"]),
         ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
         ({"clip_norm": 2.0, "max_norm": 1.0}, ["'clip_norm' 2 never acts"]),
-        ({"resume": {"job": "x", "fresh": ["c"]}}, ["'fresh' names 'c'"]),
+        ({"resume": {"job": "x", "fresh": ["c"]}}, ["'resume.fresh' names 'c'"]),
+        (
+            {"sites": {"b": "unsupervised"}},
+            ["2 mistakes", "'select' is 'best', but no", "'warm_start.rounds' must be 0"],
+        ),
+        ({"sites": {"e": "evaluate"}, "warm_start": {}, "select": "last"}, ["'sites': none trains"]),
+        ({"evaluate": False, "evaluate_last": True}, ["'evaluate_last' needs"]),
+        ({"steps": None}, ["line 8: give either 'steps' or 'epochs'"]),
+        ({"min_clients": 3}, ["'min_clients' is 3; the job has 2 training sites"]),
+        ({"patience": 2, "select": "last"}, ["'patience' waits for better scores"]),
+        ({"patience": 2, "min_rounds": 5}, ["'min_rounds' is 5; it must lie in 0…4"]),
+        ({"min_rounds": 2}, ["'min_rounds' is for a run that may end early"]),
         (
             {"user_weights": {"c": 1.0}, "checkpoint_tensors": ["x"], "steps": None},
             [
@@ -115,7 +137,7 @@ def test_a_study_that_contradicts_itself(changes, messages):
 def test_roles_that_do_not_fit_the_method():
     changes = {"method": FEDMOCO, "select": "last", "evaluate": False, "warm_start": {}}
     with pytest.raises(
-        JobError, match="study.yaml:5: 'sites': site 'a' has the role 'supervised', which FedMoCo does not"
+        JobError, match="study.yaml, line 5: 'sites': site 'a' has the role 'supervised', which FedMoCo does not"
     ):
         job(**changes)
     with pytest.raises(JobError, match="linear classification .* needs at least 1 site with the role 'supervised'"):
@@ -136,7 +158,7 @@ def test_roles_that_do_not_fit_the_method():
     ],
 )
 def test_an_unknown_class_path_and_one_outside_the_allowed_rooms(path, message):
-    with pytest.raises(JobError, match=f"study.yaml:3: .*{message}"):
+    with pytest.raises(JobError, match=f"study.yaml, line 3: .*{message}"):
         job(method={"path": path})
 
 

@@ -12,6 +12,7 @@ from fedmed.errors import JobError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 from fedmed.settings.site import load_file
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -47,7 +48,7 @@ def test_fedmoco_is_fedavg_with_its_two_additions():
     """Equal seed, schedule and augmentation; different weights, and metadata (Dong and Voiculescu 2021, Eq. 4-7)."""
     ours, plain = read_job(JOBS / "cxr_fedmoco"), read_job(JOBS / "cxr_fedavg_moco")
     assert ours.clients == plain.clients and ours.persistor == plain.persistor
-    adaptive = {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}
+    adaptive = {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap", "floor": 0.0}
     assert ours.aggregator == {**plain.aggregator, "weighting": adaptive} and plain.aggregator["weighting"] == "samples"
     own = {key: ours.controller[key] for key in ours.controller if ours.controller[key] != plain.controller.get(key)}
     exchange = {"from_round": 6, "names": ["mu", "sigma", "n"]}

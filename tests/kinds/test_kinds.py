@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask
 from fedmed.errors import BundleError
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
+from fedmed.kinds.find_kind import installed, kind_by_look, kind_of, load_kind, made, named_class
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import installed, kind_by_look, kind_of, load_kind, made, named_class
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 IMAGE, MASK = {"image": "a.nii.gz"}, {"image": "a.nii.gz", "label": "m.nii.gz"}

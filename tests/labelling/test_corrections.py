@@ -10,7 +10,8 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.labelling.corrections import RECORD, use_labels
-from fedmed.labelling.studies import CORRECTED, prepare_work, read_site
+from fedmed.labelling.studies import prepare_work, read_site
+from fedmed.labelling.study_images import CORRECTED
 
 SHAPE = (6, 5, 4)
 

@@ -33,7 +33,6 @@ def test_entropy_by_hand():
     assert predictive_uncertainty(torch.tensor([0.5, 0.25, 0.25])) == pytest.approx(three)
     labels = torch.tensor([0.25, 0.5, 1.0])  # three findings that may hold together
     assert predictive_uncertainty(labels) == pytest.approx((quarter + 1 + 0) / 3)
-    assert predictive_uncertainty(torch.tensor([0.25, 0.75]), exclusive=False) == pytest.approx(quarter)
 
 
 def test_disagreement_by_hand():
@@ -60,11 +59,11 @@ def test_bounds_symmetry_and_order_of_voxels(values, random):
     order = list(range(p[0].numel()))
     random.shuffle(order)
     q = p.flatten(1)[:, order].reshape(p.shape)
-    mixed = view_disagreement(p, q, exclusive=False)
-    assert 0 <= predictive_uncertainty(p, exclusive=False) <= 1 and -1e-9 <= mixed <= 1
-    assert predictive_uncertainty(q, False) == pytest.approx(predictive_uncertainty(p, False))
-    assert view_disagreement(q, p, exclusive=False) == pytest.approx(mixed)
-    assert view_disagreement(p, p, exclusive=False) == pytest.approx(0)
+    mixed = view_disagreement(p, q)
+    assert 0 <= predictive_uncertainty(p) <= 1 + 1e-9 and -1e-9 <= mixed <= 1
+    assert predictive_uncertainty(q) == pytest.approx(predictive_uncertainty(p))
+    assert view_disagreement(q, p) == pytest.approx(mixed)
+    assert view_disagreement(p, p) == pytest.approx(0)
 
 
 @pytest.mark.parametrize("bad", [torch.tensor([[1.5, 0.0]]), torch.tensor([[float("nan")]]), torch.zeros(1, 0)])

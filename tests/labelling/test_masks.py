@@ -155,7 +155,7 @@ def test_overlapping_segments_are_refused(mask, tmp_path):
 def test_the_grid_of_what_is_no_volume(save, tmp_path):
     with pytest.raises(DataError, match=r"flat.nii.gz has shape \(6, 5\)"):
         read_grid(save(np.zeros((6, 5), np.uint8), name="flat.nii.gz"))
-    with pytest.raises(DataError, match="photo.png is no NIfTI"):
+    with pytest.raises(DataError, match="photo.png is not a NIfTI"):
         read_grid(tmp_path / "photo.png")
 
 

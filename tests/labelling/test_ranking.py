@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.ranking import STORED, Images, RequestLimits, Scorer, choose
+from fedmed.labelling.ranking import STORED, RequestLimits, Scorer, choose
 
 EVERYTHING = RequestLimits(max_samples=99)
 
@@ -16,16 +16,21 @@ class Store:
         for name in names:
             (folder / name).write_text(name)
 
-    def images(self, ids=None):
-        return Images(
-            ids=list(ids or self.infos),
-            path=lambda image: self.folder / image,
-            info=lambda image: self.infos[image],
-            keep=lambda image, entry: self.infos[image].update(entry),
-        )
+    def get_image_uri(self, image):
+        return str(self.folder / image)
+
+    def get_image_info(self, image):
+        return self.infos[image]
+
+    def update_image_info(self, image, info):
+        self.infos[image].update(info)
 
     def serve(self, image, ts, strategy="uncertainty"):
         self.infos[image].setdefault("strategy", {})[strategy] = {"ts": ts}
+
+
+def pick(scorer, store, limits=EVERYTHING, ids=None, **more):
+    return choose(scorer, store, list(store.infos) if ids is None else ids, limits, **more)
 
 
 @pytest.fixture
@@ -56,45 +61,45 @@ def make(tmp_path):
 
 def test_the_highest_score_comes_first_and_each_image_is_scored_once(store, make):
     scorer, seen = make()
-    choice = choose(scorer, store.images(), EVERYTHING)
+    choice = pick(scorer, store)
     assert (choice.image, choice.score, choice.rank, choice.scored, choice.waiting) == ("e", ord("e"), 1, 5, 0)
-    choose(scorer, store.images(), EVERYTHING)
+    pick(scorer, store)
     again, nothing = make()
-    choose(again, store.images(), EVERYTHING)  # after a restart
+    pick(again, store)  # after a restart
     assert sorted(seen) == list("abcde") and nothing == []
     assert store.infos["a"][STORED]["uncertainty"]["model"] == "m 1.0"
 
 
 def test_changed_weights_settings_or_images_are_scored_again(store, make, tmp_path):
-    choose(make()[0], store.images(), EVERYTHING)
+    pick(make()[0], store)
     (store.folder / "b").write_text("another scan")
     scorer, seen = make()
-    choose(scorer, store.images(), EVERYTHING)
+    pick(scorer, store)
     assert seen == ["b"]
     scorer, seen = make(settings="other views")
-    choose(scorer, store.images(), EVERYTHING)
+    pick(scorer, store)
     assert len(seen) == 5
     (tmp_path / "model.pt").write_text("next round")
     scorer, seen = make(settings="other views")
-    choose(scorer, store.images(), EVERYTHING)
+    pick(scorer, store)
     assert len(seen) == 5
 
 
 def test_two_strategies_keep_their_scores_apart(store, make):
-    choose(make()[0], store.images(), EVERYTHING)
+    pick(make()[0], store)
     other, seen = make(name="disagreement")
-    choose(other, store.images(), EVERYTHING)
+    pick(other, store)
     assert len(seen) == 5 and set(store.infos["a"][STORED]) == {"uncertainty", "disagreement"}
 
 
 def test_a_request_scores_a_few_and_the_next_one_goes_on(store, make, caplog):
     caplog.set_level("INFO")
     scorer, seen = make()
-    first = choose(scorer, store.images(), RequestLimits(max_samples=2))
+    first = pick(scorer, store, RequestLimits(max_samples=2))
     assert (first.scored, first.waiting, len(seen)) == (2, 3, 2) and first.image == max(seen)
     assert "3 images have no score yet" in caplog.text
-    assert choose(scorer, store.images(), RequestLimits(max_samples=2)).waiting == 1
-    assert choose(scorer, store.images(), RequestLimits(max_samples=2)).image == "e" and sorted(seen) == list("abcde")
+    assert pick(scorer, store, RequestLimits(max_samples=2)).waiting == 1
+    assert pick(scorer, store, RequestLimits(max_samples=2)).image == "e" and sorted(seen) == list("abcde")
 
 
 def test_the_first_ones_scored_are_not_the_first_by_name(tmp_path, make):
@@ -102,17 +107,17 @@ def test_the_first_ones_scored_are_not_the_first_by_name(tmp_path, make):
     store = Store(tmp_path, names)
     seen = []
     scorer = Scorer("s", "m", tmp_path / "model.pt", "", lambda path: float(seen.append(path.name) is None))
-    choose(scorer, store.images(), RequestLimits(max_samples=10))
+    pick(scorer, store, RequestLimits(max_samples=10))
     assert max(seen) > "050" and min(seen) < "050"
 
 
 def test_no_image_is_begun_after_the_time_is_over(store, make):
     times = iter(range(0, 10_000, 40))
-    choice = choose(make()[0], store.images(), RequestLimits(max_samples=5, max_seconds=60), now=lambda: next(times))
+    choice = pick(make()[0], store, RequestLimits(max_samples=5, max_seconds=60), now=lambda: next(times))
     assert (choice.scored, choice.waiting) == (2, 3)
     scorer, seen = make()
     store.infos = {name: {} for name in "abcde"}
-    choose(scorer, store.images(), RequestLimits(max_samples=5, max_seconds=0), now=lambda: next(times))
+    pick(scorer, store, RequestLimits(max_samples=5, max_seconds=0), now=lambda: next(times))
     assert len(seen) == 1  # one is always begun, or nothing would ever be scored
 
 
@@ -120,32 +125,32 @@ def test_an_image_is_not_handed_to_two_readers(store, make):
     scorer, _ = make()
     handed = []
     for _ in "abcde":
-        handed.append(choose(scorer, store.images(), EVERYTHING, now=lambda: 10_000.0).image)
+        handed.append(pick(scorer, store, now=lambda: 10_000.0).image)
         store.serve(handed[-1], 10_000 + len(handed) - 5, strategy="random")
     assert handed == list("edcba")
-    assert choose(scorer, store.images(), EVERYTHING, now=lambda: 10_100.0).image == "e"  # the longest ago
-    assert choose(scorer, store.images(), EVERYTHING, now=lambda: 10_596.5).image == "e"  # free again
+    assert pick(scorer, store, now=lambda: 10_100.0).image == "e"  # the longest ago
+    assert pick(scorer, store, now=lambda: 10_596.5).image == "e"  # free again
     store.serve("e", 10_596)
-    assert choose(scorer, store.images(), EVERYTHING, now=lambda: 10_598.0).image == "d"
+    assert pick(scorer, store, now=lambda: 10_598.0).image == "d"
 
 
 def test_an_unreadable_image_is_passed_over_until_it_is_repaired(store, make, caplog):
     (store.folder / "e").write_text("damaged")
     scorer, seen = make()
-    assert choose(scorer, store.images(), EVERYTHING).image == "d"
+    assert pick(scorer, store).image == "d"
     assert "'e' cannot be scored and is passed over (not a gzip file)" in caplog.text and "trace" not in caplog.text
-    choose(scorer, store.images(), EVERYTHING)
+    pick(scorer, store)
     assert seen.count("e") == 1
     (store.folder / "e").write_text("repaired")
-    assert choose(scorer, store.images(), EVERYTHING).image == "e"
+    assert pick(scorer, store).image == "e"
 
 
 def test_nothing_to_hand_out(store, make, caplog):
     for name in "abcde":
         (store.folder / name).write_text("damaged")
-    assert choose(make()[0], store.images(), EVERYTHING) is None
+    assert pick(make()[0], store) is None
     assert "none of 5 images without a label has a score" in caplog.text
-    assert choose(make()[0], Images([], None, None, None), EVERYTHING) is None
+    assert pick(make()[0], store, ids=[]) is None
 
 
 def test_limits_of_a_request():

@@ -1,6 +1,7 @@
 """The strategies of the label app with stand-ins for MONAI Label's interfaces; tests/e2e has the real ones."""
 
 import importlib.util
+import json
 import sys
 import types
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 import yaml
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.views import DEFAULTS, consistency_settings
+from fedmed.labelling.views import DEFAULTS, trained_augmentation
 
 APP = Path(__file__).resolve().parents[2] / "monailabel_app" / "fedmed_label"
 
@@ -115,7 +116,7 @@ def test_the_view_is_the_augmentation_of_the_bundle(module, task, datastore):
     settings = {"augmentation": "identity", "shift_level": 0.3, "labeled": {"x": 1}}
     config = Path(task.bundle_path) / "configs/consistency.yaml"
     config.write_text(yaml.safe_dump(settings))
-    assert consistency_settings(Path(task.bundle_path)) == {
+    assert trained_augmentation(Path(task.bundle_path)) == {
         **{"augmentation": "identity", "shift_level": 0.3},
         "cutout_size": [20, 20, 3],
     }
@@ -123,18 +124,30 @@ def test_the_view_is_the_augmentation_of_the_bundle(module, task, datastore):
     config.with_name("metadata.json").write_text(
         '{"federation": {"methods": {"unsupervised": {"overrides": {"augmentation": ["fix_0.1"], "steps": 3}}}}}'
     )
-    assert consistency_settings(Path(task.bundle_path))["augmentation"] == ["fix_0.1"]
+    assert trained_augmentation(Path(task.bundle_path))["augmentation"] == ["fix_0.1"]
     task.asked.clear()
     assert module.strategies({"m": task})["disagreement"]({}, datastore)["score"] > 0
     assert all(view for _, view in task.asked)  # the pseudo-label of FixMatch has a view of its own
     config.write_text("augmentation: sharpen")
     config.with_name("metadata.json").unlink()
-    with pytest.raises(FedMedError, match="'sharpen' is unknown.*correct consistency.yaml"):
+    with pytest.raises(FedMedError, match="'sharpen' is unknown.*correct 'augmentation'"):
         module.strategies({"m": task})["disagreement"]({}, datastore)
 
 
+def test_of_several_overlays_the_one_that_the_sites_had_counts(task):
+    configs = Path(task.bundle_path) / "configs"
+    for name, level in (("first", 0.2), ("second", 0.3)):
+        (configs / f"{name}.yaml").write_text(yaml.safe_dump({"augmentation": "scale_shift", "shift_level": level}))
+    (configs / "third.yaml").write_text("shift_level: 0.9")
+    roles = {"unsupervised": {"overlays": ["second"], "overrides": {}}, "supervised": {"overlays": ["third"]}}
+    for overlays, level in ((["second"], 0.3), (["second", "first"], 0.2), (["first", "third"], 0.9)):
+        roles["unsupervised"]["overlays"] = overlays
+        (configs / "metadata.json").write_text(json.dumps({"federation": {"methods": roles}}))
+        assert trained_augmentation(Path(task.bundle_path))["shift_level"] == level
+
+
 def test_without_settings_the_paper_s_augmentation_is_used(task):
-    assert consistency_settings(Path(task.bundle_path)) == DEFAULTS
+    assert trained_augmentation(Path(task.bundle_path)) == DEFAULTS
 
 
 def test_the_request_names_model_and_limits(module, task, datastore, tmp_path):

@@ -171,7 +171,7 @@ def test_what_is_no_studies_is_an_error(tmp_path, folder):
     for given, words in (
         (tmp_path / "absent", "does not exist; give a folder"),
         (tmp_path / "absent.yaml", "absent.yaml does not exist"),
-        (folder / "notes.txt", "is no folder and no site's YAML"),
+        (folder / "notes.txt", "is neither a folder nor a site's YAML"),
     ):
         with pytest.raises(DataError, match=words):
             prepare_work(given)
@@ -195,7 +195,7 @@ def test_a_work_folder_of_something_else_is_an_error(folder, tmp_path):
         (folder / "work", "lies inside the images' folder"),
         (folder, "lies inside the images' folder"),
         (tmp_path / "file", "is a file; name another with --work"),
-        (tmp_path / "thesis", "is not empty and is no work folder"),
+        (tmp_path / "thesis", "is not empty and is not a work folder"),
     ):
         with pytest.raises(DataError, match=words):
             prepare_work(folder, work)
@@ -208,7 +208,7 @@ def test_a_work_folder_of_something_else_is_an_error(folder, tmp_path):
     (mine.folder / MAP).write_text("{}")
     with pytest.raises(DataError, match="is damaged"):
         prepare_work(folder, mine.folder)
-    with pytest.raises(DataError, match="is no work folder"):
+    with pytest.raises(DataError, match="is not a work folder"):
         read_work(tmp_path / "absent")
 
 

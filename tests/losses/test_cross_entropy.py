@@ -5,7 +5,7 @@ import torch
 from torch.nn import BCEWithLogitsLoss
 
 from fedmed.errors import FedMedError
-from fedmed.losses.consistency import ConsistencyLoss
+from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.losses.cross_entropy import pos_weight_from_counts
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
@@ -16,8 +16,8 @@ from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import BEFORE_TRAINING, WITH_UPDATE
 from fedmed.methods.fedavg_moco import FedAvgMoCo
 from fedmed.methods.fedmoco import FedMoCo
+from fedmed.methods.find_method import find, installed, load_method, method_of_run
 from fedmed.methods.linear import Linear
-from fedmed.methods.load import find, installed, load_method, method_of_run
 from fedmed.methods.method import Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 

@@ -9,7 +9,7 @@ import pytest
 import serve
 from PIL import Image
 
-from fedmed.labelling.held import held
+from fedmed.labelling.exclusive_folder import exclusive
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_studies_that_another_server_serves(launch, make_bundle, studies, tmp_pa
     """It would take the other's images away, and both would write MONAI Label's notes."""
     work = tmp_path / "work"
     assert launch(studies, make_bundle(), "--port", free_port(), "--work", work)[0] == 0
-    with held(work):
+    with exclusive(work):
         outcome = launch(studies, make_bundle(place="b"), "--port", free_port(), "--work", work)
         assert "another label server serves" in refused(outcome)
     assert launch(studies, make_bundle(place="c"), "--port", free_port(), "--work", work)[0] == 0

@@ -58,7 +58,7 @@ def test_a_run_sends_what_was_foretold(tiny_job, tmp_path):
 
 def overhead(sent):
     """Bytes of an update's numbers, which the forecast leaves out."""
-    from fedmed.privacy.ledger import payload_bytes
+    from fedmed.privacy.payload import payload_bytes
 
     numbers = [{k: line[k] for k in ("n_steps", "n_samples", "metrics")} for line in sent if line["answer"] == "update"]
     return sum(map(payload_bytes, numbers))

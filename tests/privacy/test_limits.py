@@ -10,9 +10,9 @@ import yaml
 
 from fedmed.errors import PrivacyError
 from fedmed.messages.answers import Extras, Release, Update
-from fedmed.privacy.ledger import payload_bytes, payload_digest
 from fedmed.privacy.limits import SiteLimits
 from fedmed.privacy.noise import l2_norm
+from fedmed.privacy.payload import payload_bytes, payload_digest
 from fedmed.settings.site import parse_site
 
 NOISE = {"clip_norm": 2.0, "noise_multiplier": 0.5, "allowed_metrics": []}
@@ -245,8 +245,8 @@ def test_numbers_that_would_get_no_noise_do_not_leave_where_noise_is_asked_for(l
         limits(allowed_extras=["mu"], extras_noise=0.5).metadata(Extras("site_a", 3, {"mu": value}))
 
 
-def test_what_the_ledger_cannot_name_does_not_leave(limits):
-    with pytest.raises(PrivacyError, match="ledger.*cannot be written .*ndarray"):
+def test_what_is_neither_a_tensor_nor_a_plain_value_does_not_leave(limits):
+    with pytest.raises(PrivacyError, match="'/extras/mu' is a ndarray; only plain values and tensors may leave"):
         limits(allowed_extras=["mu"]).metadata(Extras("site_a", 3, {"mu": np.ones(2)}))
 
 

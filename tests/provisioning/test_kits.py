@@ -322,7 +322,7 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
         ),
         (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
         (lambda p: p["participants"][1].update(name="hospital_b"), "a 'name' of its own; twice: hospital_b"),
-        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be a list of 1 or more"),
+        (lambda p: p.update(participants=[]), "key 'participants' is []; it must be of 1 entries or more"),
         (lambda p: p["participants"][1].pop("org"), "key 'org' of entry 2 of 'participants' is missing"),
         (lambda p: p["participants"][1].update(fedmed_rol="x"), "'fedmed_rol'; did you mean 'fedmed_role'?"),
         (lambda p: p["builders"].pop(2), "does not name fedmed.provisioning.kit_builder.SiteBuilder"),
@@ -381,7 +381,7 @@ def test_mistakes_of_the_command_line(arguments, message, capsys, tmp_path, monk
 def test_a_folder_with_something_else_is_not_touched(tmp_path, capsys):
     (tmp_path / "thesis.tex").write_text("x")
     assert main(["provision", str(EXAMPLE), "--out", str(tmp_path)]) == 2
-    assert "is no federation of FedMed's" in capsys.readouterr().err
+    assert "is not a federation of FedMed's" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 

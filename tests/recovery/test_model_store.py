@@ -73,7 +73,7 @@ def test_what_is_no_file_name_or_not_there_is_refused(store, tmp_path):
         (lambda t: t.update(extra=torch.ones(1)), None, "'extra', which the model does not have"),
         (lambda t: t, ["^teacher"], r"\['\^teacher'\] match no tensor"),
         (lambda t: t, ["("], "'checkpoint_tensors': .*not a regular expression"),
-        (lambda t: t.update(extra="word"), None, "holds no named tensors"),
+        (lambda t: t.update(extra="word"), None, "does not hold named tensors"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_names_the_tensor(store, change, patterns, message):

@@ -9,13 +9,14 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import RoundFailed, StateError
+from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.weights import complete_weights
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.job_folder import read_job
-from fedmed.recovery import interrupted_workspace as aside
+from fedmed.recovery.interrupted_workspace import move_interrupted
 from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -157,7 +158,8 @@ def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(
 def exported(job, workspace, site):
     """The last model as it would be exported, with the layers that the site keeps to itself."""
     store = ModelStore.from_args(read_job(job).persistor, workspace)
-    weights = complete_weights(read_finished(workspace), store, "last", site)
+    run = read_finished(workspace)
+    weights = complete_weights(run, store, exporter_of(store.bundle, run.method), "last", site)
     return [weights.tensors, weights.round]
 
 
@@ -169,7 +171,7 @@ def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, t
         run_job(folder, workspace, resume=True)
     assert "before-1/fedmed/state: put that folder back" in caplog.text and "--allow-fresh" in caplog.text
     caplog.clear()
-    assert aside.set_aside(workspace, TWO) == "before-2"
+    assert move_interrupted(workspace, TWO) == "before-2"
 
 
 def test_other_settings_of_a_site_make_another_run(job, lively, interrupt, tmp_path, caplog):

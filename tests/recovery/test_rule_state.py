@@ -7,15 +7,15 @@ import torch
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
-from fedmed.recovery.rule_state import RuleState
+from fedmed.recovery.rule_state import RuleState, network
 
 MODEL = {"w": torch.zeros(2, 3), "n": torch.tensor(1)}
 
 
 @pytest.fixture
 def kept():
-    return RuleState.of(
-        "made.Up", MODEL, {"v": {"w": torch.ones(2)}, "t": 3}, {"unsupervised": MODEL}, {"a": {"x": 1.5}}
+    return RuleState(
+        "made.Up", network(MODEL), {"v": {"w": torch.ones(2)}, "t": 3}, {"unsupervised": MODEL}, {"a": {"x": 1.5}}
     )
 
 
@@ -37,8 +37,8 @@ def test_it_survives_the_disk(kept, tmp_path):
             r"another network: tensor 'w' is float32 \(2, 3\) there and float32 \(2,\)",
         ),
         ("made.Up", {**MODEL, "w": torch.zeros(2, 3).double()}, "tensor 'w' is float32 .* there and float64"),
-        ("made.Up", {"w": MODEL["w"]}, "tensor 'n' is int64 .* there and not there here"),
-        ("made.Up", {**MODEL, "x": torch.zeros(1)}, "tensor 'x' is not there there and float32"),
+        ("made.Up", {"w": MODEL["w"]}, "tensor 'n' is int64 .* there and missing here"),
+        ("made.Up", {**MODEL, "x": torch.zeros(1)}, "tensor 'x' is missing there and float32"),
     ],
 )
 def test_another_rule_or_network_is_one_clear_error(kept, rule, model, message):
@@ -48,7 +48,7 @@ def test_another_rule_or_network_is_one_clear_error(kept, rule, model, message):
 
 @pytest.mark.parametrize("change", [{"rule": 3}, {"state": None}, {"network": []}, {"values": 1}])
 def test_what_no_server_wrote_is_refused(kept, change):
-    with pytest.raises(StateError, match="rule.pt holds no state of a rule"):
+    with pytest.raises(StateError, match="rule.pt does not hold the state of a rule"):
         RuleState.from_content(replace(kept, **change).content(), "rule.pt")
-    with pytest.raises(StateError, match="rule.pt holds no state of a rule"):
+    with pytest.raises(StateError, match="rule.pt does not hold the state of a rule"):
         RuleState.from_content({"rule": "made.Up"}, "rule.pt")

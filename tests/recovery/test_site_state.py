@@ -87,7 +87,7 @@ def test_a_state_made_with_other_settings_is_refused_by_name(tmp_path):
 def test_nothing_but_a_whole_number_is_a_round(tmp_path, round):
     save(state := job(tmp_path, "first"), 0, 5)
     for use in (state.load, state.take_over, lambda r: state.prune([r])):
-        with pytest.raises(JobError, match="is no round of a run"):
+        with pytest.raises(JobError, match="is not a round of a run"):
             use(round)
 
 

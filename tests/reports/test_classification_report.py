@@ -6,12 +6,14 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from rich.console import Console
 
 from fedmed.errors import DataError
-from fedmed.reports import heatmaps, roc, scored_report
-from fedmed.reports.classified import Probabilities, probabilities, read_classified
+from fedmed.reports import classification_report, roc
+from fedmed.reports.class_probabilities import Probabilities, probabilities
+from fedmed.reports.classification_report import read_classified
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
@@ -148,7 +150,7 @@ def test_the_terminal_has_the_interval_and_the_accuracy_in_80_columns(folder):
 
 def test_sentences_name_the_score(folder):
     run = read_run(folder)
-    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in scored_report.summary(run)
+    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in report_of(run).summary(run)
     assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
 
 
@@ -170,20 +172,20 @@ def test_reliability_and_confusion_count_every_case():
 
 def test_cases_without_a_probability_are_left_out_and_an_unknown_label_is_named():
     rows = [{"case": "x", "label": "a", "p_a": "0.7", "p_b": "0.3"}, {"case": "y", "label": "b", "p_a": "", "p_b": ""}]
-    found = probabilities(rows)
+    found = probabilities(pd.DataFrame(rows))
     assert found.classes == ("a", "b") and found.labels.tolist() == [0] and found.predicted.tolist() == [0]
     with pytest.raises(DataError, match="'c'"):
-        probabilities([{**rows[0], "label": "c"}])
-    assert probabilities([]) is None and probabilities([{"case": "x", "dice": "1"}]) is None
+        probabilities(pd.DataFrame([{**rows[0], "label": "c"}]))
+    assert probabilities(pd.DataFrame()) is None and probabilities(pd.DataFrame([{"case": "x", "dice": "1"}])) is None
 
 
 def test_where_nothing_is_warm_the_image_is_as_it_was(folder):
     picture = next(read_run(folder).sites[0].pictures(read_classified))
-    drawn = heatmaps.overlay(picture)
+    drawn = classification_report.overlay(picture)
     cold = picture.heat < 1e-6
     assert drawn[cold] == pytest.approx(np.repeat(picture.image[cold][:, None], 3, axis=1), abs=2e-3)
     assert np.ptp(drawn[picture.heat > 0.9], axis=1).min() > 0.2  # coloured
-    lightness = heatmaps.ramp(np.linspace(0, 1, 20)) @ [0.2126, 0.7152, 0.0722]
+    lightness = classification_report.RAMP(np.linspace(0, 1, 20))[:, :3] @ [0.2126, 0.7152, 0.0722]
     assert (np.diff(lightness) > 0).all()
 
 

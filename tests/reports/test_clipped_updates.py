@@ -2,8 +2,8 @@
 
 import json
 
-from fedmed.reports.clipped_updates import clip_note, clip_rows
 from fedmed.reports.live import Follower
+from fedmed.reports.notes import clip_note, clip_rows
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 
@@ -27,7 +27,7 @@ def clipped_run(fake_run, bound=5.0, records=RECORDS):
 
 def test_who_was_cut_and_the_norms_are_on_the_page(fake_run):
     run = clipped_run(fake_run)
-    north, south, east = (list(vars(row).values()) for row in clip_rows(run))
+    north, south, east = clip_rows(run)
     assert north == ["ct_north", "40", "overflow", "2 of 3 rounds", "0 %"]
     assert south == ["ct_south", "2.5", "3", "0 of 3 rounds", "–"] and east[3] == "0 of 1 round"
     assert clip_note(run) == "The server cuts every update to a norm of 5 (clip_norm). That happened to ct_north."

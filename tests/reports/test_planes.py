@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from fedmed.errors import DataError
-from fedmed.reports.planes import ViewedCase, case_figure, cut, focus, pixel_size, read_case
+from fedmed.reports.planes import case_figure, cut, focus, pixel_size
+from fedmed.reports.viewed_case import ViewedCase, read_case
 
 SHAPE, SPACING = (12, 10, 8), (2.0, 3.0, 5.0)
 
@@ -103,7 +104,7 @@ def test_the_figure_keeps_true_proportions_and_says_what_was_found():
     case = make_case(marked(np.s_[2:5, 3:6, 2:5]), marked(np.s_[2:5, 3:6, 2:6]))
     figure = case_figure(case, title="Case 7")
     width, height = figure.get_size_inches()
-    boxes = [axes.get_position() for axes in figure.axes]
+    boxes = [figure.axes[place].get_position() for place in (0, 2, 3)]  # axial, coronal, sagittal
     scales = []
     for box, (across, down) in zip(boxes, [(24, 30), (24, 40), (30, 40)], strict=False):
         scales += [box.width * width / across, box.height * height / down]

@@ -122,7 +122,7 @@ def test_an_error_is_shown_until_the_site_starts_again(folder):
 
 
 def test_lines_survive_missing_values():
-    assert site_line("a", {"event": "end"}, "Dice").endswith("done")
+    assert site_line("a", {"event": "end"}, LiveState("job", {})).endswith("done")
     assert "accepted 0" in round_line({"round": 0}, LiveState("job", {}))
 
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, overlays, palette, plots
+from fedmed.reports import curves, palette, plots, segmentation_report, training_scalars
 from fedmed.reports.run import read_run
-from fedmed.reports.run_files import SlicePicture
 from fedmed.reports.run_page import page, write_report
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -132,7 +131,7 @@ def test_no_place_to_write(fake_run, tmp_path):
 
 def test_curves_count_rounds_from_one_and_end_with_the_last_aggregate(fake_run):
     run = read_run(fake_run(rounds=3, refuse=()))
-    assert [x for x, _ in curves.loss_points(run)["ct_east"]] == [1, 2, 3]
+    assert [x for x, _ in training_scalars.points(run, "train_loss")["ct_east"]] == [1, 2, 3]
     assert [x for x, _ in curves.site_score_points(run)["ct_north"]] == [0, 1, 2, 3]
     assert curves.site_score_points(run)["ct_east"] == []
     assert [x for x, _ in curves.score_points(run)] == [0, 1, 2, 3]
@@ -155,19 +154,19 @@ def test_round_ticks(end, ticks):
 def test_a_contour_lies_on_the_masks_edge_in_millimetres():
     mask = np.zeros((6, 8), dtype=bool)
     mask[2:4, 0:5] = True
-    (line,) = overlays.contours(mask, (2.0, 1.0))
+    (line,) = segmentation_report.contours(mask, (2.0, 1.0))
     assert np.array_equal(line[0], line[-1])
     assert (line[:, 0].min(), line[:, 0].max()) == (0, 5)
     assert (line[:, 1].min(), line[:, 1].max()) == (4, 8)
-    assert overlays.contours(np.zeros((4, 4), dtype=bool), (1.0, 1.0)) == []
+    assert segmentation_report.contours(np.zeros((4, 4), dtype=bool), (1.0, 1.0)) == []
 
 
 def test_a_picture_keeps_its_millimetres():
     image = np.zeros((10, 20))
-    picture = SlicePicture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
-    assert overlays.extent(picture) == (10.0, 30.0)
-    assert 'viewBox="0 0 10.0 30.0"' in overlays.svg(picture)
-    assert 'class="truth"' not in overlays.svg(picture)
+    picture = segmentation_report.SlicePicture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
+    assert segmentation_report.extent(picture) == (10.0, 30.0)
+    assert 'viewBox="0 0 10.0 30.0"' in segmentation_report.svg(picture)
+    assert 'class="truth"' not in segmentation_report.svg(picture)
 
 
 def contrast(first, second):

@@ -4,7 +4,7 @@ import pytest
 
 from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.reports.run import read_run
-from fedmed.reports.run_files import read_picture
+from fedmed.reports.segmentation_report import read_slice
 
 SERVER = "server/simulate_job/fedmed"
 
@@ -20,7 +20,7 @@ def test_reads_a_finished_run(fake_run):
 
 
 def test_reads_pictures_best_first(fake_run):
-    pictures = list(read_run(fake_run(rounds=1)).sites[2].pictures(read_picture))
+    pictures = list(read_run(fake_run(rounds=1)).sites[2].pictures(read_slice))
     assert [picture.kind for picture in pictures] == ["best", "median", "worst"]
     assert pictures[0].image.shape == pictures[0].truth.shape == (160, 200)
     assert pictures[0].truth.dtype == bool
@@ -29,7 +29,7 @@ def test_reads_pictures_best_first(fake_run):
 
 @pytest.mark.parametrize(("n_cases", "kinds"), [(1, ["best, median and worst"]), (2, ["best", "median and worst"])])
 def test_few_cases_are_not_shown_twice(fake_run, n_cases, kinds):
-    pictures = read_run(fake_run(rounds=1, n_cases=n_cases)).sites[0].pictures(read_picture)
+    pictures = read_run(fake_run(rounds=1, n_cases=n_cases)).sites[0].pictures(read_slice)
     assert [picture.kind for picture in pictures] == kinds
 
 
@@ -66,7 +66,7 @@ def test_the_servers_own_folder_is_a_run_without_site_folders(fake_run):
     for place in (folder, folder / SERVER):
         run = read_run(place)
         assert not run.has_site_folders
-        assert list(run.sites[0].pictures(read_picture)) == []
+        assert list(run.sites[0].pictures(read_slice)) == []
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_damaged_picture_is_named(fake_run):
     folder = fake_run(rounds=1)
     (folder / "ct_east" / "simulate_job/fedmed/evaluation/median.npz").write_bytes(b"no picture")
     with pytest.raises(DataError, match=r"median\.npz"):
-        list(read_run(folder).sites[2].pictures(read_picture))
+        list(read_run(folder).sites[2].pictures(read_slice))
 
 
 def test_errors_of_a_site_are_kept(fake_run):

@@ -9,7 +9,6 @@ from fedmed.reports.live import Follower, render
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
-from fedmed.reports.scored_report import summary
 
 LINE = {"round": 1, "warnings": [{"site": "ct_east", "message": "80 % of voxels, lower unsupervised_learning_rate"}]}
 
@@ -45,7 +44,7 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
         text = console.file.getvalue()
         assert "with ct_north's decoder" in text and words in " ".join(text.split())
         assert f"{result['test']['ct_west']['dice_mean']:.3f}" in text
-    assert "unlabelled site ct_east with ct_north's decoder" in summary(read_run(folder))
+    assert "unlabelled site ct_east with ct_north's decoder" in report_of(run).summary(run)
 
 
 def test_a_warning_stands_at_the_top_of_the_page(fake_run):

@@ -6,9 +6,8 @@ import pytest
 
 from fedmed.errors import BundleError
 from fedmed.reports.live import Follower
-from fedmed.reports.run import read_run
+from fedmed.reports.run import read_run, score_of
 from fedmed.reports.run_report import report_of
-from fedmed.reports.run_score import score_of
 
 AUROC = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 JOB = "simulate_job/fedmed"
@@ -43,10 +42,10 @@ def test_a_score_needs_no_more_than_a_name_and_may_say_what_is_not_known_here():
         ({"kind": "segmentation_3d"}, "SegmentationReport"),
         ({"kind": "classification"}, "ClassificationReport"),
         ({"kind": "classification", "config": {"controller": {"select": "last"}}}, "ClassificationReport"),
-        ({"kind": "fedmed.kinds.encoder.Encoder"}, "EncoderReport"),
+        ({"kind": "fedmed.kinds.encoder.Encoder"}, "UnscoredReport"),
         ({"kind": "classification", "config": UNSCORED}, "UnscoredReport"),
         ({"config": UNSCORED}, "UnscoredReport"),
-        ({"kind": "encoder", "config": UNSCORED}, "EncoderReport"),
+        ({"kind": "encoder", "config": UNSCORED}, "UnscoredReport"),
     ],
 )
 def test_the_kind_says_what_reports_a_run(fake_run, facts, kind):

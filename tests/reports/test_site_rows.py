@@ -2,9 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from fedmed.reports import notes, scored_report, site_rows
+from fedmed.reports import notes, site_rows
 from fedmed.reports.run import read_run
+from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
+
+
+def summary(run):
+    return report_of(run).summary(run)
+
+
+def note(run):
+    return report_of(run).note(run)
 
 
 def with_result(run, **changes):
@@ -25,7 +34,7 @@ def test_the_summary_is_made_of_the_numbers(fake_run):
     test = {name: {"dice_mean": mean, "dice_std": 0.1, "n_cases": 2} for name, mean in (("ct_north", 0.8),)}
     test["ct_south"] = {"dice_mean": 0.6, "dice_std": 0.1, "n_cases": 2}
     test["ct_west"] = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 2}
-    text = scored_report.summary(with_result(run, test=test, best_round=1))
+    text = summary(with_result(run, test=test, best_round=1))
     assert text == (
         "After 3 rounds with 4 sites, the model of round 2 reaches a mean test Dice of 0.70 at the 2 labelled sites "
         "and 0.50 at the unseen site ct_west."
@@ -34,20 +43,20 @@ def test_the_summary_is_made_of_the_numbers(fake_run):
 
 def test_the_summary_counts_only_sites_that_were_tested(fake_run):
     run = read_run(fake_run(rounds=1))
-    text = scored_report.summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
+    text = summary(with_result(run, test={"ct_north": {"dice_mean": 0.8}}, best_round=-1))
     assert "the initial model reaches a mean test Dice of 0.80 at the labelled site ct_north." in text
-    assert "no site tested it" in scored_report.summary(with_result(run, test={}))
+    assert "no site tested it" in summary(with_result(run, test={}))
 
 
 def test_an_unfinished_run_says_so(fake_run):
     run = read_run(fake_run(rounds=6, done=2))
-    assert scored_report.summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
-    assert "did not reach its end" in scored_report.selection_note(run)
+    assert summary(run).startswith("This run has finished 2 of 6 rounds and has no final test; the best")
+    assert "did not reach its end" in note(run)
 
 
 def test_the_selection_sentence_names_the_labelled_sites_and_what_other_labels_were_for(fake_run):
-    note = scored_report.selection_note(read_run(fake_run(rounds=2)))
-    assert note == (
+    text = note(read_run(fake_run(rounds=2)))
+    assert text == (
         "The model was selected using labelled sites only: ct_north and ct_south. "
         "Labels of ct_east and ct_west were used for evaluation only."
     )
@@ -55,11 +64,11 @@ def test_the_selection_sentence_names_the_labelled_sites_and_what_other_labels_w
 
 def test_the_selection_sentence_is_not_claimed_when_it_is_not_true(fake_run):
     run = read_run(fake_run(rounds=2))
-    note = scored_report.selection_note(with_result(run, selected_by=["ct_north", "ct_east"]))
-    assert "labelled sites only" not in note
-    assert "ct_east did not train with labels" in note
+    text = note(with_result(run, selected_by=["ct_north", "ct_east"]))
+    assert "labelled sites only" not in text
+    assert "ct_east did not train with labels" in text
     for changes in ({"selected_by": []}, {"best_round": None}):
-        assert "last aggregate" in scored_report.selection_note(with_result(run, **changes))
+        assert "last aggregate" in note(with_result(run, **changes))
 
 
 def test_refusals_count_rounds_from_one(fake_run):

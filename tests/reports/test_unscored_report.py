@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from fedmed.reports import curves, representation_charts
+from fedmed.methods.fedmoco import FedMoCo
+from fedmed.reports import representation_section, training_scalars
 from fedmed.reports.live import Follower, render
+from fedmed.reports.representation_section import exchange_note
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
-from fedmed.reports.unscored_report import exchange_note, learner_rows
+from fedmed.reports.unscored_report import learner_rows
 
 SCORE = {"name": "auroc", "label": "AUROC", "test": "auroc", "low": "auroc_low", "high": "auroc_high"}
 SITES = ("cxr_children", "cxr_metro", "cxr_rural")
@@ -55,7 +57,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
     """Write a run of contrastive pre-training."""
     rng, server = np.random.default_rng(5), root / "server" / JOB
     server.mkdir(parents=True)
-    exchange = {"from_round": from_round, "names": ["mu", "sigma", "n"]}
+    method = FedMoCo(exchange_from=from_round).spec()
     facts = {
         "job": "cxr_fedmoco",
         "bundle": "cxr_classification",
@@ -66,7 +68,7 @@ def make_run(root, rounds=4, done=None, from_round=2):
         "kind": "encoder",
         "sites": {name: {"role": "unsupervised", "weight": 1.0} for name in SITES},
         "config": {
-            "controller": {"epochs": 1.0, "select": "last", "evaluate": False, "exchange": exchange},
+            "controller": {"epochs": 1.0, "select": "last", "evaluate": False, "method": method},
             "aggregator": {"weighting": {"by": "reported", "name": "rsa", "form": "gap", "floor": 0.0}},
         },
         "started": "2026-11-21T09:05:00+00:00",
@@ -125,17 +127,17 @@ def test_the_sentence_tells_how_far_the_loss_fell(run):
 
 
 def test_rows_hold_the_last_round(run):
-    row = learner_rows(run)[1]
-    last = run.rounds[-1]
-    assert (row.name, row.images, row.kept) == ("cxr_metro", 1200, last.extras["cxr_metro"]["rsa"])
-    assert (row.weight, row.clamped) == (last.coefficients["cxr_metro"], 0.03)
+    row, last = learner_rows(run, training_scalars.reported(run))[1], run.rounds[-1]
+    assert (row["site"], row["images"], row["r"]) == ("cxr_metro", "1200", f"{last.extras['cxr_metro']['rsa']:.3f}")
+    assert (row["weight"], row["clamped synthetic values"]) == (f"{last.coefficients['cxr_metro']:.3f}", "0.030")
+    assert "images without a feature" not in row  # which no site reported
     text = shown(report_of(run).table(run))
     assert "contrastive" in text and "→" in text and max(map(len, text.splitlines())) <= 80
 
 
 def test_changes_and_contrastive_accuracy_count_rounds_from_one(run):
-    assert [x for x, _ in representation_charts.changes(run)["cxr_rural"]] == [1, 2, 3, 4]
-    assert [x for x, _ in curves.contrastive_points(run)["cxr_rural"]] == [1, 2, 3, 4]
+    assert [x for x, _ in representation_section.changes(run)["cxr_rural"]] == [1, 2, 3, 4]
+    assert [x for x, _ in training_scalars.points(run, "train_contrastive_accuracy")["cxr_rural"]] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("done", [0, 1])
@@ -147,7 +149,7 @@ def test_an_interrupted_run_has_a_page_too(tmp_path, done):
     assert "has not come so far" in exchange_note(run)
 
 
-def test_without_self_adaptive_weights_the_page_has_no_representation(tmp_path):
+def test_without_numbers_of_it_the_page_has_no_representation(tmp_path):
     folder = make_run(tmp_path / "run", rounds=2, from_round=1)
     path = folder / "server" / JOB / "rounds.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -157,12 +159,26 @@ def test_without_self_adaptive_weights_the_page_has_no_representation(tmp_path):
     assert "synthetic" in html
 
 
+def test_of_a_run_whose_method_is_not_recorded_the_loss_and_the_weights_are_left(tmp_path):
+    folder = make_run(tmp_path / "run", rounds=2)
+    path = folder / "server" / JOB / "run.json"
+    facts = json.loads(path.read_text())
+    del facts["config"]["controller"]["method"]
+    path.write_text(json.dumps(facts))
+    run = read_run(folder)
+    assert set(learner_rows(run, training_scalars.reported(run))[0]) == {
+        *("site", "images", "loss, first → last round", "weight")
+    }
+    html = page(run)
+    assert "The area of a disc" in html and "What to do next" not in html and "ontrastive" not in html
+
+
 def test_the_display_has_contrastive_accuracy_and_no_empty_column_for_a_score(tmp_path):
     follower = Follower(tmp_path, "cxr_fedmoco", ["cxr_metro"])
     assert "score" in shown(render(follower.state, 0.0))  # not yet known
     folder = tmp_path / "server" / JOB
     folder.mkdir(parents=True)
-    controller = {"select": "last", "evaluate": False}
+    controller = {"select": "last", "evaluate": False, "method": FedMoCo().spec()}
     (folder / "run.json").write_text(json.dumps({"score": SCORE, "rounds": 5, "config": {"controller": controller}}))
     site = tmp_path / "cxr_metro" / JOB
     site.mkdir(parents=True)

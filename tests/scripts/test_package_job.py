@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedmed.jobs.job_folder import read_job
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 
 STUDY = """\
 # A comment at the top.
@@ -119,7 +119,7 @@ def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, t
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["sites={a: boss}"], "'sites.a' is 'boss'; it should be 'supervised', 'unsupervised' or 'evaluate'"),
+        (["sites={a: boss}"], "'sites.a' is 'boss'; it must be 'supervised', 'unsupervised' or 'evaluate'"),
         (["user_weights.b=much"], "'user_weights.b' is 'much'"),
         (["sites={a: unsupervised}", "user_weights={}"], "no site is 'supervised'"),
         (["overrides.supervised.bundle_root=/etc"], "'bundle_root'"),

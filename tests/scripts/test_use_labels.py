@@ -69,8 +69,8 @@ def test_nothing_saved_yet_is_not_an_error(use_labels, site, work, capsys):
 def test_errors_are_one_line(use_labels, site, tmp_path, capsys):
     for arguments, words in (
         ([str(tmp_path / "absent.yaml")], "absent.yaml"),
-        ([str(site)], "is no work folder (studies.json is missing); serve the site first with scripts/label.sh"),
-        ([str(site), "--work", str(tmp_path)], "is no work folder"),
+        ([str(site)], "is not a work folder (studies.json is missing); serve the site first with scripts/label.sh"),
+        ([str(site), "--work", str(tmp_path)], "is not a work folder"),
     ):
         assert use_labels(arguments) == 2
         shown = capsys.readouterr()

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from fedmed.errors import SiteConfigError
-from fedmed.settings.server import load_server
+from fedmed.settings.server import ALLOWED, load_server
 from fedmed.settings.site import load_file
 
 
@@ -27,11 +27,25 @@ def test_the_kit_comes_before_the_folder_of_settings(configs):
 
 
 @pytest.mark.parametrize(
-    "text", ["allowed_classes: a.B", "allowed_classes: [3]", "allowed_classes: [B]", "[", "- a", "x: 1"]
+    ("text", "message"),
+    [
+        ("allowed_classes: a.B", ", line 1: key 'allowed_classes' is 'a.B'; it must be a list"),
+        ("allowed_classes: [3]", ", line 1: entry 1 of 'allowed_classes' is 3; it must be a class path"),
+        ("allowed_classes: [B]", "entry 1 of 'allowed_classes' is 'B'; it must be a class path, such as package.mod"),
+        ("[", "not a readable YAML file"),
+        ("- a", "holds a list; it must hold 'key: value' lines"),
+        ("x: 1", ", line 1: unknown key 'x'; Known: allowed_classes"),
+    ],
 )
-def test_a_wrong_file_is_named(configs, text):
+def test_a_wrong_file_is_named(configs, text, message):
     (configs / "server.yaml").write_text(text)
-    with pytest.raises(SiteConfigError, match=f"{configs}/server.yaml: "):
+    with pytest.raises(SiteConfigError, match=f"{configs}/server.yaml.*{message}"):
+        load_server()
+
+
+def test_a_wrong_environment_is_named(configs, monkeypatch):
+    monkeypatch.setenv(ALLOWED, "a.B, c")
+    with pytest.raises(SiteConfigError, match=f"{ALLOWED}: entry 2 of .* is 'c'; it must be a class path"):
         load_server()
 
 

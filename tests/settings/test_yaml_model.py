@@ -1,7 +1,7 @@
 """A YAML file becomes a model, or one error that names every mistake with its key, line, value and remedy."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -10,9 +10,9 @@ from fedmed.errors import JobError
 from fedmed.settings.yaml_model import (
     Contradictions,
     Document,
+    InWords,
     YamlModel,
     check_model,
-    read_model,
     read_yaml,
 )
 
@@ -32,6 +32,8 @@ class Limits(YamlModel):
 class Study(YamlModel):
     rounds: int = Field(3, ge=1)
     steps: int | str = 1
+    code: Annotated[str, Field(pattern="^[a-z]+$"), InWords("small letters")] = "a"
+    either: str | dict[Literal["lead", "member"], str] = ""
     active: bool = False
     people: tuple[Person, ...] = ()
     limits: Limits = Limits()
@@ -61,7 +63,9 @@ def read(tmp_path):
     def read(text, **context):
         path = tmp_path / "study.yaml"
         path.write_text(text)
-        return read_model(path, Study, error=JobError, example=EXAMPLE, context=context)
+        return check_model(
+            read_yaml(path, error=JobError, example=EXAMPLE), Study, error=JobError, example=EXAMPLE, context=context
+        )
 
     return read
 
@@ -84,7 +88,7 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("round: 2", "line 1: unknown key 'round'; did you mean 'rounds'? Known: active, folder, free, limits, o"),
+        ("round: 2", "line 1: unknown key 'round'; did you mean 'rounds'? Known: active, code, either, f"),
         (
             "rounds: 2\nlimits:\n  bund: 2",
             "line 3: unknown key 'limits.bund'; did you mean 'bound'? Known: bound, share",
@@ -96,6 +100,10 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
         ("rounds: true", "key 'rounds' is True; it must be a whole number"),
         ("steps: [1]", "key 'steps' is [1]; it must be a whole number, or a text"),
         ("active: 'true'", "key 'active' is 'true'; it must be true or false"),
+        ("code: A", "key 'code' is 'A'; it must be small letters"),
+        ("either: {head: a}", "line 1: key 'either.head' has a wrong name; it must be 'lead' or 'member'"),
+        ("either: {lead: 3}", "key 'either.lead' is 3 (write it in quotes); it must be a text"),
+        ("free: {no: 1}", "line 1: key False is not a text (YAML takes no, on and the like for truth values); write"),
         ("active: 1", "key 'active' is 1; it must be true or false"),
         ("limits: none", "key 'limits' is 'none'; it must be 'key: value' lines"),
         ("limits: {bound: 1e-5}", "key 'limits.bound' is '1e-5' (YAML takes it for a text; write 0.00001); it must be"),
@@ -114,8 +122,8 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
         ("rounds: 2\n\nrounds: 3", "line 3: key 'rounds' occurs twice, in line 1 and here; remove one"),
         ("people:\n- name: a\n  name: b", "line 3: key 'name' occurs twice"),
         ("a: [1, 2\nb: 3", "line 2: not a readable YAML file (expected ',' or ']'"),
-        ("- a\n- b", "holds list, not 'key: value' lines"),
-        ("", "holds NoneType, not"),
+        ("- a\n- b", "holds a list; it must hold 'key: value' lines"),
+        ("", "is empty; it must hold"),
         ("free: &x\n  a: *x", "cannot be used (Circular reference"),
     ],
 )

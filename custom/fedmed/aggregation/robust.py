@@ -83,14 +83,15 @@ class MiddleMean:
         Raises:
             JobError: nothing would be left, or the median would be a mean.
         """
+        sent = f"{what} is sent by {senders} {'site' if senders == 1 else 'sites'}"
         if self.rule == "median" and senders < 3:
             raise JobError(
-                f"{what} has {senders} sender(s); a median needs 3, with fewer any one of them can move it anywhere; "
+                f"{sent}; a median needs 3, with fewer any one of them can move it anywhere; "
                 "let more sites train, or use rule 'mean' with 'clip_norm'"
             )
         if 2 * (cut := self.dropped(senders)) >= senders:
             raise JobError(
-                f"{what} has {senders} sender(s), and trim {self.trim:g} drops {cut} at each end, which leaves none; "
+                f"{sent}, and trim {self.trim:g} drops {cut} at each end, which leaves none; "
                 "let more sites train, lower 'trim', or use rule 'mean' with 'clip_norm'"
             )
 

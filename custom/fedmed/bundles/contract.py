@@ -1,13 +1,13 @@
 """What a bundle must define for a federation, and what of it is missing; ``docs/bundles.md`` says it in words."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.pretraining import pretraining
 from fedmed.bundles.site_facts import FACTS, config_ids, missing_fact
 from fedmed.errors import BundleError
@@ -86,9 +86,8 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
         yield str(error)
         return
     over = f" or an overlay ({', '.join(bundle.overlays)})" if bundle.overlays else ""
-    for id, what in {**needed(use), **settings}.items():
-        if _missing(parser, id):
-            yield f"configs/train.yaml{over} has no '{id}': {what}"
+    missing = {id: what for id, what in {**needed(use), **settings}.items() if parser.get(id) is None}
+    yield from (f"configs/train.yaml{over} has no '{id}': {what}" for id, what in missing.items())
     if use.role is not None:
         ids = config_ids(parser)
         yield from (fault for name in FACTS if _in_question(name, ids) if (fault := missing_fact(name, ids)))
@@ -99,29 +98,23 @@ def _in_question(name: str, ids: Collection[str]) -> bool:
     return name not in ids and (FACTS[name].optional or name in SITE)
 
 
-def _missing(parser: ConfigParser, id: str) -> bool:
-    return parser.get(id) is None
-
-
 def _of_federation(bundle: Bundle) -> Iterator[str]:
     path, content = "configs/federation.yaml", bundle.federation
     if not content.get("score"):
         yield f"{path} has no 'score': by what models are compared"
     else:
-        yield from _said(lambda: bundle.score)
+        yield from _error_of(lambda: bundle.score)
     if not isinstance(content.get("sharing"), Mapping):
         yield f"{path} has no 'sharing': groups of tensors that stay at the sites, for each class of network"
     else:
-        yield from (
-            f"{path}: 'sharing.{network}' has no group 'full': []"
-            for network, groups in content["sharing"].items()
-            if not isinstance(groups, Mapping) or "full" not in groups
-        )
+        groups = content["sharing"].items()
+        lacking = [name for name, own in groups if not isinstance(own, Mapping) or "full" not in own]
+        yield from (f"{path}: 'sharing.{network}' has no group 'full': []" for network in lacking)
     if unknown := sorted(set(map(str, content.get("overridable", []))) - _ids(bundle)):
         yield f"{path}: 'overridable' lists '{unknown[0]}', which no file in configs/ has; correct or remove it"
     if not isinstance(content.get("calibration", ""), str):
         yield f"{path}: 'calibration' is {content['calibration']!r}; name one tensor of the network"
-    yield from _said(lambda: _pretrains(bundle))
+    yield from _error_of(lambda: _pretrains(bundle))
 
 
 def _pretrains(bundle: Bundle) -> None:
@@ -142,9 +135,9 @@ def _of_metadata(bundle: Bundle) -> Iterator[str]:
         yield "configs/metadata.json has no 'version', a text"
 
 
-def _said(ask: Any) -> Iterator[str]:
+def _error_of(read: Callable[[], object]) -> Iterator[str]:
     try:
-        ask()
+        read()
     except BundleError as error:
         yield str(error)
 

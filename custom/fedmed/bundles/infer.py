@@ -3,7 +3,7 @@
 import json
 import logging
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ def check_ready(root: Path) -> dict[str, Any]:
         raise BundleError(f"{root} has no weights ({WEIGHTS}); export a trained federation with them: "
                           "scripts/export_bundle.py RUN OUT")  # fmt: skip
     try:
-        metadata = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        metadata: dict[str, Any] = json.loads((root / "configs" / "metadata.json").read_text(encoding="utf-8"))
         if not isinstance(metadata["version"], str):
             raise TypeError("the version is not a text")
         return metadata
@@ -82,7 +82,7 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
         inputs.mkdir()
         (inputs / image.name).symlink_to(image)
         facts = {"bundle_root": str(root), "dataset_dir": str(inputs), "output_dir": str(outputs)}
-        _run(root, config, {**facts, **settings})
+        run_inference(root, [config], {**facts, **settings})
         results = sorted(outputs.rglob("*.nii*"))
         if len(results) != 1:
             raise BundleError(f"bundle {root.name} wrote {len(results)} results for {image}; exactly one is expected")
@@ -90,13 +90,19 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
         return nib.Nifti1Image(np.asarray(result.dataobj), result.affine)
 
 
-def _run(root: Path, config: Path, values: dict[str, Any]) -> None:
+def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]) -> None:
+    """Run a bundle's inference in this process, quietly.
+
+    Raises:
+        BundleError: it fails; says why.
+    """
     meta = str(root / "configs" / "metadata.json")
+    files = [str(config) for config in configs]
     hush_dicom_decoder()
     disabled = logging.root.manager.disable
     logging.disable(logging.ERROR)  # MONAI names temporary files, Ignite logs the traceback of the error raised below
     try:
-        workflow = ConfigWorkflow(str(config), meta_file=meta, logging_file=False, workflow_type="inference", **values)
+        workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="inference", **values)
         workflow.initialize()
         workflow.run()
         workflow.finalize()

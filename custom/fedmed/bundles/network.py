@@ -45,7 +45,8 @@ def seed_everything(seed: int) -> None:
 def initial_network(parser: ConfigParser, seed: int) -> nn.Module:
     """Build the bundle's network; the same seed gives the same weights at server and sites."""
     seed_everything(derive_seed(seed, "initial weights"))
-    return parsed(parser, "network")
+    network: nn.Module = parsed(parser, "network")
+    return network
 
 
 def named_tensors(network: nn.Module) -> dict[str, Tensor]:

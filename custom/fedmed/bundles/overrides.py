@@ -43,16 +43,12 @@ def check_overrides(overrides: Mapping[str, Any], allowed: Collection[str]) -> d
         if key not in known:
             listed = ", ".join(sorted(known))
             raise OverrideError(f"override '{_short(key, str)}': a job may not set this. It may set: {listed}")
-    return {key: _checked(key, value) for key, value in overrides.items()}
+        _check_size(key, overrides[key])
+    return {key: _plain(key, value) for key, value in overrides.items()}
 
 
 def _chooses_code(id: str) -> bool:
     return any(not part or part.startswith("_") for part in _SEPARATOR.split(id))
-
-
-def _checked(key: str, value: Any) -> Any:
-    _check_size(key, value)
-    return _plain(key, value)
 
 
 def _check_size(key: str, value: Any) -> None:

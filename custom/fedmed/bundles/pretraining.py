@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError
 
 PRETRAINED = "pretrained.pt"
@@ -36,10 +36,16 @@ def pretraining(bundle: Bundle) -> Pretraining | None:
     Raises:
         BundleError: its ``federation.yaml`` says it wrongly.
     """
-    told = bundle.federation.get("pretraining")
-    if told is None:
+    content = bundle.federation.get("pretraining")
+    if content is None:
         return None
-    names = {field.name for field in fields(Pretraining)}
-    if not isinstance(told, Mapping) or set(told) != names or not all(isinstance(v, str) and v for v in told.values()):
-        raise BundleError(f"{bundle.root}/configs/federation.yaml: 'pretraining' is {told!r}. Example:\n    {EXAMPLE}")
-    return Pretraining(**told)
+    keys = {field.name for field in fields(Pretraining)}
+    if not isinstance(content, Mapping) or set(content) != keys or not all(_is_name(v) for v in content.values()):
+        raise BundleError(
+            f"{bundle.root}/configs/federation.yaml: 'pretraining' is {content!r}. Example:\n    {EXAMPLE}"
+        )
+    return Pretraining(**content)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and bool(value)

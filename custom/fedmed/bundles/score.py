@@ -64,7 +64,7 @@ def parse_score(values: Any, path: Path) -> Score:
         path: that file, for messages.
 
     Raises:
-        BundleError: an unknown or missing key, or a value that is no word.
+        BundleError: an unknown or missing key, or a value that is not a word.
     """
     if values is None:
         return DICE

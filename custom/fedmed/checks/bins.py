@@ -1,14 +1,16 @@
 """Summarise many values in a few bins, so that nobody can be told from them."""
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from fedmed.checks.class_labels import class_counts
 from fedmed.checks.entries import Entry
 from fedmed.data.prepare.case import Case
 
 STEP = 5  # numbers are rounded to it, so that no rest of a sum tells of a single case
+Fact = tuple[str, tuple[float, ...], Callable[[Case], float | None]]  # name, edges of the bins, value of a case
 
 
 @dataclass(frozen=True)
@@ -26,12 +28,10 @@ class Bins:
 
 def in_bins(name: str, values: Sequence[float], edges: Sequence[float]) -> Bins:
     """Count ``values`` below the first edge, between two (the lower one included), and from the last one on."""
-    counts = [0] * (len(edges) + 1)
-    for value in values:
-        counts[bisect_right(edges, value)] += 1
-    shown = [f"{edge:,.6g}".replace(",", " ").replace("-", "−") for edge in edges]
-    between = [f"{low} to {high}" for low, high in zip(shown, shown[1:], strict=False)]
-    return Bins(name, tuple(zip([f"below {shown[0]}", *between, f"{shown[-1]} and more"], counts, strict=True)))
+    counts = np.histogram(values, [-np.inf, *edges, np.inf])[0].tolist()
+    texts = [f"{edge:,.6g}".replace(",", " ").replace("-", "−") for edge in edges]
+    between = [f"{low} to {high}" for low, high in zip(texts, texts[1:], strict=False)]
+    return Bins(name, tuple(zip([f"below {texts[0]}", *between, f"{texts[-1]} and more"], counts, strict=True)))
 
 
 def rounded(count: int) -> float:
@@ -44,9 +44,6 @@ def shown(count: int) -> str:
     return "0" if not count else f"under {STEP}" if count < STEP else f"about {rounded(count)}"
 
 
-Fact = tuple[str, tuple[float, ...], Callable[[Case], float | None]]  # name, edges of the bins, value of a case
-
-
 def summarise(cases: Sequence[Case], facts: Sequence[Fact]) -> list[Bins]:
     """Bins of each fact over the usable cases that have it."""
     found = []
@@ -57,7 +54,7 @@ def summarise(cases: Sequence[Case], facts: Sequence[Fact]) -> list[Bins]:
     return found
 
 
-def summarise_classes(entries: Sequence[Entry], classes: Sequence[str] | None) -> list[Bins]:
+def summarise_classes(entries: Sequence[Entry], classes: Sequence[str]) -> list[Bins]:
     """Images of each class in each list, for the job's classes alone: other words are the site's own."""
     counts = class_counts(entries) if classes else {}
     return [

@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from fedmed.checks.connection import Connection
+from fedmed.checks.bundle_demands import BundleDemands
 from fedmed.checks.disk import Space
-from fedmed.checks.entries import MEASURED, Entry
+from fedmed.checks.entries import MEASURED, Cases, Entry
 from fedmed.checks.inspection import Inspection
 from fedmed.checks.machine import Machine
+from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob
+from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
-from fedmed.checks.training import Measured
-from fedmed.checks.wanted import Wanted
 from fedmed.data.prepare.case import Case
+from fedmed.kinds.find_kind import made
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import made
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.settings.site import SiteConfig
 
@@ -25,8 +25,7 @@ class CheckedSite:
 
     Attributes:
         counts: list -> number of entries.
-        cases: entry -> what its inspection said.
-        work, wanted: the site's part in the job, and what the job's bundle wants of images and labels.
+        work, demands: the site's part in the job, and what the job's bundle asks of it.
         kind: of the task; what the datalist looks like where no job says it.
         findings: what is wrong or worth a look.
         left_out: parts that were not checked, of ``PARTS``.
@@ -34,10 +33,10 @@ class CheckedSite:
 
     site: SiteConfig
     counts: Mapping[str, int] = field(default_factory=dict)
-    cases: Mapping[Entry, Case] = field(default_factory=dict)
+    cases: Cases = field(default_factory=dict)
     entries: Sequence[Entry] = ()
     work: PartInJob | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    demands: BundleDemands = field(default_factory=BundleDemands)
     kind: Kind = field(default_factory=Segmentation3D)
     role: str | None = None
     measured: Measured | None = None
@@ -48,14 +47,15 @@ class CheckedSite:
     left_out: list[str] = field(default_factory=list)
 
     @property
-    def digest(self) -> str | None:
-        """Hash of the job's bundle, as it is installed here."""
-        return self.wanted.digest
-
-    @property
     def inspection(self) -> Inspection:
         """What opens and lists the images."""
-        return made(self.kind.inspects)
+        inspection: Inspection = made(self.kind.inspects)
+        return inspection
+
+    @property
+    def images(self) -> list[Case]:
+        """What was opened, each file once."""
+        return list({id(case): case for case in self.cases.values()}.values())
 
     @property
     def trained_on(self) -> int:

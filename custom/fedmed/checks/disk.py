@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.checks.site_findings import SiteFinding
-from fedmed.checks.training import Measured
 from fedmed.data.store import FOLDER
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 
-ROUNDS_KEPT = 2
-ADAM = 3  # a tensor and its two moments
+STATES = 2 * 3  # rounds that are kept, of a tensor and Adam's two moments
 COMFORT = 2  # below so many times the need, a note
 
 
@@ -30,9 +28,9 @@ class Space:
     held: int = 0
 
 
-def state_bytes(measured: Measured | None) -> int:
+def state_bytes(model_bytes: int | None) -> int:
     """Estimate what a job keeps at the site: two rounds of the model with Adam's moments."""
-    return ROUNDS_KEPT * ADAM * (measured.model_bytes or 0) if measured else 0
+    return STATES * (model_bytes or 0)
 
 
 def check_disk(
@@ -41,36 +39,27 @@ def check_disk(
     """Compare needs with free space, folder by folder and together where they lie on one disk.
 
     Args:
-        site: its ``cache_dir`` is looked at.
-        workspace: where jobs run at this site (its startup kit), if known.
-        cache: bytes of all prepared cases; what is in the cache counts as free, for it is used or can be purged.
-        state: bytes that a job keeps.
+        site, workspace: its ``cache_dir`` is looked at, and where jobs run (its startup kit), if known.
+        cache, state: bytes of all prepared cases and of what a job keeps; what is in the cache counts as free.
     """
-    spaces, findings = [], []
+    remedies = {"cache": f"made or written; correct key 'cache_dir' in {site.source}"}
     places = [("cache", site.cache_dir, cache, _stored(site.cache_dir))]
     places += [("workspace", workspace, state, 0)] if workspace else []
+    spaces, findings = [], []
     for what, folder, needed, held in places:
-        nearest = _nearest(folder)
+        nearest = nearest_folder(folder)
         spaces.append(Space(what, folder, needed, shutil.disk_usage(nearest).free, held))
-        if not nearest.is_dir() or not _writable(nearest):
-            key = "key 'cache_dir'" if what == "cache" else "the startup kit"
-            text = f"the {what} folder {folder} cannot be made or written; correct {key} in {site.source}"
-            text = text if what == "cache" else f"the {what} folder {folder} cannot be written; correct its permissions"
-            findings.append(SiteFinding("disk", what, text))
-    findings += _permissions(site.cache_dir / FOLDER)
-    findings += _room(spaces)
-    return spaces, findings
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+            remedy = remedies.get(what, "written; correct its permissions")
+            findings.append(SiteFinding("disk", what, f"the {what} folder {folder} cannot be {remedy}"))
+    return spaces, [*findings, *_permissions(site.cache_dir / FOLDER), *_room(spaces)]
 
 
-def _nearest(folder: Path) -> Path:
+def nearest_folder(folder: Path) -> Path:
     """The folder itself or the first parent that exists."""
     while not os.path.lexists(folder) and folder != folder.parent:
         folder = folder.parent
     return folder
-
-
-def _writable(folder: Path) -> bool:
-    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def _stored(cache_dir: Path) -> int:
@@ -95,7 +84,7 @@ def _permissions(folder: Path) -> Iterator[SiteFinding]:
 def _room(spaces: Sequence[Space]) -> Iterator[SiteFinding]:
     disks: dict[int, list[Space]] = defaultdict(list)
     for space in spaces:
-        disks[_nearest(space.folder).stat().st_dev].append(space)
+        disks[nearest_folder(space.folder).stat().st_dev].append(space)
     for sharing in disks.values():
         needed, held = sum(space.needed for space in sharing), sum(space.held for space in sharing)
         free = sharing[0].free

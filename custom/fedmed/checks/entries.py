@@ -1,13 +1,15 @@
 """Read every entry of a site's datalist and go on where training would stop: a check names all that is wrong."""
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.checks.site_findings import SiteFinding
+from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.datalist import read_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
+from fedmed.data.prepare.case import Case
 from fedmed.errors import DataError
 from fedmed.kinds.kind import Kind
 from fedmed.settings.site import SiteConfig
@@ -27,7 +29,7 @@ class Entry:
         list, number: where it stands, counted from 0.
         image, mask: files that exist; the mask of an ``unlabeled`` entry is ignored, as in training.
         patient: who it belongs to, or None when the datalist does not say.
-        label: name of its class, where labels are no masks.
+        label: name of its class, where labels are not masks.
     """
 
     list: str
@@ -43,6 +45,14 @@ class Entry:
         return f"{self.list}, entry {self.number} ({self.image.name})"
 
 
+Cases = Mapping[Entry, Case]  # entry -> what its inspection found
+
+
+def voxels(entry: Entry, cases: Cases) -> int:
+    """Of an image that was not inspected the size of its file: a compressed CT has about one byte a voxel."""
+    return math.prod(cases[entry].shape) if entry in cases else entry.image.stat().st_size
+
+
 def count_lists(site: SiteConfig) -> tuple[dict[str, Any], dict[str, int]]:
     """Return the datalist's content and the length of each list.
 
@@ -54,11 +64,7 @@ def count_lists(site: SiteConfig) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[SiteFinding]]:
-    """Return the entries whose files exist, and what is wrong with the others.
-
-    Args:
-        site: whose datalist it is.
-        form: how an entry looks.
+    """Return the entries whose files exist, and what is wrong with the others; ``form``: how an entry looks.
 
     Raises:
         DataError: the datalist itself cannot be read.
@@ -69,66 +75,61 @@ def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[
     for key in LISTS:
         listed = content.get(key, [])
         if not isinstance(listed, list):
-            findings.append(SiteFinding("data", "entry", f"{site.datalist}: '{key}' is not a list; write [ … ]", key))
+            findings.append(data_finding("entry", f"{site.datalist}: '{key}' is not a list; write [ … ]", key))
             continue
         for number, value in enumerate(listed):
             files, faults = _files(site.data_root, key, number, value, form)
             findings += faults
             if not faults:
                 patient = None if value.get("patient") is None else str(value["patient"])
-                entries.append(Entry(key, number, *files, patient=patient, label=form.word(key, value)))
+                label = form.word(key, value)
+                entries.append(Entry(key, number, files["image"], files.get("label"), patient, label))
     return entries, findings
 
 
-def needs(
-    counts: Mapping[str, int],
-    role: str | None,
-    datalist: Path,
-    *,
-    kind: Kind,
-    chooses: bool = True,
-    scores: bool = True,
+def _files(
+    root: Path, key: str, number: int, value: Any, form: ImageAlone
+) -> tuple[dict[str, Path], list[SiteFinding]]:
+    """The files of an entry, found as training finds them, and what is wrong with it."""
+    where = f"{key}, entry {number}"
+    files: dict[str, Path] = {}
+    faults: dict[str, SiteFinding] = {}  # by text: both files of a malformed entry give the same one
+    if isinstance(value, Mapping) and (text := form.wrong(key, where, value)):
+        faults[text] = data_finding("entry", text, key, number)
+    for name in form.files(key):
+        try:
+            files[name] = listed_file(root, where, name, value)
+        except DataError as error:
+            kind = "missing" if "does not exist" in str(error) or "cannot be reached" in str(error) else "entry"
+            faults[str(error)] = data_finding(kind, str(error), key, number)
+    return files, list(faults.values())
+
+
+def check_lists(
+    counts: Mapping[str, int], role: str | None, datalist: Path, kind: Kind, chooses: bool = True, scores: bool = True
 ) -> Iterator[SiteFinding]:
     """Say which lists a role needs and lacks, and which it does not use.
 
     Args:
         counts: list -> number of entries.
-        role: the site's.
-        datalist: for messages.
-        kind: of the task.
-        chooses: whether a model is chosen by validation lists.
-        scores: whether the result is scored on the testing lists.
+        role, datalist, kind: the site's, for messages, and of the task.
+        chooses, scores: whether a model is chosen by validation lists, and the result scored on testing lists.
     """
     if not any(counts.values()):
         hint = "scripts/prepare_ct.py or scripts/prepare_cxr.py writes one"
-        yield SiteFinding("data", "list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
+        yield data_finding("list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
     elif not kind.labelled:  # trains on both lists of images together
         if not counts.get(UNLABELED) and not counts.get("training"):
             text = f"neither '{UNLABELED}' nor 'training' lists an image, and pre-training needs some; fill one"
-            yield SiteFinding("data", "list", f"{datalist}: {text}", UNLABELED)
+            yield data_finding("list", f"{datalist}: {text}", UNLABELED)
         return
     for key in NEEDED.get(role or "", ()):
         if not counts.get(key) and (chooses or key != "validation"):
-            yield SiteFinding(
-                "data", "list", f"{datalist}: the list '{key}' is empty, and the role '{role}' needs it; fill it", key
-            )
+            text = f"the list '{key}' is empty, and the role '{role}' needs it; fill it"
+            yield data_finding("list", f"{datalist}: {text}", key)
     if role == "supervised" and counts.get(UNLABELED) and kind.both_lists:
         text = f"{counts[UNLABELED]} unlabelled scans are not used by a supervised site; 'unsupervised' uses both lists"
-        yield SiteFinding("data", "unused", f"{datalist}: {text}", UNLABELED)
+        yield data_finding("unused", f"{datalist}: {text}", UNLABELED)
     if role in ("supervised", "unsupervised") and not counts.get("testing") and scores:
         text = "there is no 'testing' list, so the finished model is not scored here; list some cases if it should be"
-        yield SiteFinding("data", "not_scored", f"{datalist}: {text}", "testing")
-
-
-def _files(root: Path, key: str, number: int, value: Any, form: ImageAlone) -> tuple[list[Path], list[SiteFinding]]:
-    """The files of an entry, found as training finds them, and what is wrong with it."""
-    files, faults, where = [], {}, f"{key}, entry {number}"
-    if isinstance(value, Mapping) and (text := form.wrong(key, where, value)):
-        faults[text] = SiteFinding("data", "entry", text, key, number)
-    for name in form.files(key):
-        try:
-            files.append(listed_file(root, where, name, value))
-        except DataError as error:
-            kind = "missing" if "does not exist" in str(error) or "cannot be reached" in str(error) else "entry"
-            faults[str(error)] = SiteFinding("data", kind, str(error), key, number)
-    return files, list(faults.values())
+        yield data_finding("not_scored", f"{datalist}: {text}", "testing")

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import LISTS
+from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import problems
 from fedmed.reports.words import NOTHING, count, duration, join, size
 
@@ -52,21 +53,21 @@ def sections(checked: CheckedSite) -> list[tuple[str, Rows]]:
         "Work": _work(checked),
         "Disk": [(s.what, f"needs {size(s.needed)}, free {size(s.free)}") for s in checked.spaces],
         "Machine": _machine(checked),
-        "Connection": _connection(checked),
+        "Connection": list(_connection(checked.connection)),
         "Versions": list(checked.machine.versions) if checked.machine else [],
     }
-    return [(name, list(rows)) for name, rows in parts.items() if rows]
+    return [(name, rows) for name, rows in parts.items() if rows]
 
 
 def _job(checked: CheckedSite) -> Rows:
     if checked.work is None:
         return [("role", checked.role)] if checked.role else []
-    args = checked.work.args
+    args, bundle = checked.work.args, checked.demands.bundle
     return [
         ("job", checked.work.name),
         ("role", checked.work.role),
-        ("bundle", f"{args['bundle']} {checked.wanted.version or ''}".strip()),
-        ("bundle's hash", checked.digest or "not installed"),
+        ("bundle", f"{args['bundle']} {bundle.version if bundle else ''}".strip()),
+        ("bundle's hash", bundle.digest if bundle else "not installed"),
         ("overlays", ", ".join(args.get("overlays") or ()) or NOTHING),
     ]
 
@@ -76,7 +77,7 @@ def round_steps(checked: CheckedSite) -> int | None:
     measured, work = checked.measured, checked.work
     if work is None or work.steps or not work.epochs or not measured or not measured.batch:
         return work.steps if work else None
-    share = measured.fraction if checked.kind.labelled else 1.0
+    share = checked.demands.fraction if checked.kind.labelled else 1.0
     return math.ceil(work.epochs * share * checked.trained_on / measured.batch)
 
 
@@ -86,8 +87,8 @@ def round_seconds(checked: CheckedSite) -> float | None:
     if not measured or not work or not steps or measured.step_seconds is None:
         return None
     scored = (measured.score_seconds or 0) * checked.counts.get("validation", 0)
-    told = (measured.metadata_seconds or 0) * checked.trained_on
-    return steps * measured.step_seconds + told + (scored if work.role == "supervised" and work.chooses else 0)
+    exchanged = (measured.metadata_seconds or 0) * checked.trained_on
+    return steps * measured.step_seconds + exchanged + (scored if work.role == "supervised" and work.chooses else 0)
 
 
 def _about(seconds: float) -> str:
@@ -96,9 +97,9 @@ def _about(seconds: float) -> str:
 
 def _work(checked: CheckedSite) -> Rows:
     measured, work = checked.measured, checked.work
-    if measured is None or measured.peak_bytes is None:
+    if work is None or measured is None or measured.peak_bytes is None:
         return []
-    rows = [
+    rows: list[tuple[str, str | None]] = [
         ("one step", f"{measured.step_seconds:.3g} s, batch of {measured.batch}" if measured.step_seconds else None),
         ("scoring a case", f"{measured.score_seconds:.3g} s" if measured.score_seconds else None),
         (
@@ -109,8 +110,7 @@ def _work(checked: CheckedSite) -> Rows:
         ),
         ("preparing a case, once", f"{measured.prepare_seconds:.3g} s" if measured.prepare_seconds else None),
     ]
-    if (seconds := round_seconds(checked)) is not None:
-        steps = round_steps(checked)
+    if (seconds := round_seconds(checked)) is not None and (steps := round_steps(checked)):
         rows.append((f"a round of {count(steps, 'step')}", _about(seconds)))
         rows.append((f"all {work.rounds} rounds", _about(seconds * work.rounds) if work.rounds else None))
     rows += [
@@ -136,12 +136,9 @@ def _machine(checked: CheckedSite) -> Rows:
     ]
 
 
-def _connection(checked: CheckedSite) -> Rows:
-    return list(_connection_rows(checked)) if checked.connection else []
-
-
-def _connection_rows(checked: CheckedSite) -> Iterator[tuple[str, str]]:
-    found = checked.connection
+def _connection(found: Connection | None) -> Iterator[tuple[str, str]]:
+    if found is None:
+        return
     if found.reached is not None:
         yield "server", "reached" if found.reached else "not reached"
     if found.tls:

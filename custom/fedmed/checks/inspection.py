@@ -1,65 +1,114 @@
 """What a site's check needs of a kind of task: which images it opens, and what it lists of them."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
-from fedmed.checks.bins import Bins
-from fedmed.checks.entries import Entry
-from fedmed.checks.site_findings import SiteFinding
-from fedmed.checks.training import Measured
+from fedmed.checks.bins import Bins, Fact, summarise
+from fedmed.checks.entries import SCORED, Cases, Entry
+from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How images are opened.
+class Inspection(ABC):
+    """Opens and judges the images of one kind; a kind names such a class by path.
 
     Attributes:
-        bundle: whose reader opens them, None where no job says it.
-        bundles: the site's own folder of bundles.
-        workers: processes.
-        track: shows progress.
+        noun: what an image is called.
+        facts: what the page tells of single cases.
     """
 
-    bundle: str | None = None
-    bundles: Path | None = None
-    workers: int = 1
-    track: Track | None = None
+    noun: ClassVar[str]
+    facts: ClassVar[tuple[Fact, ...]]
 
-
-class Inspection(Protocol):
-    """Opens and judges the images of one kind; a kind names such a class by path."""
-
-    def open(self, entries: Sequence[Entry], how: Reading) -> dict[Entry, Case]:
-        """Inspect the files of all entries; one that several entries name is opened once."""
-
-    def judge(self, cases: Mapping[Entry, Case], size: int | None) -> list[SiteFinding]:
-        """Everything that is wrong with or odd about the inspected entries.
+    @abstractmethod
+    def open(
+        self,
+        entries: Sequence[Entry],
+        workers: int = 1,
+        track: Track | None = None,
+        bundle: str | None = None,
+        site_bundles: Path | None = None,
+    ) -> dict[Entry, Case]:
+        """Inspect the files of all entries; one that several entries name is opened once. Nothing is written.
 
         Args:
-            cases: the entries.
-            size: pixels of the square that an image is fitted into, if it is.
+            entries, workers, track: what is listed, number of processes, what shows progress.
+            bundle: whose reader opens the images, None where no job says it.
+            site_bundles: the site's own folder of bundles.
+
+        Raises:
+            BundleError: the bundle cannot be opened.
+            DataError: a worker process died.
         """
+
+    @abstractmethod
+    def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
+        """What is wrong with or odd about single images; ``size``: pixels of the square that they are fitted into."""
+
+    def judge(self, cases: Cases, size: int | None) -> list[SiteFinding]:
+        """Everything that is wrong with or odd about the inspected entries, their lists included."""
+        findings = [*self.judge_images(cases, size)]
+        findings += self._in_two_lists("patient", cases, lambda entry, case: entry.patient)
+        findings += self._in_two_lists("copy", cases, lambda entry, case: case.content or None)
+        if unnamed := [entry for entry in cases if entry.patient is None]:
+            text = (
+                f"{len(unnamed)} entries have no 'patient', the first is {unnamed[0].where}; without it nobody can "
+                "tell whether a patient is in two lists: add it, or make sure yourself"
+            )
+            findings.append(data_finding("no_patient", text))
+        return findings
+
+    def _in_two_lists(
+        self, kind: str, cases: Cases, identity: Callable[[Entry, Case], str | None]
+    ) -> Iterator[SiteFinding]:
+        """A patient or a scan may be trained on with and without its mask; it may not be trained on and scored by."""
+        groups: dict[str, list[Entry]] = defaultdict(list)
+        for entry, case in cases.items():
+            if (key := identity(entry, case)) is not None:
+                groups[key].append(entry)
+        for key, group in groups.items():
+            lists = {entry.list for entry in group}
+            shown = "; ".join(entry.where for entry in group[:4]) + ("; …" if len(group) > 4 else "")
+            first, *others = ((entry.list, entry.number) for entry in group)
+            what = f"patient '{key}'" if kind == "patient" else f"the same {self.noun}"
+            if len(lists) > 1 and lists & set(SCORED):
+                text = f"{what} is in two lists: {shown}; a score would be too good: keep one list"
+                yield data_finding(kind, text, *first, also=tuple(others))
+            elif kind == "copy" and len(group) > 1:
+                text = f"{what} is listed more than once: {shown}; keep one if that was not meant"
+                yield data_finding("twice", text, *first, also=tuple(others))
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
         """What is wrong with labels that are words; see :func:`fedmed.checks.class_labels.judge_classes`."""
+        return iter(())
 
+    @abstractmethod
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
         """A table for the hospital's own screen, heads first; empty where nothing was opened."""
 
     def bins(self, cases: Sequence[Case]) -> list[Bins]:
         """All that the page tells of single cases."""
+        return summarise(cases, self.facts)
 
-    def cache_bytes(
-        self,
-        entries: Sequence[Entry],
-        cases: Mapping[Entry, Case],
-        sample: Sequence[Entry],
-        measured: Measured | None,
-    ) -> int:
-        """Estimate the size of all prepared cases, from those of the sample if they were measured."""
+    @abstractmethod
+    def cache_bytes(self, entries: Sequence[Entry], cases: Cases, sample: Sequence[Entry], mean: float | None) -> int:
+        """Estimate the size of all ``entries`` when they are prepared.
+
+        Args:
+            entries, cases: what is listed, and what was inspected of it.
+            sample, mean: those that were prepared to measure them, and their mean size, None if there are none.
+        """
+
+
+def with_lists(cases: dict[Entry, Case]) -> dict[Entry, Case]:
+    """Note in each case the lists that hold it, and whose it is."""
+    for entry, case in cases.items():
+        case.lists.append(entry.list)
+        case.patient = entry.patient or case.patient
+    return cases

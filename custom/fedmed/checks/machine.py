@@ -37,28 +37,21 @@ class Machine:
     versions: tuple[tuple[str, str], ...]
 
 
-def look_at_machine(site: SiteConfig) -> tuple[Machine, list[SiteFinding]]:
+def check_machine(site: SiteConfig) -> tuple[Machine, list[SiteFinding]]:
     """Return the machine's facts, and where the site's settings do not fit them."""
     gpus = tuple(_gpu(index) for index in range(torch.cuda.device_count())) if torch.cuda.is_available() else ()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    index = (torch.device(site.device).index or 0) if site.device.startswith("cuda") else None
+    device = f"{site.device} ({gpus[index][0]})" if index is not None and index < len(gpus) else site.device
     memory = psutil.virtual_memory()
-    device = site.device
-    index = _index(device)
-    if index is not None and index < len(gpus):
-        device = f"{device} ({gpus[index][0]})"
-    machine = Machine(
-        device, gpus, cores, site.threads, site.workers, (memory.total, memory.available), tuple(versions())
-    )
+    amount = (memory.total, memory.available)
+    machine = Machine(device, gpus, cores, site.threads, site.workers, amount, tuple(_versions()))
     return machine, list(_findings(site, machine, index))
 
 
 def _gpu(index: int) -> tuple[str, int, int]:
     free, total = torch.cuda.mem_get_info(index)
     return torch.cuda.get_device_name(index), total, free
-
-
-def _index(device: str) -> int | None:
-    return (torch.device(device).index or 0) if device.startswith("cuda") else None
 
 
 def _findings(site: SiteConfig, machine: Machine, index: int | None) -> Iterator[SiteFinding]:
@@ -74,7 +67,7 @@ def _findings(site: SiteConfig, machine: Machine, index: int | None) -> Iterator
         yield SiteFinding("device", "threads", f"{text}each other's way: lower it")
 
 
-def versions() -> Iterator[tuple[str, str]]:
+def _versions() -> Iterator[tuple[str, str]]:
     """Versions of FedMed, Python, the operating system's kind and the packages that matter."""
     yield "fedmed", fedmed.__version__
     yield "python", platform.python_version()

@@ -1,32 +1,26 @@
 """What a site would do in a job: its role there, with which bundle and settings."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.bundles.find import find_bundle
-from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import pretraining
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import BundleError, JobError
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.plan import ROLES
-
-METHODS = {"unsupervised": ["consistency"]}  # overlays of a role, where no job says it
+from fedmed.methods.find_method import installed
 
 
 @dataclass(frozen=True)
 class PartInJob:
-    """A site's part in a job.
+    """A site's part in a job, or what it would do with a bundle; None where only a job says it.
 
     Attributes:
-        name: the job's name, or the bundle's when there is no job.
+        name: of the job or bundle.
         args: arguments of the site's executor, for :meth:`fedmed.federation.client.Client.from_args`.
-        steps: optimizer steps a round, None without a job, or where it counts epochs.
-        epochs: passes over the site's images a round, None without a job, or where it counts steps.
-        rounds: rounds of the job, None without a job.
-        folder: the job's folder, None without a job.
+        steps, epochs: length of a round: optimizer steps, or passes over the site's images.
+        rounds, folder: of the job.
         part: the site in the job whose part this is; another one when only the role was known.
         chooses: whether labelled sites score models on their validation lists, by which one is chosen.
         scores: whether the result is scored on the testing lists.
@@ -49,7 +43,7 @@ class PartInJob:
     @property
     def role(self) -> str:
         """``supervised``, ``unsupervised`` or ``evaluate``."""
-        return self.args["role"]
+        return str(self.args["role"])
 
 
 def find_work(
@@ -64,13 +58,11 @@ def find_work(
     """Return what ``site`` does in a job, or would do with a bundle.
 
     Args:
-        job: a job folder, or the name of an installed bundle.
+        job, overlays: a job folder; or the name of an installed bundle, and overlays of it.
         site: the site's name in the job.
         role: take this role's part, when the job does not name the site.
-        overlays: overlays of a bundle that is named without a job.
         lists: list -> number of entries; tells the role when neither ``role`` nor a job does.
-        bundles: the site's own folder of bundles.
-        allowed: class paths outside ``fedmed.methods`` that the site's settings list.
+        bundles, allowed: the site's own folder of bundles, and class paths that its settings let jobs name.
 
     Raises:
         JobError: no such job or bundle, a damaged job, or one without this site and role.
@@ -83,15 +75,32 @@ def find_work(
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
         return _of_job(folder, site, role, allowed)
     if folder.is_dir() or "/" in job:
-        raise JobError(f"{folder} is no job folder (meta.json is missing); give the folder that the study lead sent")
+        raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:
-        find_bundle(job, bundles)
-        method = pretraining(Bundle(job, site_bundles=bundles))
+        bundle = Bundle(job, site_bundles=bundles)
     except BundleError as error:
         raise JobError(f"--job {job}: there is no such job folder, and {error}") from error
     role = role or _role_of(lists or {})
-    own = [method.overlay] if method and role == "unsupervised" else METHODS.get(role, [])
-    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *own]})
+    return PartInJob(job, {"bundle": job, "role": role, "overlays": [*overlays, *_usual_overlays(bundle, role)]})
+
+
+def _role_of(lists: Mapping[str, int]) -> str:
+    return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
+
+
+def _usual_overlays(bundle: Bundle, role: str) -> list[str]:
+    """Overlays of a role in the installed methods that the bundle has all of; the fewest, where methods differ."""
+    methods = [kind() for kind in installed().values()]
+    known = [list(method.role(role).overlays) for method in methods if role in method.roles()]
+    fitting = [overlays for overlays in known if all(_has_overlay(bundle, name) for name in overlays)]
+    return min(fitting, key=len, default=[])
+
+
+def _has_overlay(bundle: Bundle, name: str) -> bool:
+    try:
+        return bundle.config_file(name).is_file()
+    except BundleError:
+        return False
 
 
 def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str]) -> PartInJob:
@@ -99,52 +108,27 @@ def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str])
     named = job.study.sites
     match = site if site in named else next((name for name in named if role and named[name] == role), None)
     if match is None:
+        lacks = f"site '{site}'{f' and no role {role!r}' if role else ''}"
         known = ", ".join(f"{name} ({its})" for name, its in named.items())
         hint = "say which part it takes with --role, or ask the study lead to name it"
-        raise JobError(f"the job {folder} has no site '{site}'{f' and no role {role!r}' if role else ''}: it has "
-                       f"{known}; {hint}")  # fmt: skip
+        raise JobError(f"the job {folder} has no {lacks}: it has {known}; {hint}")
     if role and named[match] != role:
         raise JobError(
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
-    plan, args = job.plan, job.clients[match]
+    plan = job.plan
     exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
     extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
-    asked = {"epochs": plan.epochs, "chooses": plan.select == "best", "scores": plan.evaluate}
     return PartInJob(
         job.name,
-        args,
-        plan.steps,
-        plan.rounds,
-        folder,
-        match,
+        job.clients[match],
+        steps=plan.steps,
+        rounds=plan.rounds,
+        folder=folder,
+        part=match,
+        epochs=plan.epochs,
+        chooses=plan.select == "best",
+        scores=plan.evaluate,
         exchanged=exchanged,
         extras=tuple(sorted(extras)),
-        **asked,
     )
-
-
-def _role_of(lists: Mapping[str, int]) -> str:
-    return "supervised" if lists.get("training") else "unsupervised" if lists.get("unlabeled") else "evaluate"
-
-
-def client_app(work: PartInJob) -> tuple[set[str], bool]:
-    """Class paths that the site's app of the job names, and whether it brings a folder ``custom``."""
-    if work.folder is None:
-        return set(), False
-    meta = json.loads((work.folder / "meta.json").read_text(encoding="utf-8"))
-    apps = [work.folder / app for app, sites in meta["deploy_map"].items() if work.part in sites]
-    configs = [json.loads((app / "config" / "config_fed_client.json").read_text(encoding="utf-8")) for app in apps]
-    return set(class_paths(configs)), any((app / "custom").is_dir() for app in apps)
-
-
-def class_paths(value: Any) -> Iterator[str]:
-    """Class paths anywhere in a configuration of NVFlare."""
-    if isinstance(value, Mapping):
-        if isinstance(value.get("path"), str):
-            yield value["path"]
-        for item in value.values():
-            yield from class_paths(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from class_paths(item)

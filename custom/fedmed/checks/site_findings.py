@@ -7,6 +7,7 @@ list, so nothing that a site wrote can pass through it.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 AREAS = ("data", "training", "disk", "device", "connection")
 PROBLEM, NOTE = "problem", "note"
@@ -17,14 +18,14 @@ _PROBLEMS = {
         "missing": "listed files that do not exist",
         "list": "lists that the site's role needs and that are empty",
         "unreadable": "images or masks that cannot be read",
-        "picture": "images that are damaged or no X-ray",
-        "class": "labels that are none of the job's classes",
+        "picture": "images that are damaged or not an X-ray",
+        "class": "labels that are not one of the job's classes",
         "two_classes": "images that are listed with two classes",
         "one_class": "lists that need images of two classes and have one",
         "volume": "images that are not one 3D volume",
         "geometry": "images without a usable voxel size or position",
         "spacing": "images whose voxel size is impossible",
-        "values": "images whose voxel values are no CT in HU",
+        "values": "images whose voxel values are not those of a CT in HU",
         "memory": "images that do not fit into memory",
         "mask_grid": "masks that lie on another grid than their image",
         "mask_values": "masks with values other than 0 and 1",
@@ -111,7 +112,7 @@ class SiteFinding:
     also: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
-        _ = self.words  # a kind outside the list is a mistake of ours
+        _ = self.words  # a kind that is not listed above is a mistake in this package
 
     @property
     def level(self) -> str:
@@ -122,6 +123,10 @@ class SiteFinding:
     def words(self) -> str:
         """The kind in fixed words."""
         return _PROBLEMS[self.area].get(self.kind) or _NOTES[self.area][self.kind]
+
+
+data_finding = partial(SiteFinding, "data")
+link_finding = partial(SiteFinding, "connection")
 
 
 def problems(findings: Sequence[SiteFinding]) -> list[SiteFinding]:

@@ -1,7 +1,7 @@
 """The page that a hospital sends to the study lead: figures, and nothing that tells of a patient.
 
 It is made of :mod:`fedmed.checks.facts`, of bins over all cases, and of the number of findings of each kind. No
-sentence of a finding, no name of a file, folder, patient, user or machine, and no date has a way into it.
+sentence of a finding, no name of a file, folder, patient, user or machine, and no date gets into it.
 """
 
 from importlib import resources
@@ -17,8 +17,6 @@ from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports import palette
 
-TEMPLATE = "check.html.j2"
-
 
 def write_page(checked: CheckedSite, path: Path) -> Path:
     """Write the page.
@@ -26,19 +24,29 @@ def write_page(checked: CheckedSite, path: Path) -> Path:
     Raises:
         FedMedError: the file cannot be written.
     """
+    write_output(path, page(checked).encode(), "--out")
+    path.chmod(0o644)  # it is made to be passed on
+    return path
+
+
+def write_output(path: Path, content: bytes, option: str) -> Path:
+    """Write a file that a person has named by an option.
+
+    Raises:
+        FedMedError: it cannot be written.
+    """
     try:
-        write_atomically(path, lambda stream: stream.write(page(checked).encode()))
-        path.chmod(0o644)  # it is made to be passed on
+        write_atomically(path, lambda stream: stream.write(content))
     except OSError as error:
-        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another file with --out") from error
+        raise FedMedError(f"cannot write {path} ({error.strerror or error}); choose another with {option}") from error
     return path
 
 
 def page(checked: CheckedSite) -> str:
     """Return the page's HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.checks").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    cases = list({id(case): case for case in checked.cases.values()}.values())
+    source = resources.files("fedmed.checks").joinpath("templates", "check.html.j2").read_text(encoding="utf-8")
+    charts = checked.inspection.bins(checked.images) + summarise_classes(checked.entries, checked.demands.classes or ())
     return environment.from_string(source).render(
         site=checked.site.site,
         ready=checked.ready,
@@ -46,7 +54,7 @@ def page(checked: CheckedSite) -> str:
         head=head(checked),
         sections=sections(checked),
         kinds=count_kinds(checked.findings),
-        charts=[*checked.inspection.bins(cases), *summarise_classes(checked.entries, checked.wanted.classes)],
+        charts=charts,
         checked="data" not in checked.left_out,
         rounded=rounded,
         shown=shown,

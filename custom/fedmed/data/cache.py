@@ -1,50 +1,43 @@
 """Cases whose preprocessing is done once, so that no process decodes or resamples an image twice."""
 
-import json
 import logging
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import monai
 import torch
 from monai.data import Dataset, MetaTensor, get_track_meta, set_track_meta
 from monai.transforms import Compose, RandomizableTrait, Transform
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedmed.data.describe import describe
+from fedmed.data.describe import settings_text
 from fedmed.data.store import MEMORY, CaseStore, case_key
 from fedmed.data.transforms.foreground import FOREGROUND
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
 
-CACHE_VERSION = 2  # to be raised when a transform of FedMed computes something else with the same settings
+Step = Callable[[Any], Any]
 _META_SWITCH = threading.RLock()  # MONAI has one switch for metadata, for all threads of the process
-_DESCRIBED: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class CaseCacheDataset(Dataset):
-    """Cases whose deterministic preprocessing is kept on disk.
+    """Cases whose deterministic preprocessing is kept on disk. Items are dictionaries of plain tensors.
 
-    Like :class:`monai.data.PersistentDataset` it stores what comes before the first random transform. Unlike it,
-    the key holds size and modification time of the files and the settings of every transform, so a changed image
-    or setting is noticed; files are memory-mapped, so a crop reads only its own pages; and random transforms run
-    without MONAI's metadata tracking, which is most of their cost.
+    Unlike in :class:`monai.data.PersistentDataset` the key holds size and modification time of the files and the
+    settings of every transform, so a changed image or setting is noticed; files are memory-mapped, so a crop reads only
+    its own pages; and random transforms run without MONAI's metadata tracking, which is most of their cost.
 
     Args:
         data: cases as :func:`fedmed.data.datalist.load_datalist` returns them.
-        transform: deterministic transforms, then random ones. Only tensors survive the deterministic part. A label
-            that is a class, an int, is not stored: the stored image can be used with any class.
+        transform: deterministic transforms, of which only tensors survive, then random ones. A label that is a class,
+            an int, is not stored: the stored image can be used with any class.
         cache_dir: folder for the prepared cases; None = prepare them each time.
-        in_memory_bytes: limit of the bytes of prepared cases that this process also keeps in memory, for all datasets
-            together; 0 = none. Opening a file takes longer than everything else that is done with a small image.
-
-    Items are dictionaries of plain tensors (a list of them where a crop yields several); a class is an int64 scalar.
+        in_memory_bytes: limit of the prepared cases that this process also keeps in memory, for all datasets together.
+            Opening a file takes longer than everything else that is done with a small image.
 
     Raises:
         DataError: the folder cannot be made, or a case cannot be prepared; names the file.
@@ -53,13 +46,14 @@ class CaseCacheDataset(Dataset):
     def __init__(
         self,
         data: Sequence[Mapping[str, Any]],
-        transform: Sequence[Callable] | Callable,
+        transform: Sequence[Step] | Step,
         cache_dir: Path | str | None = None,
         in_memory_bytes: int = 0,
     ) -> None:
         steps = (transform if isinstance(transform, Compose) else Compose(transform)).flatten().transforms
         super().__init__(data, Compose(steps))
-        self._split = next((i for i, step in enumerate(steps) if _is_random(step)), len(steps))
+        random = [isinstance(step, RandomizableTrait) or not isinstance(step, Transform) for step in steps]
+        self._split = random.index(True) if any(random) else len(steps)
         self._settings = settings_text(steps[: self._split])
         self.store = CaseStore(cache_dir) if cache_dir is not None else None
         self.in_memory_bytes = in_memory_bytes
@@ -85,10 +79,15 @@ class CaseCacheDataset(Dataset):
             return self._prepare(case)
         path = self.store.path(case, self._settings)
         stored = self.store.read(path)
-        if stored is None:
-            stored = self._prepare(case)
-            self._keep(path, stored)
-        return stored
+        if stored is not None:
+            return stored
+        made = self._prepare(case)
+        try:
+            self.store.write(path, made)
+        except OSError as error:
+            log.warning("the cache %s cannot be written (%s); continuing without it, more slowly", path.parent, error)
+            self.store = None
+        return made
 
     def prefill(self, num_workers: int = 0) -> None:
         """Prepare every case that is not on disk yet; does nothing without a cache."""
@@ -98,11 +97,18 @@ class CaseCacheDataset(Dataset):
         missing = [index for index, path in enumerate(paths) if not path.is_file()]
         if missing:
             log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
-            for _ in DataLoader(_Fill(self, missing), batch_size=None, num_workers=min(num_workers, len(missing))):
-                pass
+            numbers: Any = missing  # a list is a dataset too
+            workers = min(num_workers, len(missing))
+            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill):
+                pass  # nothing worth sending between processes
+
+    def _fill(self, index: Any) -> int:
+        if self.store is not None:  # None: the disk became full meanwhile
+            self.prepared(index)
+        return index
 
     def has_foreground(self) -> bool:
-        """Whether any case has foreground voxels; needs a ``ForegroundIndexd`` among the transforms."""
+        """Whether any case has foreground voxels, as a ``ForegroundIndexd`` among the transforms finds them."""
         return any(len(self.prepared(index)[FOREGROUND]) for index in range(len(self.data)))
 
     def _transform(self, index: int) -> Any:
@@ -120,44 +126,6 @@ class CaseCacheDataset(Dataset):
             raise _as_data_error(case, error) from error
         return {key: _plain(value) for key, value in result.items() if isinstance(value, Tensor)}
 
-    def _keep(self, path: Path, item: Mapping[str, Tensor]) -> None:
-        try:
-            self.store.write(path, item)
-        except OSError as error:
-            log.warning(
-                "cache folder %s cannot be written (%s); continuing without it, more slowly", path.parent, error
-            )
-            self.store = None
-
-
-class _Fill(torch.utils.data.Dataset):
-    """Prepares the missing cases of a dataset; yields nothing worth sending between processes."""
-
-    def __init__(self, dataset: CaseCacheDataset, indices: Sequence[int]) -> None:
-        self.dataset, self.indices = dataset, indices
-
-    def __len__(self) -> int:
-        return len(self.indices)
-
-    def __getitem__(self, position: int) -> int:
-        if self.dataset.store is not None:  # None: the disk became full meanwhile
-            self.dataset.prepared(self.indices[position])
-        return position
-
-
-def settings_text(steps: Sequence[Any]) -> str:
-    """What the deterministic transforms do, as text that is equal in every process."""
-    for step in steps:
-        # Some transforms store facts of the last image among their attributes, so they are described before first use.
-        if step not in _DESCRIBED:
-            _DESCRIBED[step] = describe(step)
-    facts = {"version": CACHE_VERSION, "monai": monai.__version__, "steps": [_DESCRIBED[step] for step in steps]}
-    return json.dumps(facts, sort_keys=True)
-
-
-def _is_random(step: Any) -> bool:
-    return isinstance(step, RandomizableTrait) or not isinstance(step, Transform)
-
 
 def _plain(tensor: Tensor) -> Tensor:
     # A clone: torch.save would write the full storage that a view belongs to.
@@ -167,12 +135,11 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:
     """MONAI wraps a transform's error in a RuntimeError; its cause is the clearer message."""
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, DataError):
-            return cause
-        last, cause = cause, cause.__cause__
-    return DataError(f"{case.get('image')}: cannot be preprocessed ({last}); check the image or remove it")
+    while error.__cause__ is not None and not isinstance(error, DataError):
+        error = error.__cause__
+    if isinstance(error, DataError):
+        return error
+    return DataError(f"{case.get('image')}: cannot be preprocessed ({error}); check the image or remove it")
 
 
 @contextmanager

@@ -46,16 +46,13 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
     """Return a part of labelled cases that has each class in its proportion, rounded by largest remainders.
 
     The size is ``fraction * len(cases)``, rounded, but at least one case of each class that is there. Within a class
-    cases are ranked by a hash of seed and file name: the choice depends neither on their order nor on where the data
-    lie, and a larger fraction holds the cases of a smaller one as far as the rounding allows.
+    cases are ranked by a hash of seed and file name: the choice depends neither on their order, which stays, nor on
+    where the data lie, and a larger fraction holds the cases of a smaller one as far as the rounding allows.
 
     Args:
         cases: with an int ``label``, as ``load_datalist(..., classes=...)`` returns them.
         fraction: in (0, 1].
         seed: of the choice.
-
-    Returns:
-        The chosen cases in their order in ``cases``.
 
     Raises:
         DataError: the fraction is out of range, or a case has no class.
@@ -76,8 +73,8 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
 def _images(root: Path, datalist: Path, key: str) -> list[str]:
     if key == UNLABELED:
         return [case["image"] for case in load_datalist(root, datalist, key, required=False)]
-    wheres = enumerate(list_entries(datalist, key))
-    return [str(listed_file(root, f"{datalist}: entry {n} of '{key}'", "image", entry)) for n, entry in wheres]
+    entries = enumerate(list_entries(datalist, key))
+    return [str(listed_file(root, f"{datalist}: entry {n} of '{key}'", "image", entry)) for n, entry in entries]
 
 
 def _shares(sizes: Mapping[int, int], fraction: float) -> dict[int, int]:

@@ -1,6 +1,5 @@
 """Read a site's datalist: which images it has, and which of them have masks or belong to a known class."""
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from fedmed.data.entry_forms import UNLABELED, form_of
 from fedmed.errors import DataError
+from fedmed.files import read_json
 
 log = logging.getLogger("fedmed.data")
 
@@ -39,10 +39,9 @@ def load_datalist(
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
     entries, form = list_entries(path, key, required), form_of(classes)
-    wheres = (f"{path}: entry {number} of '{key}'" for number in range(len(entries)))
-    cases = [form.read(root, key, where, entry) for where, entry in zip(wheres, entries, strict=True)]
+    cases = [form.read(root, key, f"{path}: entry {n} of '{key}'", entry) for n, entry in enumerate(entries)]
     if key == UNLABELED:
-        cases = [_without_label(case) for case in cases]
+        cases = [{name: value for name, value in case.items() if name != "label"} for case in cases]
         dropped = sum("label" in entry for entry in entries)
         if dropped:
             log.warning("%s: %d entries of '%s' carry a label; these labels are ignored", path, dropped, key)
@@ -57,8 +56,7 @@ def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
 def list_entries(datalist: Path | str, key: str, required: bool = False) -> list[Any]:
     """Return one list as it stands in the datalist, its entries unchecked; ``[]`` where it is missing.
 
-    Raises:
-        DataError: no readable datalist, no list, or an empty or missing one that is required.
+    DataError for no readable datalist, no list, or an empty or missing one that is required.
     """
     entries = read_datalist(Path(datalist)).get(key)
     if entries is None and not required:
@@ -70,21 +68,7 @@ def list_entries(datalist: Path | str, key: str, required: bool = False) -> list
 
 
 def read_datalist(path: Path) -> Mapping[str, Any]:
-    """Return a datalist's content, its lists unchecked.
-
-    Raises:
-        DataError: no such file, no readable JSON, or no named lists.
-    """
+    """Return a datalist's content, its lists unchecked; DataError for no such file, or no JSON of named lists."""
     if not path.is_file():
         raise DataError(f"the datalist {path} does not exist; write one like {EXAMPLE}")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path}: not a readable JSON file ({error}). Example: {EXAMPLE}") from error
-    if not isinstance(content, Mapping):
-        raise DataError(f"{path}: holds a {type(content).__name__} instead of named lists. Example: {EXAMPLE}")
-    return content
-
-
-def _without_label(case: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in case.items() if name != "label"}
+    return read_json(path, DataError, f"write named lists like {EXAMPLE}")

@@ -13,9 +13,7 @@ from fedmed.errors import DataError
 def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
     """Return the files of the CT series of a folder (not of its subfolders), in the order of their slices.
 
-    Args:
-        folder: where the files are; other files and series of other modalities are ignored.
-        uid: SeriesInstanceUID, needed when there is more than one CT series.
+    Other files and series of other modalities are ignored; ``uid``, the SeriesInstanceUID, chooses one of several.
 
     Raises:
         DataError: no such folder, no series, no CT series, several to choose from, or not the one asked for.

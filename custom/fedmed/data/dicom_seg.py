@@ -39,18 +39,15 @@ class Producer:
 def segmentation(
     files: Sequence[Path], mask: np.ndarray, affine: np.ndarray, labels: Sequence[str], producer: Producer
 ) -> hd.seg.Segmentation:
-    """Return a mask as a binary DICOM segmentation that refers to the slices it lies on.
+    """Return a mask as a binary DICOM segmentation, ready for ``save_as``, that refers to the slices it lies on.
 
     Args:
-        files: the slices of one CT series, in order.
+        files: the slices of one CT series, in order. Patient and study are theirs, as DICOM demands.
         mask: (X, Y, Z) of integers; ``k`` is segment ``labels[k - 1]``, 0 is background. All 0 is allowed: every slice
             is then written empty, because the standard has no segmentation without frames.
         affine: (4, 4) of the mask, to mm in RAS, as ``read_series`` gives it for the same files.
         labels: names of the segments.
         producer: the bundle that drew the mask.
-
-    Returns:
-        The object, ready for ``save_as``. Patient and study are the source's, as DICOM demands.
 
     Raises:
         DataError: a single file, attributes that a segmentation needs are missing, or the mask does not lie on the

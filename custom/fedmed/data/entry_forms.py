@@ -22,7 +22,7 @@ class ImageAlone:
         return ("image",)
 
     def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
-        """The label of an entry of the list ``key``, where it is a word and no file."""
+        """The label of an entry of the list ``key``, where it is a word and not a file."""
         label = entry.get("label")
         return label if key != UNLABELED and is_word(label) else None
 
@@ -31,16 +31,10 @@ class ImageAlone:
         return ""
 
     def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
-        """The entry with the absolute paths of its files.
-
-        Args:
-            root: the site's data folder.
-            key: the entry's list.
-            where: the entry's place, for errors.
-            entry: as it stands in the datalist.
+        """The entry of the list ``key`` with the absolute paths of its files, which lie below ``root``.
 
         Raises:
-            DataError: it is not an entry of this form.
+            DataError: it is not an entry of this form; ``where`` says which one it is.
         """
         files = {name: str(listed_file(root, where, name, entry)) for name in self.files(key)}
         return {**entry, **files}
@@ -75,13 +69,9 @@ class ImageWithMask(ImageAlone):
 
 @dataclass(frozen=True)
 class ImageWithClass(ImageAlone):
-    """``{"image": file, "label": name}``: the label is the name of the image's class.
+    """``{"image": file, "label": name}``: the label is the name of the image's class."""
 
-    Args:
-        classes: names of the classes in the order of the network's outputs; None where no job has said them.
-    """
-
-    classes: tuple[str, ...] | None = None
+    classes: tuple[str, ...] | None = None  # in the order of the network's outputs; None where no job has said them
 
     def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
         return None if key == UNLABELED else entry.get("label")
@@ -94,16 +84,15 @@ class ImageWithClass(ImageAlone):
     def read(self, root: Path, key: str, where: str, entry: Any) -> dict[str, Any]:
         """As above; ``label`` becomes its place in ``classes``, an int counted from 0."""
         case = super().read(root, key, where, entry)
-        return case if key == UNLABELED else {**case, "label": self._place(where, entry)}
-
-    def _place(self, where: str, entry: Mapping[str, Any]) -> int:
+        if key == UNLABELED:
+            return case
         classes = self.classes or ()
         known = ", ".join(classes)
         if "label" not in entry:
             raise DataError(f"{where} has no 'label'; name its class ({known}), or list the image under '{UNLABELED}'")
         if entry["label"] not in classes:
-            raise DataError(f"{where}: the label is {entry['label']!r}, which is no class; use one of {known}")
-        return list(classes).index(entry["label"])
+            raise DataError(f"{where}: the label is {entry['label']!r}, which is not a class; use one of {known}")
+        return {**case, "label": classes.index(entry["label"])}
 
 
 def is_word(label: Any) -> bool:
@@ -117,15 +106,9 @@ def form_of(classes: Sequence[str] | None) -> ImageAlone:
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
-    """Absolute path of a file that an entry names.
+    """Absolute path of the file, below the site's ``root``, that an entry names as its ``image`` or ``label``.
 
     The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
-
-    Args:
-        root: the site's data folder.
-        where: of the entry, for errors.
-        name: ``image`` or ``label``.
-        entry: as it stands in the datalist.
 
     Raises:
         DataError: not an entry, or it names no such file or one outside ``root``, or the file is not there.

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from monai.data import DataLoader
-from torch.utils.data import Dataset, RandomSampler, Subset
+from torch.utils.data import RandomSampler, Subset
 
 from fedmed.data.cache import CaseCacheDataset
 from fedmed.errors import DataError
@@ -27,15 +27,12 @@ def training_loader(
     workers, equal seeds and equal worker counts do.
 
     Args:
-        dataset: the cases; they are prepared first, so that a bad image is found before training starts.
-        batch_size: cases in a batch.
-        steps: batches.
+        dataset: the cases; they are prepared first, so that a bad image is found before training starts. Without cases
+            there is no loader.
+        batch_size, steps: cases in a batch, and batches.
         seed: of order, crops and augmentation.
         num_workers: processes that load.
         foreground_in: the site's datalist, when training needs masks with foreground; it is named in the error.
-
-    Returns:
-        The loader, or None for a dataset without cases.
 
     Raises:
         DataError: a case cannot be prepared, or no mask has foreground.
@@ -54,18 +51,13 @@ def training_loader(
     return DataLoader(dataset, num_workers, batch_size=batch_size, sampler=sampler, generator=transforms)
 
 
-def probe_loader(dataset: Dataset, samples: int, seed: int, batch_size: int, num_workers: int = 0) -> DataLoader:
+def probe_loader(
+    dataset: CaseCacheDataset, samples: int, seed: int, batch_size: int, num_workers: int = 0
+) -> DataLoader:
     """Return a loader of some images, the same ones in the same order each time it is used.
 
-    Args:
-        dataset: all cases, without random transforms.
-        samples: cases that are drawn without replacement; all of them when there are fewer.
-        seed: of the draw.
-        batch_size: cases in a batch.
-        num_workers: processes that load.
-
-    Raises:
-        DataError: fewer than one sample is asked for.
+    ``samples`` cases are drawn from ``seed`` without replacement, or all of them when there are fewer. DataError for
+    fewer than one.
     """
     if samples < 1:
         raise DataError(f"the sample is to have {samples} images; use 1 or more, such as 100")

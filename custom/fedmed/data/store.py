@@ -31,11 +31,7 @@ def default_cache_dir() -> str:
 class CaseStore:
     """A folder of preprocessed cases; see :class:`fedmed.data.cache.CaseCacheDataset` for what MONAI's cache lacks.
 
-    Args:
-        cache_dir: where the folder ``fedmed-cases`` is created, mode 0700: its content is patient data.
-
-    Raises:
-        DataError: the folder cannot be made.
+    It is made below ``cache_dir`` with mode 0700, because its content is patient data; DataError if that fails.
     """
 
     def __init__(self, cache_dir: Path | str) -> None:
@@ -54,10 +50,7 @@ class CaseStore:
 
     @staticmethod
     def read(path: Path) -> dict[str, Tensor] | None:
-        """Return memory-mapped tensors, or None when no readable file is there.
-
-        Reading touches only the pages that are used, and writing to the tensors does not reach the file.
-        """
+        """Return tensors that read only the pages used and never write to the file; None without a readable file."""
         if not path.is_file():
             return None
         try:
@@ -68,11 +61,7 @@ class CaseStore:
 
     @staticmethod
     def write(path: Path, item: Mapping[str, Tensor]) -> None:
-        """Write through a temporary file: a reader sees a complete file or none, and two writers do not clash.
-
-        Raises:
-            OSError: the disk is full or the folder cannot be written; nothing is left behind.
-        """
+        """Write a complete file or none; OSError if the disk is full or the folder cannot be written."""
         write_atomically(path, lambda stream: torch.save(dict(item), stream))
 
 
@@ -105,25 +94,24 @@ MEMORY = CaseMemory()  # one for the process: a federation builds its datasets a
 def case_key(case: Mapping[str, Any], settings: str) -> str:
     """64 hexadecimal digits that depend on path, size and modification time of a case's files and on ``settings``.
 
-    A label that is a class is not a file and is not stored.
-
-    Raises:
-        DataError: a file of the case is gone.
+    A label that is a class is not a file and is not stored. DataError if a file of the case is gone.
     """
     digest = hashlib.sha256(settings.encode())
     for name in FILE_KEYS:
         if name in case and not isinstance(case[name], int):
-            size, modified = _facts(case[name])
-            digest.update(f"\0{name}\0{case[name]}\0{size}\0{modified}".encode(errors="surrogateescape"))
+            try:
+                facts = os.stat(case[name])
+            except OSError as error:
+                raise DataError(
+                    f"{case[name]}: the file is gone ({error.strerror}); restore it or remove the entry"
+                ) from error
+            text = f"\0{name}\0{case[name]}\0{facts.st_size}\0{facts.st_mtime_ns}"
+            digest.update(text.encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
 def purge(cache_dir: Path | str) -> int:
-    """Delete every preprocessed case below ``cache_dir`` and nothing else.
-
-    Returns:
-        Number of files deleted.
-    """
+    """Delete every preprocessed case below ``cache_dir`` and nothing else; return the number of files deleted."""
     folder = Path(cache_dir).expanduser() / FOLDER
     files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
     for path in files:
@@ -131,11 +119,3 @@ def purge(cache_dir: Path | str) -> int:
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
     return len(files)
-
-
-def _facts(path: str) -> tuple[int, int]:
-    try:
-        facts = os.stat(path)
-    except OSError as error:
-        raise DataError(f"{path}: the file is gone ({error.strerror}); restore it or remove the entry") from error
-    return facts.st_size, facts.st_mtime_ns

@@ -4,11 +4,17 @@ The bootstrap needs weights of the cases, which MONAI's ``compute_roc_auc`` and 
 are also three to four times slower.
 """
 
+import math
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike
 from scipy.stats import binomtest
 
-from fedmed.errors import FedMedError
+from fedmed.engines.collected import Collected
+from fedmed.errors import DataError, FedMedError
 
 RESAMPLES = 1000
 CHUNK = 4_000_000  # resampled cases at a time; bounds the memory
@@ -66,8 +72,10 @@ def macro_auroc_interval(
     values, truth = np.asarray(probabilities, np.float64), np.asarray(labels)
     rng, n = np.random.default_rng(seed), len(truth)
     means: list[np.ndarray] = []
-    for size in _chunks(resamples, max(1, CHUNK // max(n, 1))):
-        weights = np.stack([np.bincount(draw, minlength=n) for draw in rng.integers(n, size=(size, n))])
+    chunk = max(1, CHUNK // max(n, 1))
+    for done in range(0, resamples, chunk):
+        draws = rng.integers(n, size=(min(chunk, resamples - done), n))
+        weights = np.stack([np.bincount(draw, minlength=n) for draw in draws])
         means.append(macro_mean(class_aurocs(values, truth, weights)))
     known = np.concatenate(means)
     known = known[np.isfinite(known)]
@@ -81,6 +89,39 @@ def accuracy_interval(right: int, cases: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+class MacroAuroc:
+    """Macro one-vs-rest AUROC of an evaluator's run, as its key metric or an additional one.
+
+    Classes without a case are left out of the mean. ``pred`` of the output are logits.
+
+    Args:
+        classes: names of the classes, for errors.
+        required: whether fewer than two classes in the list are an error; otherwise the metric is NaN.
+
+    Raises:
+        DataError: at the end of a run: fewer than two classes, NaN or infinite logits.
+    """
+
+    def __init__(self, classes: Sequence[str] | None = None, required: bool = True) -> None:
+        self.classes, self.required, self.collected = classes, required, Collected()
+
+    def attach(self, engine: Engine, name: str) -> None:
+        """Add to an evaluator; the score is ``engine.state.metrics[name]``."""
+        self.collected.attach(engine)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, self._finish, name)
+
+    def _finish(self, engine: Any, name: str) -> None:
+        labels = self.collected.labels
+        value = macro_auroc(self.collected.probabilities(engine.network), labels)
+        if math.isnan(value) and self.required:
+            found = [str(label) if self.classes is None else self.classes[label] for label in labels.unique().tolist()]
+            raise DataError(
+                f"{name}: the {len(labels)} cases are all of the class '{', '.join(found)}', and an AUROC needs two; "
+                "list cases of another class too, under 'validation' in the site's datalist"
+            )
+        engine.state.metrics[name] = value
+
+
 def _auroc(values: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """(R,) from values (n,), bool (n,) and weights (R, n)."""
     order = np.argsort(values, kind="stable")
@@ -92,7 +133,3 @@ def _auroc(values: np.ndarray, positive: np.ndarray, weights: np.ndarray) -> np.
     pairs = positives.sum(axis=1) * negatives.sum(axis=1)
     in_order = (positives * (below + negatives / 2)).sum(axis=1)
     return np.divide(in_order, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
-
-
-def _chunks(total: int, size: int) -> list[int]:
-    return [min(size, total - done) for done in range(0, total, size)]

@@ -1,10 +1,12 @@
-"""Temperature scaling: calibrated probabilities (Guo et al. 2017, arXiv 1706.04599)."""
+"""Temperature scaling: calibrated probabilities (Guo et al. 2017, arXiv 1706.04599), at a site and in a federation."""
 
 import logging
-from functools import partial
+import math
+from collections.abc import Collection, Mapping
 
 import numpy as np
-from ignite.engine import Engine
+import torch
+from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import softmax
@@ -15,6 +17,7 @@ from fedmed.errors import DataError, FedMedError
 
 log = logging.getLogger("fedmed.site")
 
+METRIC = "val_temperature"
 COLDEST, HOTTEST = 0.05, 20.0
 MIN_CASES = 10
 
@@ -84,12 +87,35 @@ class TemperatureHandler:
     def __init__(self) -> None:
         self.collected = Collected()
 
-    def attach(self, engine: Engine, name: str = "val_temperature") -> None:
+    def attach(self, engine: Engine, name: str = METRIC) -> None:
         """Add to an evaluator; the temperature is ``engine.state.metrics[name]``."""
-        self.collected.attach(engine, partial(self._finish, name=name))
+        self.collected.attach(engine)
+        engine.add_event_handler(Events.EPOCH_COMPLETED, self._finish, name)
 
     def _finish(self, engine: Engine, name: str) -> None:
         engine.state.metrics[name] = fit_temperature(self.collected.logits, self.collected.labels)
+
+
+def mean_temperature(metrics: Mapping[str, Mapping[str, float]], sites: Collection[str]) -> float | None:
+    """Return the mean over the labelled sites that sent a possible temperature, in [0.05, 20]; None if none did."""
+    sent = [metrics[site].get(METRIC, math.nan) for site in sorted(sites) if site in metrics]
+    valid = [value for value in sent if COLDEST <= value <= HOTTEST]
+    return math.fsum(valid) / len(valid) if valid else None
+
+
+def calibrated(model: Mapping[str, Tensor], name: str | None, temperature: float | None) -> Mapping[str, Tensor]:
+    """Return the model with its tensor ``name`` set to a temperature; the same where either is missing.
+
+    Training continues with the uncalibrated model, whose temperature does not change.
+
+    Args:
+        model: name -> tensor.
+        name: the bundle's ``calibration``.
+        temperature: above 0.
+    """
+    if name is None or name not in model or temperature is None:
+        return model
+    return {**model, name: torch.full_like(model[name], temperature)}
 
 
 def _slope(inverse: float, logits: np.ndarray, labels: np.ndarray) -> float:

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
-from ignite.engine import Engine, Events
+from ignite.engine import Events
 from torch import Tensor, nn
 
-from fedmed.engines.corrections import Correction, RoundStart
+from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import BundleError, JobError, StateError
 
-KEY = "corrections"  # of an engine's kept state
+KEY = "corrections"  # of an engine's state, with theirs
 
 
 class Corrections:
@@ -19,11 +19,8 @@ class Corrections:
     They act by hooks of the optimizer, so they see what it sees: each engine's own way to it, gradient clipping and a
     GradScaler included, stays as it is. Without corrections nothing is added to the engine.
 
-    Args:
-        items: the corrections.
-
     Raises:
-        BundleError: one of them is not a correction.
+        BundleError: one of the items is not a correction.
     """
 
     def __init__(self, items: Sequence[Correction] = ()) -> None:
@@ -31,7 +28,7 @@ class Corrections:
             if not isinstance(item, Correction):
                 raise BundleError(
                     f"'train#corrections' lists a {type(item).__name__}; list objects of classes that extend "
-                    "fedmed.engines.corrections.Correction"
+                    "fedmed.engines.gradient_correction.Correction"
                 )
         self.items = list(items)
         self._values: dict[str, Any] = {}
@@ -42,13 +39,11 @@ class Corrections:
         self._values = {name: value for name, value in extras.items() if name in taken}
         return {name: value for name, value in extras.items() if name not in taken}
 
-    def attach(self, engine: Engine, received: Collection[str], shared: Collection[str], **facts: int) -> None:
+    def attach(self, engine: Any, received: Collection[str], shared: Collection[str], **facts: int) -> None:
         """Add to a trainer that has ``network`` and ``optimizer``.
 
         Args:
-            engine: the trainer.
-            received: names of the tensors that the site received.
-            shared: names of those that it sends back.
+            received, shared: names of the tensors that the site received, and of those that it sends back.
             facts: of time, see :class:`RoundStart`.
 
         Raises:
@@ -61,7 +56,7 @@ class Corrections:
                 f"{type(engine).__name__} does not train by the bundle's optimizer, so 'train#corrections' would "
                 "change nothing; leave that overlay out"
             )
-        hooks = []
+        hooks: list[Any] = []
 
         def begin() -> None:
             tensors = engine.network.state_dict()
@@ -69,17 +64,14 @@ class Corrections:
             for item in self.items:
                 values = {name: value for name, value in self._values.items() if name in item.takes}
                 item.begin(RoundStart(copies, frozenset(shared), values, **facts))
-            hooks.append(engine.optimizer.register_step_pre_hook(before))
-            hooks.append(engine.optimizer.register_step_post_hook(after))
+            hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
+            hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
 
-        def before(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if not _overflowed(optimizer):
-                _unscale(optimizer)
-                self._each("before_step", engine.network)
-
-        def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if not _overflowed(optimizer):
-                self._each("after_step", engine.network)
+        def each(name: str) -> None:
+            # A GradScaler calls a fused optimizer also when it is about to skip its step.
+            if not bool(getattr(engine.optimizer, "found_inf", False)):
+                _unscale(engine.optimizer)
+                self._each(name, engine.network)
 
         def end() -> None:
             while hooks:
@@ -101,8 +93,8 @@ class Corrections:
 
     def kept_with(self, engine_state: Mapping[str, Any]) -> dict[str, Any]:
         """The engine's state with theirs; the engine's alone without corrections."""
-        kept = [{"path": _path(item), "state": item.state_dict()} for item in self.items]
-        return {**engine_state, KEY: kept} if kept else dict(engine_state)
+        states = [{"path": _path(item), "state": item.state_dict()} for item in self.items]
+        return {**engine_state, KEY: states} if states else dict(engine_state)
 
     def load_state_dict(self, engine_state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`kept_with` returned; nothing is loaded where it holds no corrections.
@@ -110,16 +102,16 @@ class Corrections:
         Raises:
             StateError: it is of other corrections, or one of them refuses it.
         """
-        kept = engine_state.get(KEY)
-        if kept is None:
+        states = engine_state.get(KEY)
+        if states is None:
             return
-        theirs, ours = [entry["path"] for entry in kept], [_path(item) for item in self.items]
+        theirs, ours = [entry["path"] for entry in states], [_path(item) for item in self.items]
         if theirs != ours:
             raise StateError(
                 f"the site's kept state is of the corrections {theirs}, this job's are {ours}; "
                 "use the same job, or start a new run"
             )
-        for item, entry in zip(self.items, kept, strict=True):
+        for item, entry in zip(self.items, states, strict=True):
             item.load_state_dict(entry["state"])
 
 
@@ -127,13 +119,7 @@ def _path(item: Correction) -> str:
     return f"{type(item).__module__}.{type(item).__qualname__}"
 
 
-def _overflowed(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether a fused optimizer, which a GradScaler calls also then, is about to skip its step."""
-    found = getattr(optimizer, "found_inf", None)
-    return found is not None and bool(found)
-
-
-def _unscale(optimizer: torch.optim.Optimizer) -> None:
+def _unscale(optimizer: Any) -> None:
     """Divide the gradients by the scale where a fused optimizer would do that itself, while it steps."""
     scale = getattr(optimizer, "grad_scale", None)
     if scale is None:

@@ -1,4 +1,4 @@
-"""Handlers for any Ignite engine: abort, progress, and a loss that is no number."""
+"""Handlers for any Ignite engine: abort, progress, and a loss that is not a number."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from ignite.engine import Engine, Events
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from fedmed.errors import Aborted, DataError, FedMedError
@@ -26,34 +26,29 @@ class AbortHandler:
 
     def __init__(self, should_abort: Callable[[], bool]) -> None:
         self.should_abort = should_abort
+        self._hooks: list[RemovableHandle] = []
 
     def attach(self, engine: Engine) -> None:
         """Add to an engine."""
         for event in (Events.STARTED, Events.GET_BATCH_STARTED, Events.ITERATION_STARTED):
             engine.add_event_handler(event, self.check)
-        if isinstance(getattr(engine, "network", None), torch.nn.Module):
-            self._watch(engine)
+        network = getattr(engine, "network", None)
+        if isinstance(network, nn.Module):
+            engine.add_event_handler(Events.STARTED, self._watch, network)
+            engine.add_event_handler(Events.COMPLETED | Events.TERMINATE, self._release)
 
     def check(self, *_: Any) -> None:
         """Raise Aborted when asked to stop; for work that no engine does."""
         if self.should_abort():
             raise Aborted("stopped because the job was aborted; nothing of this task is kept")
 
-    def _watch(self, engine: Engine) -> None:
-        """Ask before each forward pass, as long as the engine runs."""
-        hooks: list[RemovableHandle] = []
+    def _watch(self, engine: Engine, network: nn.Module) -> None:
+        self._release()  # of a run that failed
+        self._hooks.append(network.register_forward_pre_hook(self.check))
 
-        def release() -> None:
-            while hooks:
-                hooks.pop().remove()
-
-        def hold() -> None:
-            release()  # of a run that failed
-            hooks.append(engine.network.register_forward_pre_hook(self.check))
-
-        engine.add_event_handler(Events.STARTED, hold)
-        engine.add_event_handler(Events.COMPLETED, release)
-        engine.add_event_handler(Events.TERMINATE, release)
+    def _release(self) -> None:
+        while self._hooks:
+            self._hooks.pop().remove()
 
 
 class ProgressHandler:
@@ -99,7 +94,7 @@ class ProgressHandler:
 
 
 class NonFiniteLossHandler:
-    """Stops a trainer whose loss is NaN or infinite, and names the step.
+    """Stops a trainer whose loss is NaN or infinite, and names the step, which Ignite's ``TerminateOnNan`` does not.
 
     Args:
         interval: iterations between looks; default 1 on the CPU, 10 on a GPU, where each look waits for it. The
@@ -126,22 +121,21 @@ class NonFiniteLossHandler:
             return
         values = torch.stack(self._losses).tolist()
         self._losses.clear()
-        for index, value in enumerate(values):
+        for place, value in enumerate(values, step - len(values) + 1):
             if not math.isfinite(value):
-                self._stop(step - len(values) + 1 + index, steps, value, engine.state.batch)
+                _stop(f"the loss is {value} at step {place} of {steps}", engine.state.batch)
 
-    @staticmethod
-    def _stop(step: int, steps: int, value: float, batch: Any) -> None:
-        images = batch.get("image") if isinstance(batch, Mapping) else None
-        if isinstance(images, Tensor) and not bool(torch.isfinite(images).all()):
-            raise DataError(
-                f"the loss is {value} at step {step} of {steps}: the images of a batch contain NaN or infinite "
-                "voxels; find and correct or remove them"
-            )
-        raise FedMedError(
-            f"the loss is {value} at step {step} of {steps}, so the model is unusable; lower learning_rate, switch "
-            "amp off, or start from another checkpoint. Nothing of this round is kept"
+
+def _stop(what: str, batch: Any) -> None:
+    images = batch.get("image") if isinstance(batch, Mapping) else None
+    if isinstance(images, Tensor) and not bool(torch.isfinite(images).all()):
+        raise DataError(
+            f"{what}: the images of a batch contain NaN or infinite voxels; find and correct or remove them"
         )
+    raise FedMedError(
+        f"{what}, so the model is unusable; lower learning_rate, switch amp off, or start from another checkpoint. "
+        "Nothing of this round is kept"
+    )
 
 
 def scalars(output: Any) -> dict[str, Tensor]:
@@ -154,4 +148,4 @@ def scalars(output: Any) -> dict[str, Tensor]:
 
 def total_steps(engine: Engine) -> int:
     """Iterations of the whole run; 0 while a loader without a length is in its first epoch."""
-    return engine.state.max_epochs * (engine.state.epoch_length or 0)
+    return (engine.state.max_epochs or 0) * (engine.state.epoch_length or 0)

@@ -1,26 +1,28 @@
 """Contrastive pre-training on images without labels: MoCo, and what FedMoCo adds at a site."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar
 
 import torch
 from ignite.engine import Events
 from monai.engines.utils import IterationEvents
 from torch import Tensor, nn
 
-from fedmed.engines.contrast_batches import compare_with_round, view_sources
 from fedmed.engines.contrast_options import ContrastOptions
 from fedmed.engines.momentum_keys import MomentumKeys
 from fedmed.engines.representation import dissimilarity, features, similarity_of
-from fedmed.engines.schedules import milestone_rate, scaled_learning_rate
-from fedmed.engines.synthetic_negatives import SyntheticNegatives, draws_of_each
-from fedmed.engines.trainer import StatefulTrainer, endless, on_gpu, plain_batch
-from fedmed.errors import DataError, FedMedError
+from fedmed.engines.schedules import scaled_learning_rate
+from fedmed.engines.synthetic_negatives import SyntheticNegatives
+from fedmed.engines.trainer import endless
+from fedmed.engines.unlabelled_trainer import UnlabelledTrainer
+from fedmed.errors import FedMedError
 from fedmed.losses.info_nce import info_nce
 from fedmed.seeds import derive_seed
 
+TRAINER = ("epoch_length", "amp", "train_handlers")  # options of every engine
 
-class MomentumContrastEngine(StatefulTrainer):
+
+class MomentumContrastEngine(UnlabelledTrainer):
     """MoCo (arXiv 1911.05722) at one site, with the two additions of FedMoCo (arXiv 2109.07504).
 
     One iteration:
@@ -38,101 +40,57 @@ class MomentumContrastEngine(StatefulTrainer):
     received model; its BatchNorm statistics are its own. Queue and key encoder are private.
 
     Args:
-        device: where to compute.
-        max_epochs: passes of ``epoch_length`` iterations; they also count for ``milestones``.
+        device, max_epochs, optimizer: as in :class:`UnlabelledTrainer`.
         unlabeled_loader: batches with ``image`` (B, 2, C, H, W), two views to start from, or (B, C, H, W), from
             which both start.
         network: gives features (B, d) of norm 1 (or 0), at least 0.
-        optimizer: of its parameters.
         augment: makes a view (B, C, H, W) of a batch on the device.
         probe_loader: the same images in the same order each time, ``image`` (B, C, H, W), not augmented, for
             ``rsa``; None = no ``rsa``.
-        queue_size: N, at least one batch.
-        momentum: m in [0, 1).
-        temperature: τ_e > 0.
-        synthetic_fraction: η >= 0; ``floor(η N / others)`` draws of each other site.
-        box_cox: λ > 0 of the statistics.
-        key_policy: ``copy``: each run's key encoder starts as the received model, the queue goes on; ``refill``: the
-            queue begins with keys of that encoder too, for runs so short that most of their negatives would come from
-            an earlier model; ``keep``: the key encoder continues from the end of the run before.
         seed: of the synthetic draws.
-        milestones: epochs, counted over all of the site's rounds; from each on, the learning rate is multiplied once
-            more by ``milestone_factor``; FedMoCo: 120 and 160.
-        milestone_factor: above 0.
         epochs_before: epochs that the federation had done before this run, for ``milestones``; None = those that this
             site has done, which are fewer if it missed a round.
-        max_grad_norm: gradients are clipped to this norm; None = no clipping.
-        epoch_length: iterations; default: batches in the loader.
-        amp: float16 mixed precision of the encoders; has an effect on CUDA devices only.
-        train_handlers: Ignite handlers.
+        options: of :class:`ContrastOptions`, and the rest of :class:`UnlabelledTrainer`.
 
     ``engine.state.output`` has detached scalars: ``loss``; ``contrastive_accuracy``, the share of queries that are
     nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, the share of queries whose
     features are all 0; with other sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
-
-    Raises:
-        DataError: there is no loader.
-        FedMedError: a number outside its range.
     """
+
+    lists: ClassVar[str] = "'unlabeled' or 'training'"
 
     def __init__(
         self,
         device: torch.device | str,
         max_epochs: int,
-        unlabeled_loader: Iterable,
+        unlabeled_loader: Iterable[Mapping[str, Any]] | None,
         network: nn.Module,
         optimizer: torch.optim.Optimizer,
         augment: Callable[[Tensor], Tensor],
-        probe_loader: Iterable | None = None,
-        queue_size: int = 1024,
-        momentum: float = 0.999,
-        temperature: float = 0.2,
-        synthetic_fraction: float = 0.05,
-        box_cox: float = 0.5,
-        key_policy: str = "copy",
+        probe_loader: Iterable[Mapping[str, Any]] | None = None,
         seed: int = 0,
-        milestones: Sequence[int] = (),
-        milestone_factor: float = 0.1,
         epochs_before: float | None = None,
-        max_grad_norm: float | None = None,
-        epoch_length: int | None = None,
-        amp: bool = False,
-        train_handlers: Sequence | None = None,
+        **options: Any,
     ) -> None:
-        if unlabeled_loader is None:
-            raise DataError("contrastive training has no images; list some under 'unlabeled' or 'training'")
-        schedule = (tuple(milestones), milestone_factor, max_grad_norm)
-        self.options = ContrastOptions(
-            queue_size, momentum, temperature, synthetic_fraction, box_cox, key_policy, *schedule
-        )
-        super().__init__(
-            device=device,
-            max_epochs=max_epochs,
-            data_loader=unlabeled_loader,
-            epoch_length=epoch_length,
-            non_blocking=True,
-            prepare_batch=plain_batch,
-            handlers=train_handlers,
-            amp=amp and on_gpu(device),
-            decollate=False,
-        )
-        self.network, self.optimizer, self.augment = network, optimizer, augment
-        self.probe_loader, self.unlabeled_loader = probe_loader, unlabeled_loader
+        trainer = {name: options.pop(name) for name in TRAINER if name in options}
+        self.options = ContrastOptions(**options)
+        super().__init__(device, max_epochs, unlabeled_loader, network, optimizer, **trainer)
+        self.augment, self.probe_loader = augment, probe_loader
         self.draws = torch.Generator().manual_seed(derive_seed(seed, "synthetic negatives"))
-        self.keys = MomentumKeys(queue_size, momentum, key_policy, self.state.device)
+        self.keys = MomentumKeys(self.options, self.state.device)
         self.synthetic: SyntheticNegatives | None = None
         self.epochs_before, self.epochs_done, self.similarity = epochs_before, 0, 1.0
         self.add_event_handler(Events.STARTED, self._fill_queue)
         self.add_event_handler(Events.ITERATION_STARTED(once=1), self._compare_queue)
 
-    def run(self) -> None:  # type: ignore[override]
+    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs and measure how much the network's view of the probe images changed."""
-        probe = [] if self.probe_loader is None else list(self.probe_loader)  # the same images for both models
-        before = self._dissimilarity(probe)
+        probe = list(self.probe_loader or ())  # the same images for both models
+        before = self._view(probe)
         self.keys.begin(self.network)
         super().run()
         self.epochs_done += self.state.max_epochs
-        self.similarity = similarity_of(before, self._dissimilarity(probe)) if probe else 1.0
+        self.similarity = similarity_of(before, self._view(probe))
 
     def receive(self, extras: Mapping[str, Any]) -> None:
         """Take ``others``, the feature statistics of the other sites, for this run's negatives (Eq. 5).
@@ -143,7 +101,7 @@ class MomentumContrastEngine(StatefulTrainer):
         """
         super().receive({name: value for name, value in extras.items() if name != "others"})
         others = list(extras.get("others", ()))
-        count = draws_of_each(self.options.synthetic_fraction, self.options.queue_size, len(others))
+        count = self.options.draws_of_each(len(others))
         drawn = bool(others and count)
         self.synthetic = SyntheticNegatives(others, count, self.options.box_cox, self.draws) if drawn else None
 
@@ -151,8 +109,8 @@ class MomentumContrastEngine(StatefulTrainer):
         """``rsa``: Spearman's correlation r_k in [-1, 1] (Eq. 6), 1 without a step; ``{}`` without probe images."""
         return {} if self.probe_loader is None else {"rsa": self.similarity}
 
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
-        """What must outlive a round: also the queue, the epochs done and, if it is kept, the key encoder."""
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
+        """What must outlive a round: also the queue, the epochs done and, if it goes on, the key encoder."""
         return {**self.keys.state_dict(), **super().state_dict(), "epochs_done": self.epochs_done}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
@@ -161,23 +119,21 @@ class MomentumContrastEngine(StatefulTrainer):
         self.epochs_done = int(state_dict.get("epochs_done", 0))
         self.keys.load_state_dict(state_dict)
 
-    def _dissimilarity(self, probe: list) -> Tensor | None:
-        return dissimilarity(features(self.network, probe, self.state.device)) if probe else None
+    def _view(self, probe: list[Mapping[str, Any]]) -> Tensor:
+        """How the network sees the probe images; nothing without any."""
+        return dissimilarity(features(self.network, probe, self.state.device)) if probe else torch.zeros(0)
 
     def _fill_queue(self) -> None:
         """Fill the queue with keys of enough batches, without training; not if an earlier run left a full queue."""
-        batches = endless(
-            self.unlabeled_loader, "the loader of images is empty; list some under 'unlabeled' or 'training'"
-        )
+        batches = endless(self.data_loader, f"the loader of images is empty; list some under {self.lists}")
         while not self.keys.full:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
             self.keys.enqueue(self._keys_of(self.augment(self._pair(next(batches))[1])))
 
     def _compare_queue(self) -> None:
-        """Warn, in a site's first run, of a queue that will hold keys made by the models of earlier rounds."""
-        if self.options.key_policy != "refill" and not self.epochs_done:
+        if not self.epochs_done:  # once for a site
             steps = self.state.epoch_length * self.state.max_epochs
-            compare_with_round(self.options.queue_size, steps, len(self.state.batch["image"]))
+            self.keys.compare_with_round(steps, len(self.state.batch["image"]))
 
     def _iteration(self, engine: "MomentumContrastEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
         query_view, key_view = (self.augment(images) for images in self._pair(batchdata))
@@ -187,7 +143,7 @@ class MomentumContrastEngine(StatefulTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         queries = self._encode(self.network, query_view)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
-        positive, negatives = (queries * keys).sum(dim=1), queries @ self._negatives().T
+        positive, negatives = (queries * keys).sum(dim=1), queries @ self.keys.negatives(self.synthetic).T
         loss = info_nce(positive, negatives, self.options.temperature)
         self.fire_event(IterationEvents.LOSS_COMPLETED)
         self.backward(loss)
@@ -198,9 +154,17 @@ class MomentumContrastEngine(StatefulTrainer):
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
 
-    def _pair(self, batchdata: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    def _pair(self, batchdata: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
+        """The images that the two views start from: (B, C, H, W) each."""
         images, _ = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
-        return view_sources(images)
+        if images.ndim == 4:
+            return images, images
+        if images.ndim == 5 and images.shape[1] == 2:
+            return images[:, 0], images[:, 1]
+        raise FedMedError(
+            f"MomentumContrastEngine: a batch of images has shape {tuple(images.shape)}; the loader must give "
+            "(B, 2, C, H, W) or (B, C, H, W)"
+        )
 
     def _encode(self, network: nn.Module, images: Tensor) -> Tensor:
         """Features (B, d), float32: half precision would lose the differences between similarities."""
@@ -211,31 +175,10 @@ class MomentumContrastEngine(StatefulTrainer):
     def _keys_of(self, images: Tensor) -> Tensor:
         return self._encode(self.keys.network, images)
 
-    def _negatives(self) -> Tensor:
-        """The queue, and fresh synthetic draws: (N + draws, d)."""
-        queued = self.keys.queue.keys
-        if self.synthetic is None:
-            return queued
-        draws = self.synthetic.draw().to(self.state.device, non_blocking=True)
-        if draws.shape[1] != queued.shape[1]:
-            raise FedMedError(
-                f"other sites' statistics are of {draws.shape[1]} features, this network has {queued.shape[1]}; all "
-                "sites must use the same bundle and settings"
-            )
-        return torch.cat([queued, draws])
-
     def _optimize(self) -> None:
-        options = self.options
-        if options.max_grad_norm is not None:
-            if self.scaler is not None:
-                self.scaler.unscale_(self.optimizer)
-            nn.utils.clip_grad_norm_(self.network.parameters(), options.max_grad_norm)
         before = self.epochs_done if self.epochs_before is None else self.epochs_before
-        epoch = before + self.state.epoch - 1
-        with scaled_learning_rate(
-            self.optimizer, milestone_rate(1.0, epoch, options.milestones, options.milestone_factor)
-        ):
-            self.step(self.optimizer)
+        with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
+            self.step(self.optimizer, self.options.max_grad_norm)
 
     def _scalars(self, queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
         scalars = {

@@ -1,35 +1,41 @@
 """Where the keys and negatives of momentum contrast come from, and which of them a site keeps between rounds."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from fedmed.errors import StateError
+from fedmed.engines.contrast_options import ContrastOptions
+from fedmed.engines.synthetic_negatives import SyntheticNegatives
+from fedmed.engines.trainer import restore
+from fedmed.errors import FedMedError
 from fedmed.networks.momentum import key_encoder, momentum_update
 from fedmed.networks.queue import KeyQueue
+
+log = logging.getLogger("fedmed.site")
 
 
 class MomentumKeys:
     """The key encoder and the queue of one site. Both are private.
 
     Args:
-        queue_size: N.
-        momentum: m in [0, 1).
-        policy: how a run begins, see ``key_policy`` of :class:`MomentumContrastEngine`.
+        options: queue size, momentum, and how a run begins (``key_policy``).
         device: of the queue.
 
     Attributes:
-        network: the key encoder; None before the first run.
+        network: the key encoder, from :meth:`begin` on.
         queue: None before the first keys.
     """
 
-    def __init__(self, queue_size: int, momentum: float, policy: str, device: torch.device | str) -> None:
-        self.queue_size, self.momentum, self.policy, self.device = queue_size, momentum, policy, device
-        self.network: nn.Module | None = None
+    network: nn.Module
+
+    def __init__(self, options: ContrastOptions, device: torch.device | str) -> None:
+        self.options, self.device = options, device
         self.queue: KeyQueue | None = None
-        self._kept: Mapping[str, Any] = {}
+        self._begun = False
+        self._loaded: Mapping[str, Any] = {}
 
     @property
     def full(self) -> bool:
@@ -37,23 +43,23 @@ class MomentumKeys:
         return self.queue is not None and self.queue.full
 
     def begin(self, received: nn.Module) -> None:
-        """Start a run: a copy of the received network or the encoder that was kept, and the queue that was kept.
+        """Start a run: a copy of the received network or the encoder of the run before, and the queue of that run.
 
         Raises:
-            StateError: what was kept is of another network or another size of queue.
+            StateError: they are of another network or another size of queue.
         """
-        self.network = key_encoder(received)
-        if self.policy == "refill":
-            self.queue, self._kept = None, {}
-        if self.policy == "keep" and "key_network" in self._kept:
-            self._restore_network(self._kept["key_network"])
-        if self.queue is None and "queue" in self._kept:
-            kept = self._kept["queue"]
-            self._new_queue(kept["keys"].shape[1]).load_state_dict(kept)
+        self.network, self._begun = key_encoder(received), True
+        if self.options.key_policy == "refill":
+            self.queue, self._loaded = None, {}
+        if self.options.key_policy == "keep" and "key_network" in self._loaded:
+            restore(self.network, self._loaded["key_network"], "key encoder")
+        if self.queue is None and "queue" in self._loaded:
+            state = self._loaded["queue"]
+            self._new_queue(state["keys"].shape[1]).load_state_dict(state)
 
     def follow(self, query: nn.Module) -> None:
         """``θ_key ← m θ_key + (1 - m) θ_query`` (Eq. 2)."""
-        momentum_update(self.network, query, self.momentum)
+        momentum_update(self.network, query, self.options.momentum)
 
     def enqueue(self, keys: Tensor) -> None:
         """Replace the oldest keys by these, (B, d).
@@ -64,28 +70,52 @@ class MomentumKeys:
         queue = self._new_queue(keys.shape[1]) if self.queue is None else self.queue
         queue.enqueue(keys)
 
+    def negatives(self, synthetic: SyntheticNegatives | None) -> Tensor:
+        """The queue, and fresh synthetic draws: (N + draws, d), on the queue's device; (0, 0) before the first keys.
+
+        Raises:
+            FedMedError: the draws are of another number of features.
+        """
+        queued = torch.zeros(0, 0) if self.queue is None else self.queue.keys
+        if synthetic is None:
+            return queued
+        draws = synthetic.draw().to(queued.device, non_blocking=True)
+        if draws.shape[1] != queued.shape[1]:
+            raise FedMedError(
+                f"other sites' statistics are of {draws.shape[1]} features, this network has {queued.shape[1]}; all "
+                "sites must use the same bundle and settings"
+            )
+        return torch.cat([queued, draws])
+
+    def compare_with_round(self, steps: int, batch_size: int) -> None:
+        """Warn of a queue that will hold keys made by the models of earlier rounds.
+
+        Args:
+            steps: iterations of a round.
+            batch_size: keys that each step makes.
+        """
+        made = steps * batch_size
+        if self.options.key_policy != "refill" and self.options.queue_size > made:
+            log.warning(
+                "the queue has %d keys, but a round makes only %d (%d steps of %d images): the others come from models "
+                "of earlier rounds, and telling models apart instead of images may make all features alike. Set "
+                "queue_size to %d or less or key_policy to refill, or train more epochs a round",
+                *(self.options.queue_size, made, steps, batch_size, made),
+            )
+
     def state_dict(self) -> dict[str, Any]:
         """The queue and, if the next run continues it, the key encoder; before the first run, what was loaded."""
         state = {}
         if self.queue is not None:
             state["queue"] = self.queue.state_dict()
-        if self.policy == "keep" and self.network is not None:
+        if self.options.key_policy == "keep" and self._begun:
             state["key_network"] = dict(self.network.state_dict())
-        return {**self._kept, **state}
+        return {**self._loaded, **state}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Accept what :meth:`state_dict` returned, other entries are ignored; :meth:`begin` restores it."""
-        self._kept = {name: state[name] for name in ("queue", "key_network") if name in state}
+        self._loaded = {name: state[name] for name in ("queue", "key_network") if name in state}
 
     def _new_queue(self, dim: int) -> KeyQueue:
-        self.queue = KeyQueue(self.queue_size, dim, self.device)
+        self.queue = KeyQueue(self.options.queue_size, dim, self.device)
         return self.queue
-
-    def _restore_network(self, kept: Mapping[str, Tensor]) -> None:
-        try:
-            self.network.load_state_dict(kept)
-        except RuntimeError as error:
-            raise StateError(
-                f"the site's kept key encoder does not fit the network: {error}. Continue with the network it was "
-                "made with, or start a new job"
-            ) from error

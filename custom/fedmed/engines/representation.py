@@ -1,11 +1,12 @@
 """How much training changed a network's view of images: representational similarity (Kriegeskorte et al. 2008)."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import math
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import torch
+from monai.networks.utils import eval_mode
 from scipy.stats import rankdata
 from torch import Tensor, nn
 
@@ -13,19 +14,6 @@ from fedmed.engines.trainer import plain_batch
 from fedmed.errors import DataError, FedMedError
 
 DECIMALS = 10  # of a dissimilarity: rounding errors that differ between machines must not decide the order of ties
-
-
-@contextmanager
-def evaluating(network: nn.Module) -> Iterator[None]:
-    """Eval mode without gradient inside the context; afterwards each module has the mode that it had before."""
-    modes = {module: module.training for module in network.modules()}
-    network.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def features(
@@ -52,17 +40,18 @@ def features(
         FedMedError: the network does not give one row an image.
     """
     rows: list[Tensor] = []
-    todo, batches = limit, iter(batches)
-    with evaluating(network):
-        while todo is None or todo > 0:
+    left, waiting = math.inf if limit is None else limit, iter(batches)
+    with eval_mode(network):
+        while left > 0:
             if before_batch is not None:
                 before_batch()
-            batch = next(batches, None)
+            batch = next(waiting, None)
             if batch is None:
                 break
             images, _ = plain_batch(batch, device, non_blocking=True)
-            rows.append(_rows(network(images[:todo]), images[:todo]).cpu())
-            todo = None if todo is None else todo - len(rows[-1])
+            images = images[: min(left, len(images))]
+            rows.append(_rows(network(images), images).cpu())
+            left -= len(images)
     if not rows:
         raise DataError("there is no image to compute features of; list images under 'unlabeled' or 'training'")
     return torch.cat(rows).double()

@@ -15,13 +15,13 @@ class SupervisedEngine(StatefulTrainer, SupervisedTrainer):
     decollated, gradients are set to None, tensors are plain.
 
     Args:
-        device, max_epochs, train_data_loader, network, optimizer, loss_function, epoch_length, inferer,
-            train_handlers and the rest: as in ``monai.engines.SupervisedTrainer``.
-        amp: float16 mixed precision; has an effect on CUDA devices only.
+        device, args, kwargs: as in ``monai.engines.SupervisedTrainer``; ``amp``, float16 mixed precision, has an
+            effect on CUDA devices only.
 
     ``engine.state.output`` has ``image``, ``label``, ``pred`` and the scalar ``loss``.
     """
 
-    def __init__(self, device: torch.device | str, *args: Any, amp: bool = False, **kwargs: Any) -> None:
+    def __init__(self, device: torch.device | str, *args: Any, **kwargs: Any) -> None:
         lean = {"decollate": False, "optim_set_to_none": True, "non_blocking": True, "prepare_batch": plain_batch}
-        super().__init__(device, *args, amp=amp and on_gpu(device), **{**lean, **kwargs})
+        amp = kwargs.pop("amp", False) and on_gpu(device)
+        super().__init__(device, *args, **{**lean, **kwargs, "amp": amp})

@@ -11,6 +11,16 @@ from scipy.ndimage import binary_erosion, distance_transform_edt, find_objects
 
 from fedmed.errors import FedMedError
 
+Reduce = Callable[[np.ndarray, np.ndarray], float]
+PERCENTILE: Mapping[str, Reduce] = {
+    "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
+    "max_directed": lambda there, back: max(np.percentile(there, 95), np.percentile(back, 95)),
+}
+MEAN: Mapping[str, Reduce] = {
+    "pooled": lambda there, back: np.concatenate([there, back]).mean(),
+    "directed_mean": lambda there, back: (there.mean() + back.mean()) / 2,
+}
+
 
 def surface_distances(
     a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None
@@ -47,45 +57,26 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = 
     Raises:
         FedMedError: an unknown variant, or masks of different shapes.
     """
-    reduce = {
-        "pooled": lambda there, back: np.percentile(np.concatenate([there, back]), 95),
-        "max_directed": lambda there, back: max(np.percentile(there, 95), np.percentile(back, 95)),
-    }
-    return _reduced(a, b, spacing, variant, reduce)
+    return _reduced(a, b, spacing, variant, PERCENTILE)
 
 
 def average_distance(
     a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = None, variant: str = "pooled"
 ) -> float:
-    """Average symmetric surface distance.
+    """Average symmetric surface distance; arguments, result and errors as of :func:`hausdorff95`.
 
     Args:
-        a, b, spacing: as in :func:`hausdorff95`.
         variant: ``pooled`` = mean over both directions together (MedPy, MONAI); ``directed_mean`` = mean of the two
             directions' means.
-
-    Returns:
-        As :func:`hausdorff95`.
-
-    Raises:
-        FedMedError: an unknown variant, or masks of different shapes.
     """
-    reduce = {
-        "pooled": lambda there, back: np.concatenate([there, back]).mean(),
-        "directed_mean": lambda there, back: (there.mean() + back.mean()) / 2,
-    }
-    return _reduced(a, b, spacing, variant, reduce)
+    return _reduced(a, b, spacing, variant, MEAN)
 
 
 def _reduced(
-    a: np.ndarray,
-    b: np.ndarray,
-    spacing: Sequence[float] | None,
-    variant: str,
-    reduce: Mapping[str, Callable[[np.ndarray, np.ndarray], float]],
+    a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, variant: str, variants: Mapping[str, Reduce]
 ) -> float:
-    if variant not in reduce:
-        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(reduce)}")
+    if variant not in variants:
+        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(variants)}")
     a, b = np.asarray(a, bool), np.asarray(b, bool)
     if a.shape != b.shape:
         raise FedMedError(f"surface distance: masks have shapes {a.shape} and {b.shape}; put them on one grid")
@@ -93,4 +84,4 @@ def _reduced(
         return math.nan
     if not a.any() or not b.any():
         return float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))
-    return float(reduce[variant](*surface_distances(a, b, spacing)))
+    return float(variants[variant](*surface_distances(a, b, spacing)))

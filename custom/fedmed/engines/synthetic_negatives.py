@@ -1,28 +1,15 @@
 """Negatives drawn from other sites' feature statistics (FedMoCo, Eq. 5)."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from fedmed.engines.box_cox import check_lambda, inverse_box_cox
+from fedmed.engines.feature_metadata import inverse_box_cox
 from fedmed.errors import FedMedError
 
 REDRAWS = 10  # of rows that became zero
 LARGEST = 1e6  # magnitude of a mean or covariance that is accepted; features of norm 1 give values below 1 / λ²
-
-
-def draws_of_each(fraction: float, queue_size: int, sites: int) -> int:
-    """``floor(η N / (K - 1))``: draws from each of the other sites.
-
-    Args:
-        fraction: η >= 0.
-        queue_size: N.
-        sites: the other sites, K - 1.
-    """
-    # 1e-9: 0.29 · 100 is 28.999999999999996 in floating point.
-    return math.floor(fraction * queue_size / max(1, sites) + 1e-9)
 
 
 class SyntheticNegatives:
@@ -30,7 +17,7 @@ class SyntheticNegatives:
 
     Σ is singular where features are dead or there are few images, so ỹ is made from its eigenvectors, with eigenvalues
     below 0 taken as 0. A row that became zero is drawn again, at most ten times, and then stays zero: it is equally
-    far from everything. All of it is computed on the CPU in float64, so that it is the same on every device.
+    far from everything. All of it is computed on the CPU in float64: the same on every device.
 
     Args:
         others: ``{"mu": (d,), "sigma": (d (d + 1) / 2,)}`` of each other site, as :class:`FeatureMetadata` made them.
@@ -54,7 +41,6 @@ class SyntheticNegatives:
         box_cox: float = 0.5,
         generator: torch.Generator | None = None,
     ) -> None:
-        check_lambda(box_cox)
         if not others or count < 1:
             raise FedMedError(f"SyntheticNegatives: {count} draws of {len(others)} sites; both must be 1 or more")
         self.count, self.box_cox, self.generator = count, box_cox, generator
@@ -69,7 +55,7 @@ class SyntheticNegatives:
         y = self._gaussians()
         # A dead feature lies exactly at the lower edge; a rounding error below it does not count as clamping.
         low = (self.box_cox * y + 1) < -1e-6
-        self.clamped_fraction = float(low.double().mean()) if self.box_cox else 0.0
+        self.clamped_fraction = float(low.double().mean())
         z = inverse_box_cox(y, self.box_cox)
         for _ in range(REDRAWS):
             zero = z.amax(dim=2) <= 0
@@ -111,7 +97,6 @@ def _gaussian(other: Mapping[str, Tensor], dim: int) -> tuple[Tensor, Tensor]:
         )
     rows, columns = torch.triu_indices(dim, dim)
     sigma = torch.zeros(dim, dim, dtype=torch.float64)
-    sigma[rows, columns] = upper
-    sigma[columns, rows] = upper
+    sigma[rows, columns] = sigma[columns, rows] = upper
     values, vectors = torch.linalg.eigh(sigma)
     return mean, (vectors * values.clamp(min=0).sqrt()) @ vectors.T

@@ -1,33 +1,31 @@
 """What FedMed's trainers have in common."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, ClassVar
 
 import torch
 from monai.data import MetaTensor
 from monai.engines import Trainer
-from torch import Tensor
+from torch import Tensor, nn
 
-from fedmed.errors import DataError, JobError
+from fedmed.errors import DataError, JobError, StateError
+
+
+def plain(value: Any) -> Tensor:
+    """The tensor without MONAI's metadata, which dispatches every operation on it through Python."""
+    return value.as_tensor() if isinstance(value, MetaTensor) else torch.as_tensor(value)
 
 
 def plain_batch(
     batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **kwargs: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Return ``image`` and ``label`` (None without one) on the device, as plain tensors.
-
-    MONAI's MetaTensor dispatches every operation of the forward and backward pass through Python.
-    """
-
-    def moved(value: Tensor) -> Tensor:
-        plain = value.as_tensor() if isinstance(value, MetaTensor) else value
-        return plain.to(device=device, non_blocking=non_blocking, **kwargs)
-
+    """Return ``image`` and ``label`` (None without one) on the device, as plain tensors."""
+    where = {"device": device, "non_blocking": non_blocking, **kwargs}
     label = batch.get("label")
-    return moved(batch["image"]), moved(label) if isinstance(label, Tensor) else None
+    return plain(batch["image"]).to(**where), plain(label).to(**where) if isinstance(label, Tensor) else None
 
 
-def endless(loader: Iterable[Mapping[str, Any]], empty: str) -> Iterator[Mapping[str, Any]]:
+def endless(loader: Iterable[Mapping[str, Any]] | None, empty: str) -> Generator[Mapping[str, Any], None, None]:
     """Batches of the loader, begun again when exhausted. Closing the generator ends the loader's worker processes.
 
     Raises:
@@ -35,7 +33,7 @@ def endless(loader: Iterable[Mapping[str, Any]], empty: str) -> Iterator[Mapping
     """
     while True:
         batch = None
-        for batch in loader:
+        for batch in loader or ():
             yield batch
         if batch is None:
             raise DataError(empty)
@@ -46,27 +44,43 @@ def on_gpu(device: torch.device | str) -> bool:
     return torch.device(device).type == "cuda"
 
 
+def restore(module: nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Load what a site kept of an earlier round into ``what``.
+
+    Raises:
+        StateError: it is of another network.
+    """
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:
+        raise StateError(
+            f"the site's kept {what} does not fit the network: {error}. Continue with the network it was made with, "
+            "or start a new job"
+        ) from error
+
+
 class StatefulTrainer(Trainer):
     """A trainer whose GradScaler lives as long as the trainer, and travels in its state.
-
-    A method whose sites exchange more than model differences overrides :meth:`receive`, :meth:`extras` or both.
 
     ``monai.engines.Trainer.run`` makes a new scaler each time. Its scale would start at 65536 again in every round,
     and the first steps of every round, whose gradients overflow, would be skipped.
 
+    A method whose sites exchange more than model differences overrides :meth:`receive`, :meth:`extras` or both.
+
     Attributes:
         takes_corrections: whether it trains by steps of ``optimizer``, which corrections can change (see
-            :mod:`fedmed.engines.corrections`).
+            :mod:`fedmed.engines.gradient_correction`).
     """
 
     takes_corrections: ClassVar[bool] = True
+    scaler: torch.amp.GradScaler | None  # type: ignore[assignment] # MONAI names a deprecated subclass
 
-    def run(self) -> None:  # type: ignore[override]
+    def run(self) -> None:  # type: ignore[override] # MONAI gives its data at construction
         """Train ``max_epochs`` epochs."""
         self.scaler = self._kept_scaler()
         super(Trainer, self).run()  # not Trainer.run, which replaces the scaler
 
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override]
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # Ignite's is an OrderedDict
         """What must outlive a round besides model and optimizer: the scaler's state, ``{}`` without one.
 
         Unlike Ignite's, it holds no epoch or iteration: every round is a run of its own.
@@ -100,8 +114,12 @@ class StatefulTrainer(Trainer):
         """Add the loss's gradients to those there are."""
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
-    def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """One optimizer step; under mixed precision skipped when a gradient overflowed."""
+    def step(self, optimizer: torch.optim.Optimizer, max_grad_norm: float | None = None) -> None:
+        """One optimizer step, with gradients clipped to a norm; under mixed precision skipped when one overflowed."""
+        if max_grad_norm is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], max_grad_norm)
         if self.scaler is None:
             optimizer.step()
         else:

@@ -1,17 +1,31 @@
 """One arm is better than another at a site, case by case: Wilcoxon's test over the units of a test list."""
 
-from collections.abc import Collection
-from typing import Annotated, ClassVar
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 from pydantic import Field
 
 from fedmed.errors import DataError
-from fedmed.experiments.case_comparison import CasePair, compare_cases
-from fedmed.experiments.claim_findings import ClaimFinding
+from fedmed.experiments.paired_statistics import DECIMALS, rank_biserial, wilcoxon_signed_rank
 from fedmed.experiments.score_kinds import UnitMean
-from fedmed.experiments.score_table import selected
-from fedmed.experiments.table_claim import BetterClaim, Evidence, known
+from fedmed.experiments.score_table import MEAN_UNIT, selected
+from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
+from fedmed.experiments.words_of_tables import signed
+from fedmed.reports.words import NOTHING
+
+SEEDS_FOR_P = 5  # fewer seeds have no p over seeds
+SEEDS_FOR_VERDICT = 6  # with fewer, no two-sided p over seeds can be below 0.05: that of five is 2/32 at least
+
+
+class CasePair(ArmPair):
+    """The arm ``better`` is above the arm ``worse`` at each of the sites."""
+
+    sites: Annotated[list[str], Field(min_length=1)]  # as the table names them
+    list: Literal["test", "valid"] = "test"  # ``test``, or ``valid``, of which a run has one mean
+    model: Literal["last", "selected"] = "last"  # of the ``last`` round, or the one that labelled sites ``selected``
+    score: str | None = None  # None = the table's first
 
 
 class BetterByCases(BetterClaim):
@@ -35,9 +49,9 @@ rank-biserial correlation, −1 to 1. Seeds: those whose mean difference has the
 
     holds: Annotated[list[CasePair], Field(min_length=1)]
 
-    def check(self, sites: Collection[str], scores: Collection[str]) -> None:
-        known(self, "site", [site for pair in self.holds for site in pair.sites], sites)
-        known(self, "score", [pair.score for pair in self.holds if pair.score], scores)
+    def uses(self) -> Mapping[str, Collection[str]]:
+        sites = [site for pair in self.holds for site in pair.sites]
+        return {**super().uses(), "site": sites, "score": [pair.score for pair in self.holds if pair.score]}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         wanted = [(pair, evidence.sites[site]) for pair in self.holds for site in pair.sites]
@@ -61,3 +75,62 @@ def _sides(evidence: Evidence, pair: CasePair, site: str) -> tuple[pd.DataFrame,
     at = {"site": site, "list": pair.list, "model": pair.model, "metric": _kind(evidence, pair).metric}
     rows = selected(evidence.frame, **at).astype({"unit": str})
     return selected(rows, arm=pair.better), selected(rows, arm=pair.worse)
+
+
+def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str, label: str) -> ClaimFinding:
+    """Compare two arms at a site over the same cases and seeds.
+
+    The p is two-sided: Wilcoxon over cases, each one's score averaged over the seeds first, so that seeds do not
+    multiply cases. Of a list of means it is that over the seeds, where these are enough for a verdict. The effect is
+    the matched-pairs rank-biserial correlation over cases (of means: over seeds), -1..1.
+
+    Args:
+        high, low: rows of the score table of the arm that is claimed to be better, and of the other.
+        pair, site: which.
+        label: what a person reads for the score.
+
+    Raises:
+        DataError: the arms or an arm's seeds have different cases; names the first one.
+    """
+    a, b = (own.pivot(index="seed", columns="unit", values="value").sort_index(axis=1) for own in (high, low))
+    _check_pairs(a, b, pair, site)
+    cases = list(a.columns) != [MEAN_UNIT]
+    x, y = a.to_numpy(), b.to_numpy()
+    over_cases, over_seeds = (x.mean(0), y.mean(0)), (x.mean(1), y.mean(1))
+    difference = float(np.round((x - y).mean(), DECIMALS))
+    seeds = tuple(float(d) for d in np.round((x - y).mean(1), DECIMALS))
+    p_seeds = wilcoxon_signed_rank(*over_seeds) if len(seeds) >= SEEDS_FOR_P else None
+    p_means = p_seeds if len(seeds) >= SEEDS_FOR_VERDICT else None
+    p = wilcoxon_signed_rank(*over_cases) if cases else p_means
+    effect = rank_biserial(*(over_cases if cases else over_seeds))
+    cells = {
+        "claimed better": pair.better,
+        "than": pair.worse,
+        "site": site,
+        label: f"{pair.list}, {pair.model}",
+        "cases": str(len(a.columns)) if cases else NOTHING,
+        "difference": signed(difference, 3),
+        P_COLUMN: "",
+        "effect": signed(effect, 2),
+    }
+    record: dict[str, Any] = {"better": pair.better, "worse": pair.worse, "site": site}
+    record |= {"list": pair.list, "model": pair.model, "difference": difference, "n_cases": len(a.columns)}
+    record |= {**signs(seeds), "p": p, "p_seeds": p_seeds, "effect": effect}
+    # Ranks and mean can disagree about the direction; then the test does not speak for the mean.
+    return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, effect)
+
+
+def _check_pairs(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str) -> None:
+    """Both arms have the same seeds, and the same cases in every one of them."""
+    if unpaired := sorted(set(high.index) ^ set(low.index)):
+        arm = pair.worse if unpaired[0] in high.index else pair.better
+        raise DataError(f"arm '{arm}' has no scores of seed {unpaired[0]} at site '{site}'; run it with the same seeds")
+    cases = sorted({*high.columns, *low.columns})
+    for arm, own in ((pair.better, high), (pair.worse, low)):
+        missing = own.reindex(columns=cases).isna().stack()
+        if missing.any():
+            seed, case = missing.idxmax()
+            raise DataError(
+                f"arm '{arm}', site '{site}', seed {seed} lacks case '{case}', which another run has; run both on the "
+                "same test list"
+            )

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -15,51 +15,43 @@ from fedmed.settings.yaml_model import YamlModel
 
 @dataclass(frozen=True)
 class Place:
-    """For what an arm's chain is planned.
+    """For what an arm's chain is planned."""
 
-    Attributes:
-        arm: its name, for messages.
-        seed: of the run.
-        data: what it is run on.
-        test: sites that the table shows, as the table names them.
-        runs: folder of all runs; equal steps of several arms and tables are found there once.
-    """
-
-    arm: str
+    arm: str  # its name, for messages
     seed: int
-    data: ExperimentData
-    test: Sequence[str]
-    runs: Path
+    data: Any  # what it is run on, of the kind that the arm's links need
+    test: Sequence[str]  # sites that the table shows, as the table names them
+    runs: Path  # folder of all runs; equal steps of several arms and tables are found there once
+
+    @property
+    def lists(self) -> Path:
+        """Folder of the datalists that are written for runs."""
+        return self.runs / "lists"
 
 
-class ChainStep(ABC):
+class ChainStep:
     """What one link of one arm and seed makes; it is made once, and found again by its path.
 
-    Attributes:
-        path: file or folder; its name says all that the result depends on.
-        sites: settings of the sites whose machine it uses.
-        node: site that a step belongs to, of a link that makes one result for each; empty otherwise.
+    This base stands for what is there without any work.
     """
 
-    path: Path
-    sites: Sequence[SiteConfig]
-    node: str = ""
+    path: Path  # file or folder; its name says all that the result depends on
+    node: str = ""  # site that it belongs to, of a link that makes one result for each
 
-    @abstractmethod
+    def machines(self) -> Sequence[SiteConfig]:
+        """Settings of the sites whose machine it uses."""
+        return ()
+
     def missing(self) -> bool:
         """Whether it must be made, for the first time or because what it was made of has changed."""
+        return False
 
-    @abstractmethod
     def make(self) -> None:
-        """Make it; a step that was stopped goes on where it can.
+        """Make it, or raise a FedMedError; a step that was stopped goes on where it can."""
 
-        Raises:
-            FedMedError: it cannot be made.
-        """
-
-    @abstractmethod
     def scores(self) -> pd.DataFrame | None:
         """Its rows of the score table without ``arm``; None for a step that nothing is scored of."""
+        return None
 
 
 class ChainLink(YamlModel, ABC):
@@ -67,37 +59,33 @@ class ChainLink(YamlModel, ABC):
 
     needs: ClassVar[type[ExperimentData]] = ExperimentData
 
-    def lacking(self, data: ExperimentData) -> str | None:
-        """What it needs and this data has not, in words; None = nothing."""
+    def lacking(self, data: Any) -> str | None:
+        """What it needs and this data, which is of the right kind, does not have, in words; None = nothing."""
         return None
 
     @abstractmethod
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
-        """What is to be made on one result of the link before, or on nothing.
-
-        Raises:
-            FedMedError: the link cannot be run on this data.
-        """
+    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
+        """What is to be made on one result of the link before, or on nothing; a FedMedError if that is impossible."""
 
 
 @dataclass(frozen=True)
 class ChainWork:
-    """The first step of a chain and all that is made on it: what one process works on.
+    """The first step of a chain and all that is made on it: what one process works on."""
 
-    Attributes:
-        name: of the arm that asked first, with its seed, for messages.
-        steps: each after the one that it is made on.
-    """
-
-    name: str
-    steps: tuple[ChainStep, ...]
+    arm: str  # its name
+    name: str  # of the arm with its seed, for messages; the first arm's where several have the same work
+    steps: tuple[ChainStep, ...]  # each after the one that it is made on
 
     @property
     def path(self) -> Path:
+        """That of the first step, by which equal works are found."""
         return self.steps[0].path
 
-    def missing(self) -> bool:
-        return any(step.missing() for step in self.steps)
+    def do(self) -> None:
+        """Make what is missing, in order: a first step that is made again takes with it what was made on it."""
+        for step in self.steps:
+            if step.missing():
+                step.make()
 
 
 def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
@@ -105,7 +93,8 @@ def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
     works = []
     for first in links[0].steps(place, None):
         where = f" at {first.node}" if first.node else ""
-        works.append(ChainWork(f"{place.arm}{where}, seed {place.seed}", (first, *_after(links[1:], place, first))))
+        steps = (first, *_after(links[1:], place, first))
+        works.append(ChainWork(place.arm, f"{place.arm}{where}, seed {place.seed}", steps))
     return works
 
 
@@ -113,17 +102,10 @@ def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
     """Works with the same first step as one."""
     found: dict[Path, ChainWork] = {}
     for work in works:
-        before = found.get(work.path, ChainWork(work.name, ()))
+        before = found.setdefault(work.path, work)
         steps = {step.path: step for step in (*before.steps, *work.steps)}
-        found[work.path] = ChainWork(before.name, tuple(steps.values()))
+        found[work.path] = replace(before, steps=tuple(steps.values()))
     return list(found.values())
-
-
-def do(work: ChainWork) -> None:
-    """Make what is missing, in order: a first step that is made again takes with it what was made on it."""
-    for step in work.steps:
-        if step.missing():
-            step.make()
 
 
 def _after(links: Sequence[ChainLink], place: Place, before: ChainStep) -> list[ChainStep]:

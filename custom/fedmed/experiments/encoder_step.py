@@ -1,8 +1,8 @@
-"""The step of a chain that leaves an encoder: a finished job, of which nothing else is kept."""
+"""The step of a chain that leaves an encoder: a finished job, of which nothing else stays."""
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -10,9 +10,8 @@ from torch import Tensor
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import StateError
-from fedmed.experiments.federated_training import JobStep
-from fedmed.experiments.job_run import complete
 from fedmed.experiments.job_scores import read_rounds
+from fedmed.experiments.job_step import JobStep
 from fedmed.federation.server import Server
 
 ENCODER_FILE = "encoder.pt"
@@ -20,42 +19,31 @@ ENCODER_FILE = "encoder.pt"
 
 @dataclass(frozen=True)
 class EncoderStep(JobStep):
-    """A job that leaves an encoder.
+    """A job that leaves an encoder; of one that a hospital made alone, that is the ``node``."""
 
-    Attributes:
-        run: the job.
-        images: node -> images that it learns from, in the arm's order.
-        prefix: what the names of the encoder's tensors begin with.
-        node: the hospital of an encoder that one made alone.
-    """
-
-    images: Mapping[str, int]
-    prefix: str
-    node: str = ""
+    images: Mapping[str, int] = field(kw_only=True)  # node -> images that it learns from, in the arm's order
+    prefix: str = field(kw_only=True)  # what the names of the encoder's tensors begin with
 
     @property
     def results(self) -> Path:
         """Folder of what is made on the encoder; it goes when the run is made again."""
-        return self.run.folder / "downstream"
-
-    def make(self) -> None:
-        complete(self.run, self._keep)
+        return self.path / "downstream"
 
     def encoder(self) -> dict[str, Tensor]:
         """Tensors of the finished run's encoder, with their names in the whole model."""
-        return load_tensors(self.run.folder / ENCODER_FILE)
+        return load_tensors(self.path / ENCODER_FILE)
 
     def scores(self) -> pd.DataFrame | None:
         """What the rounds of several nodes recorded."""
-        return read_rounds(self.run, self.images) if len(self.images) > 1 else None
+        return read_rounds(self.path, self.job.study.seed, self.images) if len(self.images) > 1 else None
 
-    def _keep(self, server: Server) -> None:
-        """Keep the encoder alone of a finished run: no private state, no model of every round."""
+    def conclude(self, server: Server) -> None:
+        """Save the encoder alone: no model of every round."""
         encoder = {name: t.detach().clone() for name, t in server.tensors.items() if name.startswith(self.prefix)}
         if not encoder:
             raise StateError(
-                f"the model of {self.run.folder} has no tensor '{self.prefix}…'; use a bundle that names its encoder so"
+                f"the model of {self.path} has no tensor '{self.prefix}…'; use a bundle that names its encoder so"
             )
-        save_tensors(self.run.folder / ENCODER_FILE, encoder)
-        for models in self.run.folder.glob("server/*/app_server"):
+        save_tensors(self.path / ENCODER_FILE, encoder)
+        for models in self.path.glob("server/*/app_server"):
             shutil.rmtree(models, ignore_errors=True)

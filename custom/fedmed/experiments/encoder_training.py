@@ -1,25 +1,22 @@
 """A link of a chain: a federated job that pre-trains an encoder without labels."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.pretraining import Pretraining, pretraining
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.encoder_step import EncoderStep
-from fedmed.experiments.experiment_data import ExperimentData
-from fedmed.experiments.federation_data import POOL
-from fedmed.experiments.hospital_data import HospitalData, Positive, RoundBudget
+from fedmed.experiments.experiment_data import ExperimentData, Positive, link_job
+from fedmed.experiments.hospital_data import HospitalData, RoundBudget
 from fedmed.experiments.hospital_images import ImageCase, node_images
-from fedmed.experiments.job_of_link import LinkJob, link_job
-from fedmed.experiments.job_run import named_run
-from fedmed.experiments.site_lists import write_list
+from fedmed.experiments.job_step import run_folder
+from fedmed.experiments.site_lists import POOL, pooled_site, with_list
+from fedmed.jobs.job import Job
 from fedmed.settings.site import SiteConfig
 
 JOB_NAME = "pretraining"  # the same for all, so that equal arms of two tables are one run
@@ -53,14 +50,14 @@ class EncoderTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         data: HospitalData = place.data
         cases = self.node_cases(data, place.arm)
-        lists = place.runs / "lists"
-        sites = {node: _site(node, own, data, lists) for node, own in cases.items()}
-        counts = {node: len(own) for node, own in cases.items()}
+        images = {node: len(own) for node, own in cases.items()}
+        sites = {node: self._site(node, own, place) for node, own in cases.items()}
         if self.nodes == "alone":
-            return [self._step(place, {node: sites[node]}, {node: counts[node]}, node) for node in sites]
+            return [self._step(place, {node: sites[node]}, {node: images[node]}, node) for node in sites]
         if self.nodes == "pooled":
-            sites, counts = {POOL: _pool(cases, sites, lists)}, {POOL: sum(counts.values())}
-        return [self._step(place, sites, counts)]
+            sites = {POOL: pooled_site(list(sites.values()), ["unlabeled"], place.lists)}
+            images = {POOL: sum(images.values())}
+        return [self._step(place, sites, images)]
 
     def node_cases(self, data: HospitalData, arm: str) -> dict[str, list[ImageCase]]:
         """Images that each node pre-trains on: training images alone, their labels dropped where used.
@@ -68,19 +65,19 @@ class EncoderTraining(ChainLink):
         Raises:
             JobError: sizes or skew do not fit the number of hospitals, or a node is left without images.
         """
-        names, nodes = list(data.hospitals), {}
+        nodes: dict[str, list[ImageCase]] = {}
         for key, values in (("sizes", self.sizes), ("skew", self.skew)):
-            if values and len(values) != len(names):
-                raise JobError(f"arm '{arm}': '{key}' has {len(values)} entries for {len(names)} hospitals")
-        for place, hospital in enumerate(data.hospitals.values()):
+            if values and len(values) != len(data.hospitals):
+                raise JobError(f"arm '{arm}': '{key}' has {len(values)} entries for {len(data.hospitals)} hospitals")
+        for place, (name, hospital) in enumerate(data.hospitals.items()):
             kind = self.skew[place] if self.skew else None
             size = self.sizes[place] if self.sizes else None
-            nodes |= node_images(hospital, self.split, size, kind, data.healthy.get(hospital.name, []))
+            nodes |= node_images(hospital, self.split, size, kind, data.healthy.get(name, []))
         if empty := [name for name, cases in nodes.items() if not cases]:
             raise JobError(f"arm '{arm}': the node '{empty[0]}' has no images; change its size or skew")
         return nodes
 
-    def link_job(self, place: Place, nodes: Sequence[str]) -> LinkJob:
+    def job_of(self, place: Place, nodes: Sequence[str]) -> Job:
         """The job of one seed and set of nodes."""
         data: HospitalData = place.data
         budget, rounds = data.budget, max(1, round(data.budget.rounds * self.rounds))
@@ -90,6 +87,7 @@ class EncoderTraining(ChainLink):
             setting: [max(1, round(share * rounds * budget.epochs)) for share in values]
             for setting, values in budget.shares.items()
         }
+        overrides = {**shares, **data.overrides.get(_how(data).overlay, {}), **self.overrides}
         return link_job(
             place.arm,
             given,
@@ -98,18 +96,25 @@ class EncoderTraining(ChainLink):
             rounds=rounds,
             epochs=budget.epochs,
             overlays=list(data.overlays),
-            overrides={"unsupervised": {**shares, **data.overrides.get("pretrain", {}), **self.overrides}},
+            overrides={"unsupervised": overrides},
             seed=place.seed,
             select="last",
             evaluate=False,
             evaluate_last=False,
         )
 
+    def _site(self, node: str, cases: Sequence[ImageCase], place: Place) -> SiteConfig:
+        """A node's settings with the list of its images; labels are not in it."""
+        hospital = node if self.split == 1 else node.rpartition("_")[0]
+        config = replace(place.data.hospitals[hospital].config, site=node)
+        return with_list(config, place.lists, {"unlabeled": [{"image": case.image} for case in cases]})
+
     def _step(
         self, place: Place, sites: Mapping[str, SiteConfig], images: Mapping[str, int], node: str = ""
     ) -> ChainStep:
-        run = named_run(self.link_job(place, list(sites)), sites, place.runs, place.data.name)
-        return EncoderStep(run, images, _how(place.data.bundle).prefix, node)
+        job = self.job_of(place, list(sites))
+        folder, prefix = run_folder(place, job, sites), _how(place.data).prefix
+        return EncoderStep(job, sites, folder, node, images=images, prefix=prefix)
 
 
 def _within_budget(method: Any, budget: RoundBudget) -> Any:
@@ -117,28 +122,13 @@ def _within_budget(method: Any, budget: RoundBudget) -> Any:
     if not isinstance(method, Mapping):
         return method
     # Rounds count from 0, so t > t_w are those from t_w on.
-    named = {key: value for key, value in dict(method.get("args") or {}).items() if value in ("rounds", "warm_up")}
-    return {**method, "args": {**dict(method.get("args") or {}), **{k: getattr(budget, v) for k, v in named.items()}}}
+    numbers = {"rounds": budget.rounds, "warm_up": budget.warm_up}
+    args = {key: numbers.get(str(value), value) for key, value in (method.get("args") or {}).items()}
+    return {**method, "args": args}
 
 
-def _how(bundle: str) -> Pretraining:
-    found = pretraining(Bundle(bundle))
+def _how(data: HospitalData) -> Pretraining:
+    found = pretraining(Bundle(data.bundle))
     if found is None:
-        raise JobError(f"the bundle '{bundle}' cannot pre-train; its federation.yaml has no 'pretraining'")
+        raise JobError(f"the bundle '{data.bundle}' cannot pre-train; its federation.yaml has no 'pretraining'")
     return found
-
-
-def _site(node: str, cases: Sequence[ImageCase], data: HospitalData, folder: Path) -> SiteConfig:
-    """A node's settings with the list of its images; labels are not in it."""
-    config = data.hospitals[node if node in data.hospitals else node.rsplit("_", 1)[0]].config
-    lists = {"unlabeled": [{"image": case.image} for case in cases]}
-    return replace(config, site=node, datalist=write_list(folder, node, lists))
-
-
-def _pool(cases: Mapping[str, Sequence[ImageCase]], sites: Mapping[str, SiteConfig], folder: Path) -> SiteConfig:
-    """One site that holds the images of all nodes; the bound that federated pre-training is compared with."""
-    roots = {node: config.data_root.resolve() for node, config in sites.items()}
-    root = Path(os.path.commonpath(list(roots.values())))
-    images = [{"image": str(roots[node].relative_to(root) / c.image)} for node, own in cases.items() for c in own]
-    first = next(iter(sites.values()))
-    return replace(first, site=POOL, data_root=root, datalist=write_list(folder, POOL, {"unlabeled": images}))

@@ -14,67 +14,38 @@ from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.table_claim import TableClaim, read_claims
 from fedmed.experiments.table_layout import ShownArm, TableLayout
 from fedmed.experiments.yaml_models import PATH, build, build_named
-from fedmed.settings.yaml_model import YamlModel, read_yaml
+from fedmed.settings.yaml_model import YamlModel, read_model
 
-Settings = dict[str, Any]
+Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 
 
 class TableYaml(YamlModel):
-    """The keys of a table's YAML.
-
-    Attributes:
-        title: what it shows.
-        data: name of the data that it is run on unless the command line names others.
-        seeds: each arm is run once for each.
-        chain: link -> its class (``path``) and the settings that all arms have; every arm is made of these, in order.
-        arms: name -> ``group``, ``x``, and settings below the name of a link; with a ``path``, the link is another one.
-        scores: name -> how units become it (``path``, ``label``, ``unit``).
-        layout: how it is shown (``path`` and settings).
-        test: sites that are shown.
-        claim_kind: class of the claims that name none.
-        claims: what the table is expected to show.
-    """
+    """The keys of a table's YAML; those that name a class do so by ``path``."""
 
     title: str
-    data: str
-    seeds: Seeds
-    chain: Annotated[dict[str, Settings], Field(min_length=1)]
-    arms: Annotated[dict[str, Settings], Field(min_length=1)]
-    scores: Annotated[dict[str, Settings], Field(min_length=1)]
-    layout: Settings
-    test: Names | None = None
-    claim_kind: str | None = None
+    data: str  # that it is run on unless the command line names others
+    seeds: Seeds  # each arm is run once for each
+    test: Names | None = None  # sites that are shown
+    chain: Settings  # link -> class and settings that all arms have; every arm is made of these links, in order
+    arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
+    scores: Settings  # name -> class that makes it of the units, and its settings
+    layout: dict[str, Any]  # class that shows the table, and its settings
+    claim_kind: str | None = None  # class of the claims that name none
     claims: list[Any] = []
 
 
 @dataclass(frozen=True)
-class ExperimentArm:
-    """One row of a table.
+class ExperimentArm(ShownArm):
+    """One row of a table, with the links that it is made of."""
 
-    Attributes:
-        shown: its name, group and x.
-        links: what it is made of.
-    """
-
-    shown: ShownArm
-    links: tuple[ChainLink, ...]
-
-    @property
-    def name(self) -> str:
-        return self.shown.name
+    links: tuple[ChainLink, ...] = ()
 
 
 @dataclass(frozen=True)
 class ExperimentTable:
-    """A table, checked.
+    """A table, checked: the values of its :class:`TableYaml`, and objects of the classes that this names."""
 
-    Attributes:
-        name: of its file and folder.
-        title, data, seeds, test: as in :class:`TableYaml`.
-        arms, scores, layout, claims: objects of the classes that the YAML names.
-    """
-
-    name: str
+    name: str  # of its file and folder
     title: str
     data: str
     seeds: Sequence[int]
@@ -105,17 +76,14 @@ def load_table(path: Path) -> ExperimentTable:
     Raises:
         JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
     """
-    content = dict(read_yaml(path, error=JobError).values)
-    for key in ("chain", "arms", "scores"):  # YAML reads 1, on and no as other than text
-        if isinstance(content.get(key), dict):
-            content[key] = {str(name): own for name, own in content[key].items()}
-    read = build(TableYaml, content, f"{path}")
+    read = read_model(path, TableYaml, error=JobError)
     try:
         arms = [_arm(name, own, read.chain) for name, own in read.arms.items()]
         scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
-        layout, names = build_named(TableLayout, read.layout, "layout"), [arm.name for arm in arms]
-        layout.check([arm.shown for arm in arms], scores)
-        claims = read_claims(read.claims, read.claim_kind, names, read.test or [], scores)
+        layout = build_named(TableLayout, read.layout, "layout")
+        layout.check(arms, scores)
+        known = {"arm": [arm.name for arm in arms], "site": read.test or [], "score": scores}
+        claims = read_claims(read.claims, read.claim_kind, known)
     except JobError as error:
         raise JobError(f"{path}: {error}") from error
     stem = Path(path).stem
@@ -134,7 +102,7 @@ def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
     return replace(table, arms=[arm for arm in table.arms if arm.name in names])
 
 
-def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> ExperimentArm:
+def _arm(name: str, settings: Mapping[str, Any], chain: Mapping[str, Mapping[str, Any]]) -> ExperimentArm:
     own = {key: value for key, value in settings.items() if key not in chain}
     shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
     links = []
@@ -144,9 +112,9 @@ def _arm(name: str, settings: Settings, chain: Mapping[str, Settings]) -> Experi
             raise JobError(f"arm '{name}': '{link}' is {given!r}; write the settings of that link")
         # Another class has other settings than the chain's.
         links.append(build_named(ChainLink, given if PATH in given else {**common, **given}, f"arm '{name}', {link}"))
-    return ExperimentArm(ShownArm(name, shown.group, shown.x), tuple(links))
+    return ExperimentArm(name, shown.group, shown.x, links=tuple(links))
 
 
 class _Shown(YamlModel):
     group: str = ""
-    x: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    x: float | None = None

@@ -1,30 +1,24 @@
 """A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, get_args
 
-import pandas as pd
 from pydantic import Field, model_validator
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
-from fedmed.experiments.experiment_data import ExperimentData
+from fedmed.experiments.experiment_data import ExperimentData, Positive, link_job
 from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
-    POOL,
     FederationData,
     IterationBudget,
-    Overrides,
+    RoleOverrides,
     TrainingRole,
 )
-from fedmed.experiments.job_of_link import LinkJob, link_job
-from fedmed.experiments.job_run import JobRun, complete, finished, named_run
-from fedmed.experiments.job_scores import check_complete, read_job_scores
-from fedmed.experiments.site_lists import SiteCases, pooled_site, site_for
+from fedmed.experiments.job_step import JobStep, run_folder
+from fedmed.experiments.site_lists import POOL, pooled_site, site_for
+from fedmed.jobs.job import Job
 from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
@@ -32,15 +26,10 @@ JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one r
 
 
 class Scaled(YamlModel):
-    """A setting of the bundle as a multiple of what it would be.
+    """A setting of the bundle as a multiple of what it would be."""
 
-    Attributes:
-        by: the factor.
-        of: another setting that it is a multiple of, as the supervised sites have it; None = itself.
-    """
-
-    by: Annotated[int | float, Field(ge=0)]
-    of: str | None = None
+    by: Annotated[int | float, Field(ge=0)]  # the factor
+    of: str | None = None  # another setting that it is a multiple of, as the supervised sites have it; None = itself
 
 
 class FederatedTraining(ChainLink):
@@ -62,11 +51,11 @@ class FederatedTraining(ChainLink):
 
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
-    interval: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1
+    interval: Positive = 1
     warm_start: bool = True
     network: str = DEFAULT_NETWORK
     weights: dict[str, int | float] = {}
-    overrides: Overrides = {}
+    overrides: RoleOverrides = {}
     scaled: dict[TrainingRole, dict[str, Scaled]] = {}
     job: dict[str, Any] = {}
 
@@ -87,18 +76,23 @@ class FederatedTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
-        return [JobStep(self.run(place))]
+        job, sites = self.job_of(place), self._sites(place)
+        return [JobStep(job, sites, run_folder(place, job, sites))]
 
-    def run(self, place: Place) -> JobRun:
-        """The job with the lists of its sites, which are written."""
-        data, lists, roles = place.data, place.runs / "lists", self._site_roles(place)
-        cases = {site: SiteCases(load_site(site), data.labelled) for site in roles if site != POOL}
-        sites = {site: site_for(cases[site], role, lists) for site, role in roles.items() if site != POOL}
+    def _sites(self, place: Place) -> dict[str, SiteConfig]:
+        """Settings of the job's sites; their lists are written."""
+        data: FederationData = place.data
+
+        def own(site: str, role: str) -> SiteConfig:
+            return site_for(load_site(site), role, place.lists, data.labelled)
+
+        sites = {site: own(site, role) for site, role in self._site_roles(place).items() if site != POOL}
         if self.pool:
-            sites[POOL] = pooled_site([cases[data.sites[site]] for site in self.pool], lists)
-        return named_run(self.job_of(place), sites, place.runs, data.name)
+            members = [own(data.sites[site], "supervised") for site in self.pool]
+            sites[POOL] = pooled_site(members, ["training", "validation"], place.lists)
+        return sites
 
-    def job_of(self, place: Place) -> LinkJob:
+    def job_of(self, place: Place) -> Job:
         """The job of one seed."""
         data: FederationData = place.data
         overlays, given = data.networks[self.network], {"bundle": data.bundle, **data.job, **self.job}
@@ -119,7 +113,7 @@ class FederatedTraining(ChainLink):
             **schedule,
         )
 
-    def _roles(self) -> list[str]:
+    def _roles(self) -> list[TrainingRole]:
         """Roles that train, in the usual order."""
         present = {*self.train.values(), *(["supervised"] if self.pool else [])}
         return [role for role in get_args(TrainingRole) if role in present]
@@ -143,8 +137,9 @@ class FederatedTraining(ChainLink):
 
     def _overrides(self, data: FederationData, bundle: str, overlays: list[str]) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""
-        roles = self._roles()
-        overrides = {role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in roles}
+        overrides: dict[str, dict[str, Any]] = {
+            role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in self._roles()
+        }
         for role, settings in self.scaled.items():
             config = Bundle(bundle, overlays).parser()
             for name, scaled in settings.items():
@@ -154,27 +149,3 @@ class FederatedTraining(ChainLink):
                     raise JobError(f"'scaled' is a multiple of '{source}', which is {base!r} in the bundle '{bundle}'")
                 overrides[role][name] = base * scaled.by
         return overrides
-
-
-@dataclass(frozen=True)
-class JobStep(ChainStep):
-    """A job and the scores of its sites."""
-
-    run: JobRun
-
-    @property
-    def path(self) -> Path:
-        return self.run.folder
-
-    @property
-    def sites(self) -> Sequence[SiteConfig]:
-        return list(self.run.sites.values())
-
-    def missing(self) -> bool:
-        return not finished(self.run)
-
-    def make(self) -> None:
-        complete(self.run, lambda _: check_complete(self.run))
-
-    def scores(self) -> pd.DataFrame | None:
-        return read_job_scores(self.run)

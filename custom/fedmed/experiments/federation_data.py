@@ -5,30 +5,22 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from fedmed.errors import JobError
-from fedmed.experiments.experiment_data import ExperimentData
+from fedmed.experiments.experiment_data import Count, ExperimentData
+from fedmed.experiments.site_lists import POOL
 from fedmed.settings.yaml_model import YamlModel
 
 DEFAULT_NETWORK = "default"
-POOL = "pool"  # site that holds the cases of several
 TrainingRole = Literal["supervised", "unsupervised"]
-Overrides = dict[TrainingRole, dict[str, Any]]
-Count = Annotated[int, Field(ge=1)]
+RoleOverrides = dict[TrainingRole, dict[str, Any]]
 
 
 class IterationBudget(YamlModel):
-    """Iterations of every site in one run; the same for all arms of a table.
+    """Iterations of every site in one run; the same for all arms of a table."""
 
-    Attributes:
-        steps: iterations of a supervised site in all.
-        warm_start: the first of them, in which sites without labels do not take part yet.
-        interval: iterations between two aggregations.
-        validate_every: iterations between two validations of the labelled sites (``validate`` in YAML).
-    """
-
-    steps: Count
-    warm_start: Annotated[int, Field(ge=0)]
-    interval: Count
-    validate_every: Count = Field(alias="validate")
+    steps: Count  # of a supervised site in all
+    warm_start: Annotated[int, Field(ge=0)]  # the first of them, in which sites without labels do not take part yet
+    interval: Count  # between two aggregations
+    validate_every: Count = Field(alias="validate")  # between two validations of the labelled sites
 
     @model_validator(mode="after")
     def _fits(self) -> "IterationBudget":
@@ -38,25 +30,13 @@ class IterationBudget(YamlModel):
 
 
 class FederationData(ExperimentData):
-    """What a table of federated training needs to know of the data.
+    """What a table of federated training needs to know of the data."""
 
-    Attributes:
-        sites: the table's name of a site (``site_1``) -> the site's name in the federation.
-        bundle: what is trained.
-        networks: ``default`` and others -> overlays of the bundle.
-        budget: iterations.
-        labelled: datalist beside a site's own with masks for all of its cases; None = its own datalist.
-        overrides: role -> overridable settings of the bundle for every run that does not say otherwise.
-        job: further settings of every job.
-    """
-
-    sites: dict[str, str]
-    bundle: str
-    networks: dict[str, list[str]]
+    sites: dict[str, str]  # the table's name of a site (``site_1``) -> the site's name in the federation
+    networks: dict[str, list[str]]  # ``default`` and others -> overlays of the bundle
     budget: IterationBudget
-    labelled: str | None = None
-    overrides: Overrides = {}
-    job: dict[str, Any] = {}
+    labelled: str | None = None  # datalist beside a site's own with masks for all of its cases; None = its own
+    overrides: RoleOverrides = {}  # of the bundle's settings, for every run that does not say otherwise
 
     @model_validator(mode="after")
     def _consistent(self) -> "FederationData":

@@ -7,15 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from fedmed.errors import DataError, JobError
-from fedmed.experiments.class_tasks import ClassTask, check_task
-from fedmed.experiments.experiment_data import ExperimentData
+from fedmed.bundles.bundle import Bundle
+from fedmed.errors import BundleError, DataError, JobError
+from fedmed.experiments.class_tasks import ClassTask
+from fedmed.experiments.experiment_data import Count, ExperimentData, Positive
 from fedmed.experiments.hospital_images import Hospital, hospital_of_site, hospital_of_table
-from fedmed.settings.site import SiteConfig, load_site, parse_site
+from fedmed.settings.site import CHECKOUT, SiteConfig, load_site, parse_site
 from fedmed.settings.yaml_model import YamlModel
-
-CHECKOUT = Path(__file__).resolve().parents[3]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class RoundBudget(YamlModel):
@@ -29,7 +27,7 @@ class RoundBudget(YamlModel):
             the learning rate falls, say (Dong & Voiculescu 2021: 120 and 160 of 200 rounds).
     """
 
-    rounds: Annotated[int, Field(ge=1)]
+    rounds: Count
     warm_up: Annotated[int, Field(ge=0)]
     epochs: Positive = 1
     shares: dict[str, list[Positive]] = {}
@@ -49,26 +47,23 @@ class HospitalData(ExperimentData):
             ``root``. A table's sizes and skews name nodes by their order here.
         tasks: name -> what is learnt on each encoder; all are scored for every arm.
         budget: rounds.
-        bundle, overlays: what is trained, before the overlays of the stage.
-        overrides: ``pretrain``, ``linear`` or ``finetune`` -> overridable settings of the bundle.
+        overlays: of the bundle, before that of the stage.
+        overrides: overlay of a stage (of pre-training, or of a protocol) -> overridable settings of the bundle.
         healthy: hospital -> its labels that mean no disease; only a label-skewed arm reads them.
         root: folder of the data, relative to the checkout; ``$FEDMED_DATA`` takes its place.
         threads, device, privacy: settings of the sites below ``root``.
-        job: further settings of every job.
     """
 
     sites: dict[str, dict[Literal["folder", "table"], str]]
     tasks: Annotated[dict[str, ClassTask], Field(min_length=1)]
     budget: RoundBudget
-    bundle: str
     overlays: list[str] = []
-    overrides: dict[Literal["pretrain", "linear", "finetune"], dict[str, Any]] = {}
+    overrides: dict[str, dict[str, Any]] = {}
     healthy: dict[str, list[str]] = {}
     root: str | None = None
-    threads: Annotated[int, Field(ge=1)] = 1
+    threads: Count = 1
     device: str = "cpu"
     privacy: dict[str, Any] = {}
-    job: dict[str, Any] = {}
 
     @model_validator(mode="after")
     def _consistent(self) -> "HospitalData":
@@ -79,6 +74,10 @@ class HospitalData(ExperimentData):
             if unknown := [site for site in task.sites() if site not in self.sites]:
                 known = ", ".join(self.sites)
                 raise ValueError(f"'tasks: {name}' names '{unknown[0]}'; it must be one of the sites: {known}")
+        try:
+            Bundle(self.bundle, list(self.overrides))
+        except BundleError as error:
+            raise ValueError(f"'overrides': {error}") from error
         return self
 
     @cached_property
@@ -99,7 +98,7 @@ class HospitalData(ExperimentData):
             else:
                 found[name] = hospital_of_site(load_site(name))
         for name, task in self.tasks.items():
-            check_task(name, task, found)
+            task.check(name, found)
         return found
 
     def _root(self) -> Path:

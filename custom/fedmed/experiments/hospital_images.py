@@ -1,15 +1,20 @@
-"""The images of a hospital: what may be learnt from, and what is only tested on."""
+"""The images of a hospital: what may be learnt from, and what is only tested on.
+
+Splits are by patient and depend on names alone: no seed, no order of a file.
+"""
 
 import csv
-from collections.abc import Iterable, Mapping, Sequence
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from fedmed.data.datalist import case_names, read_datalist
+from fedmed.data.datalist import case_names
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import DataError
-from fedmed.experiments.patient_splits import halves, share
+from fedmed.experiments.site_lists import listed
 from fedmed.settings.site import SiteConfig
 
 COLUMNS = ("file", "label", "patient")
@@ -17,50 +22,26 @@ COLUMNS = ("file", "label", "patient")
 
 @dataclass(frozen=True)
 class ImageCase:
-    """One image.
+    """One image."""
 
-    Attributes:
-        image: path below the hospital's data folder.
-        label: name of its class; None where nobody has given one.
-        patient: images of one patient stay together in every split and every resample.
-    """
-
-    image: str
-    label: str | None
-    patient: str
+    image: str  # path below the hospital's data folder
+    label: str | None  # name of its class; None where nobody has given one
+    patient: str  # images of one patient stay together in every split and every resample
 
 
 @dataclass(frozen=True)
 class Hospital:
-    """A site's images.
+    """A site's images."""
 
-    Attributes:
-        config: the site's settings; its datalist is not used.
-        training: images that pre-training and downstream training may see.
-        testing: images of other patients.
-    """
-
-    config: SiteConfig
-    training: tuple[ImageCase, ...]
-    testing: tuple[ImageCase, ...]
-
-    @property
-    def name(self) -> str:
-        return self.config.site
-
-    def labelled(self, classes: Iterable[str]) -> list[ImageCase]:
-        """Training cases of these classes."""
-        wanted = set(classes)
-        return [case for case in self.training if case.label in wanted]
+    config: SiteConfig  # the site's settings; its datalist is not used
+    training: Sequence[ImageCase]  # images that pre-training and downstream training may see
+    testing: Sequence[ImageCase]  # images of other patients
 
 
 def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital:
     """A hospital whose labels lie in a CSV with the columns ``file``, ``label``, ``patient``.
 
-    Args:
-        config: its settings.
-        table: the CSV.
-        tested: hold out half of the patients for tests; the halves depend on nothing but their names and labels.
+    If it is ``tested``, half of the patients are held out; the halves depend on nothing but their names and labels.
 
     Raises:
         DataError: the file is missing or has other columns, or a cell is empty; names file and line.
@@ -74,25 +55,17 @@ def hospital_of_table(config: SiteConfig, table: Path, tested: bool) -> Hospital
         if lacking := [column for column in COLUMNS if not row.get(column)]:
             raise DataError(f"{table}, line {number} has no '{lacking[0]}'; each line is {','.join(COLUMNS)}")
     cases = [ImageCase(row["file"], row["label"], row["patient"]) for row in rows]
-    training, testing = halves(cases, "test") if tested else (cases, [])
-    return Hospital(config, tuple(training), tuple(testing))
+    return Hospital(config, *(halves(cases, "test") if tested else (cases, [])))
 
 
 def hospital_of_site(config: SiteConfig) -> Hospital:
-    """A hospital with a datalist of its own: ``training`` and ``unlabeled`` are learnt from, ``testing`` is not.
-
-    Raises:
-        DataError: the datalist cannot be read, or an entry has no image.
-    """
-    lists = read_datalist(config.datalist)
-    training = _listed(config, lists, "training") + _listed(config, lists, UNLABELED)
-    return Hospital(config, tuple(training), tuple(_listed(config, lists, "testing")))
+    """A hospital with a datalist of its own: ``training`` and ``unlabeled`` are learnt from, ``testing`` is not."""
+    return Hospital(config, _listed(config, "training") + _listed(config, UNLABELED), _listed(config, "testing"))
 
 
-def _listed(config: SiteConfig, lists: Mapping[str, Any], key: str) -> list[ImageCase]:
-    entries = lists.get(key, [])
-    if not isinstance(entries, list) or not all(isinstance(e, Mapping) and e.get("image") for e in entries):
-        raise DataError(f"{config.datalist}: '{key}' must be a list of entries that name an 'image'")
+def _listed(config: SiteConfig, key: str) -> list[ImageCase]:
+    """Cases of one list; where nobody has looked, a label is not known."""
+    entries = listed(config.datalist, key)
     labels = [None if key == UNLABELED else entry.get("label") for entry in entries]
     patients = [str(entry.get("patient", name)) for entry, name in zip(entries, case_names(entries), strict=True)]
     return [ImageCase(str(e["image"]), label, p) for e, label, p in zip(entries, labels, patients, strict=True)]
@@ -104,7 +77,6 @@ def node_images(
     """The nodes that a hospital becomes, with their training images.
 
     Args:
-        hospital: which.
         split: number of nodes, 1 or 2, of different patients.
         size: share of its images; None = all.
         kind: ``healthy`` or ``diseased``: only such images, and none whose label nobody knows; None = all.
@@ -115,6 +87,44 @@ def node_images(
         cases = [c for c in cases if c.label is not None and (c.label in set(healthy)) == (kind == "healthy")]
     if size is not None:
         cases = share(cases, size, "size")
+    name = hospital.config.site
     if split == 1:
-        return {hospital.name: cases}
-    return dict(zip((f"{hospital.name}_1", f"{hospital.name}_2"), halves(cases, "nodes"), strict=True))
+        return {name: cases}
+    return dict(zip((f"{name}_1", f"{name}_2"), halves(cases, "nodes"), strict=True))
+
+
+def halves(cases: Sequence[ImageCase], purpose: str) -> tuple[list[ImageCase], list[ImageCase]]:
+    """Two parts with no patient in both, equal in images as nearly as patients allow, and so in each class.
+
+    Each part keeps the order of the cases; two purposes split differently.
+    """
+    sizes = Counter(case.patient for case in cases)
+    labels: defaultdict[str, set[str]] = defaultdict(set)
+    for case in cases:
+        labels[case.patient].add(str(case.label))
+    counts: defaultdict[frozenset[str], list[int]] = defaultdict(lambda: [0, 0])  # images of each part, by classes
+    second: set[str] = set()
+    # Those with many images first: what remains uneven is then the last patient with one or two.
+    for patient in sorted(sizes, key=lambda name: (-sizes[name], _key(name, purpose))):
+        own = counts[frozenset(labels[patient])]
+        part = int(own[1] < own[0])
+        own[part] += sizes[patient]
+        if part:
+            second.add(patient)
+    return [c for c in cases if c.patient not in second], [c for c in cases if c.patient in second]
+
+
+def share(cases: Sequence[ImageCase], fraction: float, purpose: str) -> list[ImageCase]:
+    """About ``fraction`` (0..1) of the images, whole patients; a smaller share is part of a larger one."""
+    sizes, wanted = Counter(case.patient for case in cases), math.ceil(fraction * len(cases) - 1e-9)
+    chosen: set[str] = set()
+    for patient in sorted(sizes, key=lambda name: _key(name, purpose)):
+        if wanted <= 0:
+            break
+        chosen.add(patient)
+        wanted -= sizes[patient]
+    return [case for case in cases if case.patient in chosen]
+
+
+def _key(name: str, purpose: str) -> str:
+    return hashlib.sha256(f"{purpose}\x1f{name}".encode()).hexdigest()

@@ -1,55 +1,51 @@
 """What a job's folder says of how it went, as rows of the score table."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from fedmed.errors import DataError
-from fedmed.experiments.job_run import RUN, JobRun
 from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, joined, score_frame
 from fedmed.recovery.interrupted_workspace import records
 
+RUN = Path("simulate_job") / "fedmed"
 FOLDERS = {"selected": "evaluation", "last": "evaluation_last"}
 RESULTS = {"selected": ("validation", "test"), "last": ("validation_last", "test_last")}
 
 
-def check_complete(run: JobRun) -> None:
-    """A site that could not be scored would be missing from its arm in every table, without a word.
-
-    Raises:
-        DataError: a site has no score; names it.
-    """
-    result = _result(run.folder)
+def check_complete(folder: Path, wanted: Collection[str]) -> None:
+    """Refuse (DataError) a run in which a wanted site has no score: it would be missing in tables without a word."""
+    result = _result(folder)
     for _, test in RESULTS.values():
-        if missing := sorted(run.job.scored() - set(result[test])):
+        if missing := sorted(set(wanted) - set(result[test])):
             raise DataError(f"site '{missing[0]}' was not scored; the log says why")
 
 
-def read_job_scores(run: JobRun) -> pd.DataFrame:
-    """Every number of every test case and every labelled site's mean validation score, of both models.
+def read_job_scores(folder: Path, seed: int, metric: str) -> pd.DataFrame:
+    """Every number of every test case, and every labelled site's mean validation score ``metric``, of both models.
 
     Raises:
-        DataError: a file is missing or damaged; names it and the folder to remove.
+        DataError: a file of the run is missing or damaged; names it and the folder to remove.
     """
-    result, frames, metric = _result(run.folder), [], run.job.score().name
+    result, frames = _result(folder), []
     for model, (validation, test) in RESULTS.items():
         rows = {"site": list(result[validation]), "value": list(result[validation].values())}
         frames.append(score_frame(rows, list="valid", model=model, unit=MEAN_UNIT, metric=metric))
         for site, metrics in result.get(test, {}).items():
             if metrics.get("n_cases"):
-                cases = _cases(run.folder / site / RUN / FOLDERS[model] / "cases.csv")
+                cases = _cases(folder / site / RUN / FOLDERS[model] / "cases.csv", folder)
                 frames.append(cases.assign(site=site, list="test", model=model))
-    return joined([frame.assign(arm="", seed=run.job.seed) for frame in frames])
+    return joined([frame.assign(arm="", seed=seed) for frame in frames])
 
 
-def read_rounds(run: JobRun, images: Mapping[str, int]) -> pd.DataFrame:
+def read_rounds(folder: Path, seed: int, images: Mapping[str, int]) -> pd.DataFrame:
     """Each good round's weight of every node and the numbers that it reported, and how many images it has.
 
     Args:
-        run: a finished one.
+        folder, seed: of a finished run.
         images: node -> number of training images, in the arm's order.
 
     Returns:
@@ -58,7 +54,7 @@ def read_rounds(run: JobRun, images: Mapping[str, int]) -> pd.DataFrame:
     Raises:
         DataError: the file of rounds is missing or damaged; names it and the folder to remove.
     """
-    path, rows = records(run.folder) / "rounds.jsonl", []
+    path, rows = records(folder) / "rounds.jsonl", []
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
         for node, number in images.items():
@@ -69,28 +65,28 @@ def read_rounds(run: JobRun, images: Mapping[str, int]) -> pd.DataFrame:
                 numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
                 rows += [{"site": node, "unit": f"{place}", "metric": k, "value": v} for k, v in numbers.items()]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: the rounds of a run cannot be read ({error}); remove {run.folder}") from error
-    return score_frame(rows, arm="", seed=run.job.seed, list=ROUNDS, model="last")
+        raise DataError(f"{path}: the rounds of a run cannot be read ({error}); remove {folder}") from error
+    return score_frame(rows, arm="", seed=seed, list=ROUNDS, model="last")
 
 
 def _result(folder: Path) -> dict[str, Any]:
     path = folder / "server" / RUN / "result.json"
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: the result of a run cannot be read ({error}); remove {folder}") from error
 
 
-def _cases(path: Path) -> pd.DataFrame:
+def _cases(path: Path, folder: Path) -> pd.DataFrame:
     """Columns unit, metric and value; files of one name in folders of several patients are several cases."""
     try:
         frame = pd.read_csv(path, dtype={"case": str}, keep_default_na=False, float_precision="round_trip")
         again = frame.groupby("case").cumcount()
         names = frame.pop("case").where(again == 0, lambda names: names + " (" + (again + 1).astype(str) + ")")
         found = frame.select_dtypes("number").assign(unit=names).melt("unit", var_name="metric")
-        if frame.empty or found.empty or len(found.columns) < 3:
+        if found.empty:
             raise ValueError("it holds no number of a case")
     except (OSError, KeyError, ValueError) as error:
-        folder = path.parents[4]
         raise DataError(f"{path}: the scores of a finished run cannot be read ({error}); remove {folder}") from error
     return found

@@ -1,23 +1,17 @@
-"""Whether the claims of a table hold, by one rule for all kinds of them."""
+"""Whether the claims of a table hold, by one rule for all kinds of them, and the files that say so."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from fedmed.experiments.claim_findings import ClaimFinding, Verdict
+import pandas as pd
+
 from fedmed.experiments.paired_statistics import holm
-from fedmed.experiments.table_claim import Evidence, TableClaim
+from fedmed.experiments.score_kinds import ScoreKind
+from fedmed.experiments.table_claim import P_COLUMN, ClaimFinding, Evidence, TableClaim, Verdict, signs
+from fedmed.experiments.words_of_tables import markdown_table, probability
+from fedmed.reports.words import NOTHING
 
-
-@dataclass(frozen=True)
-class JudgedFinding:
-    """A finding and its p, Holm-adjusted over the table; None where there is no test."""
-
-    finding: ClaimFinding
-    p_holm: float | None
-
-    @property
-    def outcome(self) -> str:
-        return self.finding.outcome(self.p_holm)
+ONE_SEED = "One seed was run: a verdict speaks of two trained models, not of two ways to train."
 
 
 @dataclass(frozen=True)
@@ -25,10 +19,10 @@ class JudgedClaim:
     """A claim and what was found; nothing where an arm of it was not run."""
 
     claim: TableClaim
-    findings: tuple[JudgedFinding, ...]
+    findings: tuple[ClaimFinding, ...]
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> Verdict:
         outcomes = {finding.outcome for finding in self.findings}
         if not outcomes or self.claim.report:
             return Verdict.REPORTED if outcomes else Verdict.NOT_RUN
@@ -46,9 +40,45 @@ def judge(claims: Sequence[TableClaim], evidence: Evidence) -> list[JudgedClaim]
         DataError: two arms of a comparison cannot be paired.
     """
     found = [claim.findings(evidence) for claim in claims]
-    tested = list(dict.fromkeys(each for own in found for each in own if each.p is not None))  # shared ones once
-    adjusted = dict(zip(tested, holm([each.p for each in tested]), strict=True))
+    tests = {each: each.p for own in found for each in own if each.p is not None}  # shared ones once
+    adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
-        JudgedClaim(claim, tuple(JudgedFinding(each, adjusted.get(each)) for each in own))
+        JudgedClaim(claim, tuple(replace(each, p_holm=adjusted.get(each)) for each in own))
         for claim, own in zip(claims, found, strict=True)
     ]
+
+
+def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[str, ScoreKind]) -> str:
+    """``claims.md``: the verdicts, the rules behind them, then a table of each sort of finding."""
+    verdicts = [(str(one.claim.id), one.claim.text, one.verdict) for one in judged]
+    first = next(iter(kinds.values()))
+    rules = dict.fromkeys(one.claim.rule.format(unit=first.unit, label=first.label) for one in judged)
+    lines = [f"# {title}: claims", "", *markdown_table(("id", "claim", "verdict"), verdicts), "", *rules]
+    if any(len(each.seeds) == 1 for one in judged for each in one.findings):
+        lines += [ONE_SEED, ""]
+    sections: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for one in judged:
+        for each in one.findings:
+            cells = {"claim": str(one.claim.id), **dict(each.cells)}
+            if P_COLUMN in cells:
+                cells[P_COLUMN] = probability(each.p_holm)
+                cells["seeds"] = f"{signs(each.seeds)['seeds_agreeing']}/{len(each.seeds)}"
+            cells["alone"] = NOTHING if one.claim.report else each.outcome
+            sections.setdefault((each.title, *cells), []).append(tuple(cells.values()))
+    for (heading, *head), rows in sections.items():
+        lines += [f"## {heading}", "", *markdown_table(head, rows), ""]
+    return "\n".join(lines)
+
+
+def comparisons_csv(judged: Sequence[JudgedClaim]) -> str:
+    """One line a claim and comparison, unrounded; p is empty where there is no test."""
+    rows = [
+        {"claim": one.claim.id, **dict(each.record), "p_holm": each.p_holm, "outcome": each.outcome}
+        for one in judged
+        for each in one.findings
+        if each.record
+    ]
+    frame = pd.DataFrame(rows)
+    if len(frame):
+        frame.insert(list(frame).index("p") + 1, "p_holm", frame.pop("p_holm"))
+    return str(frame.to_csv(index=False, lineterminator="\n"))

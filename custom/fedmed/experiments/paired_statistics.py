@@ -1,4 +1,7 @@
-"""Significance and size of a difference between two arms on the same cases."""
+"""Significance and size of a difference between two arms on the same cases.
+
+Values are paired: a sample of another length, or a NaN, is a DataError.
+"""
 
 from collections.abc import Sequence
 
@@ -10,32 +13,26 @@ from fedmed.errors import DataError
 DECIMALS = 12  # what is less than that is rounding: equal scores summed in another order
 
 
-def wilcoxon_signed_rank(a: Sequence[float], b: Sequence[float]) -> float:
-    """Two-sided p of Wilcoxon's signed-rank test of paired values; 1 for fewer than two pairs or no difference at all.
+def wilcoxon_signed_rank(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
+    """Two-sided p of Wilcoxon's signed-rank test; 1 for fewer than two pairs or no difference at all.
 
     Pairs without a difference are ranked with the others and then take no side (Pratt 1959): leaving them out, as
     Wilcoxon did, would call two arms more different the more cases they score alike. Exact up to 50 pairs, and with
     ties or zeros up to 13; beyond, the normal approximation with corrections for ties and continuity.
-
-    Raises:
-        DataError: samples of different length, or a NaN.
     """
-    differences = paired_differences(a, b)
+    differences = _differences(a, b)
     if len(differences) < 2 or not differences.any():
         return 1.0
     return float(wilcoxon(differences, zero_method="pratt", correction=True, method="auto").pvalue)
 
 
-def rank_biserial(a: Sequence[float], b: Sequence[float]) -> float:
+def rank_biserial(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
     """Matched-pairs rank-biserial correlation (Kerby 2014): ranks of a > b less those of a < b, over all ranks.
 
     Returns:
         -1..1; 1 where every a is above its b, 0 without a difference. Pairs alike count among all ranks.
-
-    Raises:
-        DataError: samples of different length, or a NaN.
     """
-    differences = paired_differences(a, b)
+    differences = _differences(a, b)
     ranks = rankdata(np.abs(differences))
     return float((np.sign(differences) * ranks).sum() / ranks.sum()) if len(ranks) else 0.0
 
@@ -53,12 +50,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(p_values, method="holm")[1]] if len(p_values) else []
 
 
-def paired_differences(a: Sequence[float], b: Sequence[float]) -> np.ndarray:
-    """a - b of paired values, (n,), rounded so that equal values differ by exactly 0.
-
-    Raises:
-        DataError: samples of different length, or a NaN.
-    """
+def _differences(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> np.ndarray:
+    """a - b, (n,), rounded so that equal values differ by exactly 0."""
     if len(a) != len(b) or not np.isfinite([*a, *b]).all():
         raise DataError(f"paired test of {len(a)} and {len(b)} values; both need the same cases, and no NaN")
     return np.round(np.asarray(a, dtype=float) - np.asarray(b, dtype=float), DECIMALS)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ class Failure:
 
 def in_processes(
     items: Sequence[Item], jobs: int, work: Callable[[Item], Any], dask: str | None = None
-) -> Iterator[tuple[Item, Any]]:
+) -> Generator[tuple[Item, Any], None, None]:
     """Do ``work`` on every item, ``jobs`` at a time, in other processes.
 
     Whatever stops the caller (an error, Ctrl-C, ``close``) stops the processes too. One that dies, for want of memory
@@ -37,7 +37,7 @@ def in_processes(
     item it was, and the others go on.
 
     Args:
-        items: what ``work`` is called with; can be pickled.
+        items: can be pickled.
         jobs: 1 or more.
         work: a function of a module.
         dask: address of a Dask scheduler whose workers see the same folders; None = processes of this machine.

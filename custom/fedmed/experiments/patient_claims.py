@@ -1,20 +1,19 @@
 """One arm is better than another over resampled patients, with other shares of labels and tasks."""
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from collections.abc import Collection, Iterator, Mapping
+from itertools import product
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedmed.errors import DataError
-from fedmed.experiments.claim_findings import ClaimFinding, OverSeeds
 from fedmed.experiments.experiment_data import Names, Shares
 from fedmed.experiments.paired_statistics import DECIMALS
 from fedmed.experiments.patient_resampling import PatientResamples, Setting
 from fedmed.experiments.score_kinds import interval
-from fedmed.experiments.table_claim import ArmPair, BetterClaim, Evidence, known
-from fedmed.experiments.words_of_tables import percent, probability, signed
+from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
+from fedmed.experiments.words_of_tables import percent, signed
 
 PATIENT_RULE = """\
 - **✓** holds: every comparison has the claimed sign in the mean and in every seed, and p < 0.05.
@@ -30,80 +29,20 @@ hold if they do in every seed.
 """
 
 
-@dataclass(frozen=True)
-class PatientComparison(OverSeeds):
-    """Difference of two arms' scores in one setting, ``better`` - ``worse``.
-
-    Attributes:
-        better, worse: arms, named by what is claimed.
-        setting, score: what is compared.
-        difference: mean over seeds; above 0 as claimed.
-        low, high: 95 % interval over patients, of the mean over seeds.
-        p: two-sided, by resampling patients: how often the difference changes its sign.
-        seed_differences: of each seed.
-    """
-
-    title: ClassVar[str] = "Comparisons"
-    head: ClassVar[tuple[str, ...]] = (
-        *("claim", "claimed better", "than", "task", "test", "setting", "score", "difference", "95 %"),
-        *("p (Holm)", "seeds", "alone"),
-    )
-
-    better: str
-    worse: str
-    setting: Setting
-    score: str
-    difference: float
-    low: float
-    high: float
-    p: float
-    seed_differences: tuple[float, ...]
-
-    def outcome(self, p_holm: float) -> str:
-        return self.clear(p_holm, self.difference)
-
-    def cells(self, p_holm: float, outcome: str) -> tuple[str, ...]:
-        at = self.setting
-        highest = ", highest epoch" if at.model == "highest" else ""
-        return (
-            self.better,
-            self.worse,
-            at.task,
-            at.list,
-            f"{at.protocol}, {percent(at.fraction)}{highest}",
-            self.score,
-            signed(self.difference, 3),
-            f"{signed(self.low, 3)} to {signed(self.high, 3)}",
-            probability(p_holm),
-            f"{self.seeds_agreeing}/{self.n_seeds}",
-            outcome,
-        )
-
-    def record(self) -> dict[str, Any]:
-        names = ("score", "difference", "low", "high", "n_seeds", "seeds_agreeing", "seeds_against", "p")
-        own = {"better": self.better, "worse": self.worse, **vars(self.setting)}
-        return own | {name: getattr(self, name) for name in names}
-
-
 class PatientPair(ArmPair):
-    """The arm ``better`` is above the arm ``worse``, in every setting that the lists name.
+    """The arm ``better`` is above the arm ``worse``, in every :class:`Setting` that the fields name."""
 
-    Attributes:
-        protocol, fractions, list, model: settings, as in :class:`fedmed.experiments.patient_resampling.Setting`.
-        scores: of the table's; None = its first.
-        tasks: None = all.
-    """
-
-    protocol: Literal["linear", "finetune"]
+    protocol: str
     fractions: Shares
-    scores: Names | None = None
+    scores: Names | None = None  # of the table's; None = its first
     list: Literal["internal", "external"] = "internal"
     model: Literal["last", "highest"] = "last"
-    tasks: Names | None = None
+    tasks: Names | None = None  # None = all
 
-    def settings(self, tasks: Collection[str]) -> "list[Setting]":
-        wanted = tasks if self.tasks is None else self.tasks
-        return [Setting(task, self.list, self.protocol, f, self.model) for task in wanted for f in self.fractions]
+    def settings(self, tasks: Collection[str]) -> Iterator[Setting]:
+        """The settings, of all these tasks unless it names its own."""
+        for task, fraction in product(tasks if self.tasks is None else self.tasks, self.fractions):
+            yield Setting(task, self.list, self.protocol, fraction, self.model)
 
 
 class BetterByPatients(BetterClaim):
@@ -113,8 +52,8 @@ class BetterByPatients(BetterClaim):
 
     holds: Annotated[list[PatientPair], Field(min_length=1)]
 
-    def check(self, sites: Collection[str], scores: Collection[str]) -> None:
-        known(self, "score", [score for pair in self.holds for score in pair.scores or []], scores)
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {**super().uses(), "score": [score for pair in self.holds for score in pair.scores or []]}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         found, first = evidence.resamples, next(iter(evidence.kinds))
@@ -130,25 +69,39 @@ class BetterByPatients(BetterClaim):
         return [compare_patients(found, *each) for each in wanted]
 
 
-def compare_patients(
-    scores: PatientResamples, better: str, worse: str, setting: Setting, score: str
-) -> PatientComparison:
+def compare_patients(scores: PatientResamples, better: str, worse: str, at: Setting, score: str) -> ClaimFinding:
     """Compare two arms on the same resamples of patients and over the same seeds.
 
-    The resamples are those of the test images alone: they speak of other patients. What another training would change
-    is seen in the seeds.
+    The interval is of the mean over the seeds, and p two-sided: how often the difference changes its sign. Resamples
+    are those of the test images alone: they speak of other patients. What another training would change is seen in
+    the seeds.
 
     Raises:
         DataError: the two have different seeds.
     """
-    high, low = (scores.resampled(arm, setting, score) for arm in (better, worse))
+    high, low = (scores.resampled(arm, at, score) for arm in (better, worse))
     if sorted(high) != sorted(low):
         raise DataError(f"'{better}' has the seeds {sorted(high)}, '{worse}' {sorted(low)}; run both with the same")
     differences = np.round([high[seed] - low[seed] for seed in sorted(high)], DECIMALS)  # (seeds, 1 + B)
     mean = differences.mean(0)
     resampled = mean[1:][np.isfinite(mean[1:])]
-    ends, seeds = interval(resampled), tuple(float(x) for x in differences[:, 0])
-    return PatientComparison(better, worse, setting, score, float(mean[0]), *ends, two_sided(resampled), seeds)
+    difference, ends, p = float(mean[0]), interval(resampled), two_sided(resampled)
+    seeds = tuple(float(x) for x in differences[:, 0])
+    highest = ", highest epoch" if at.model == "highest" else ""
+    cells = {
+        "claimed better": better,
+        "than": worse,
+        "task": at.task,
+        "test": at.list,
+        "setting": f"{at.protocol}, {percent(at.fraction)}{highest}",
+        "score": score,
+        "difference": signed(difference, 3),
+        "95 %": " to ".join(signed(end, 3) for end in ends),
+        P_COLUMN: "",
+    }
+    record = {"better": better, "worse": worse, **vars(at), "score": score, "difference": difference}
+    record |= {"low": ends[0], "high": ends[1], **signs(seeds), "p": p}
+    return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, difference)
 
 
 def two_sided(resampled: np.ndarray) -> float:

@@ -19,35 +19,22 @@ TEXTS = {"task": "", "protocol": "", "fraction": "1", "draw": "0", "label": ""} 
 
 @dataclass(frozen=True)
 class Setting:
-    """How models are trained and tested; those of two arms are compared within one setting.
+    """How models are trained and tested; those of two arms are compared within one setting."""
 
-    Attributes:
-        task: what is asked.
-        list: ``internal`` (the task's own site) or ``external``.
-        protocol: how it was trained.
-        fraction: share of the training labels.
-        model: ``last``, or ``highest``: of the epoch with the highest accuracy on the internal test list.
-    """
-
-    task: str
-    list: str
-    protocol: str
-    fraction: float
-    model: str
+    task: str  # what is asked
+    list: str  # ``internal`` (the task's own site) or ``external``
+    protocol: str  # how it was trained
+    fraction: float  # share of the training labels
+    model: str  # ``last``, or ``highest``: of the epoch with the highest accuracy on the internal test list
 
 
 @dataclass(frozen=True)
 class Block:
-    """Units of one trained model.
+    """Units of one trained model."""
 
-    Attributes:
-        values: metric -> (n,).
-        labels, patients: (n,).
-    """
-
-    values: Mapping[str, Floats]
-    labels: np.ndarray
-    patients: np.ndarray
+    values: Mapping[str, Floats]  # metric -> (n,)
+    labels: np.ndarray  # (n,)
+    patients: np.ndarray  # (n,)
 
 
 class PatientResamples:
@@ -62,18 +49,18 @@ class PatientResamples:
     """
 
     def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind]) -> None:
-        self.kinds, self._weights, self._cache = kinds, {}, {}
+        self.kinds = kinds
+        self._weights: dict[tuple[str, str], tuple[Floats, np.ndarray]] = {}
+        self._cache: dict[tuple[Any, ...], Floats] = {}
         self.blocks: dict[tuple[str, Setting], dict[int, dict[str, Block]]] = {}
         frame = frame[(frame["list"] != ROUNDS).to_numpy()]
         frame = frame.assign(**{name: value for name, value in TEXTS.items() if name not in frame.columns})
         frame = frame if "patient" in frame.columns else frame.assign(patient=frame["unit"])
-        keys = frame[["arm", "seed", "draw", *SETTING]]
-        model = keys.groupby(list(keys.columns), sort=False, observed=True).ngroup().to_numpy()
-        order = np.argsort(model, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(model[order])) + 1) if len(frame) else []:
-            arm, seed, draw, task, name, protocol, fraction, which = keys.iloc[rows[0]]
-            setting = Setting(task, name, protocol, float(fraction), which)
-            block = _block(frame.iloc[rows], f"{arm}, seed {seed}, {setting}, draw {draw}")
+        keys = ["arm", "seed", "draw", *SETTING]
+        for (arm, seed, draw, *at), rows in frame.groupby(keys, sort=False, observed=True):
+            task, test, protocol, fraction, model = at
+            setting = Setting(task, test, protocol, float(fraction), model)
+            block = _block(rows, f"{arm}, seed {seed}, {setting}, draw {draw}")
             self.blocks.setdefault((arm, setting), {}).setdefault(int(seed), {})[draw] = block
 
     def settings(self) -> list[Setting]:
@@ -107,11 +94,9 @@ class PatientResamples:
         """A line a trained model: its scores with 95 % intervals over patients."""
         rows: list[dict[str, Any]] = []
         for (arm, setting), seeds in self.blocks.items():
-            keys = {"task": setting.task, "list": setting.list, "protocol": setting.protocol}
-            keys |= {"fraction": setting.fraction, "model": setting.model}
             for seed, draws in sorted(seeds.items()):
                 for draw, block in sorted(draws.items()):
-                    row = {"arm": arm, "seed": seed, **keys, "draw": draw, "n_cases": len(block.labels)}
+                    row = {"arm": arm, "seed": seed, **vars(setting), "draw": draw, "n_cases": len(block.labels)}
                     for score in self.kinds:
                         values = self.of_one(arm, setting, seed, draw, score)
                         low, high = interval(values[1:])
@@ -122,13 +107,12 @@ class PatientResamples:
 
 def _block(rows: pd.DataFrame, where: str) -> Block:
     """Units of one model; the rows of each metric list the same units in the same order."""
-    metrics, values = rows["metric"].to_numpy(), rows["value"].to_numpy()
-    places = {metric: np.flatnonzero(metrics == metric) for metric in rows["metric"].unique()}
-    first = next(iter(places.values()))
-    units = rows["unit"].cat.codes.to_numpy()
-    if len(set(units[first])) < len(first):
+    metrics = dict(list(rows.groupby("metric", sort=False, observed=True)))
+    first = next(iter(metrics.values()))
+    if first["unit"].duplicated().any():
         raise DataError(f"{where}: a unit is there twice")
-    if not all(np.array_equal(units[own], units[first]) for own in places.values()):
+    units = first["unit"].to_numpy()
+    if not all(np.array_equal(own["unit"].to_numpy(), units) for own in metrics.values()):
         raise DataError(f"{where}: the metrics are of different units")
-    labels, patients = (rows[name].to_numpy()[first] for name in ("label", "patient"))
-    return Block({metric: values[own] for metric, own in places.items()}, labels, patients)
+    values = {name: own["value"].to_numpy() for name, own in metrics.items()}
+    return Block(values, first["label"].to_numpy(), first["patient"].to_numpy())

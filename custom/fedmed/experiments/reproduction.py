@@ -1,56 +1,24 @@
 """From tables and data to files: what is missing is run, the rest is found again."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from operator import methodcaller
 from pathlib import Path
 
 import pandas as pd
 
-from fedmed.experiments.chain import Place, chain_works
+from fedmed.experiments.chain import ChainWork, Place, chain_works
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.experiment_table import ExperimentTable, only
-from fedmed.experiments.job_run import LOG
+from fedmed.experiments.job_step import LOG
+from fedmed.experiments.judgement import claims_markdown, comparisons_csv, judge
 from fedmed.experiments.score_table import joined, write_scores
-from fedmed.experiments.table_files import node_row, write_table_files
-from fedmed.experiments.work_queue import PlannedWork, run_works
+from fedmed.experiments.table_claim import Evidence
+from fedmed.experiments.table_layout import ShownArm, ShownTable
+from fedmed.experiments.work_queue import run_works
+from fedmed.files import write_atomically
 
-
-def available(table: ExperimentTable, data: ExperimentData) -> ExperimentTable:
-    """The table without the arms that this data cannot run; which these are, is said."""
-    reasons = {arm.name: [lack for link in arm.links if (lack := link.lacking(data))] for arm in table.arms}
-    for name, reason in reasons.items():
-        if reason:
-            print(f"{table.name}: '{name}' is left out: '{data.name}' does not have {reason[0]}")
-    return only(table, [name for name, reason in reasons.items() if not reason])
-
-
-def planned(table: ExperimentTable, data: ExperimentData, seeds: Sequence[int], out: Path) -> list[PlannedWork]:
-    """Every chain of a table.
-
-    Raises:
-        FedMedError: an arm cannot be run on this data.
-    """
-    places = [(arm, Place(arm.name, seed, data, table.test, out / "runs")) for seed in seeds for arm in table.arms]
-    return [PlannedWork(arm.name, work) for arm, place in places for work in chain_works(arm.links, place)]
-
-
-def scores_of(parts: Sequence[PlannedWork]) -> pd.DataFrame:
-    """The table of scores of finished chains, each under the name that its table gives the arm.
-
-    Those of an arm of several results (each hospital alone) count as so many draws of one arm, whose scores are
-    averaged, and again as rows of their own.
-
-    Raises:
-        DataError: a file is missing or damaged; names it.
-    """
-    frames = []
-    for part in parts:
-        for step in part.work.steps:
-            if (frame := step.scores()) is not None:
-                frames.append(frame.assign(arm=part.arm))
-                if step.node:
-                    frames.append(frame.assign(arm=node_row(part.arm, step.node)))
-    return joined(frames)
+CLAIMS = {"claims.md", "comparisons.csv"}
 
 
 def reproduce(
@@ -71,38 +39,105 @@ def reproduce(
         jobs, dask: see :func:`run_works`.
 
     Returns:
-        Exit code: 0, or 2 if a run failed.
-
-    Raises:
-        FedMedError: the data or a list of images cannot be used, or a table cannot be run on it.
+        Exit code: 0, or 2 if a run failed. A FedMedError if a table cannot be run on the data.
     """
     out = out.resolve()
     for table in tables:
         table.check_data(data)
-    tables = [available(table, data) for table in tables]
-    parts = {table.name: planned(table, data, seeds or data.seeds or table.seeds, out) for table in tables}
-    failed = run_works([part for own in parts.values() for part in own], jobs, dask)
+    tables = [_available(table, data) for table in tables]
+    works = {}
+    for table in tables:
+        works[table.name] = [
+            work
+            for seed in seeds or data.seeds or table.seeds
+            for arm in table.arms
+            for work in chain_works(arm.links, Place(arm.name, seed, data, table.test, out / "runs"))
+        ]
+    failed = run_works([work for own in works.values() for work in own], jobs, dask)
     for path, reason in failed.items():
         log = path / LOG
         print(f"error: {reason} (see {log if log.is_file() else path})", file=sys.stderr)
     for table in tables:
-        for path in _write(table, data, parts[table.name], set(failed), out / data.name / table.name):
+        for path in _write(table, data, works[table.name], set(failed), out / data.name / table.name):
             print(path)
     return 2 if failed else 0
 
 
+def scores_of(works: Sequence[ChainWork]) -> pd.DataFrame:
+    """The table of scores of finished chains, each under the name that its table gives the arm.
+
+    Those of an arm of several results (each hospital alone) count as so many draws of one arm, whose scores are
+    averaged, and again as rows of their own. A file that is missing or damaged is a DataError.
+    """
+    frames = []
+    for work in works:
+        for step in work.steps:
+            if (frame := step.scores()) is not None:
+                names = [work.arm, *([_node_row(work.arm, step.node)] if step.node else [])]
+                frames += [frame.assign(arm=name) for name in names]
+    return joined(frames)
+
+
+def write_table_files(
+    folder: Path, table: ExperimentTable, data: str, sites: Mapping[str, str], frame: pd.DataFrame
+) -> list[Path]:
+    """Write the files of the table's layout, and the claims with their comparisons if there are any.
+
+    Args:
+        folder: of the table on this data.
+        table: rows and claims.
+        data: name of the data, added to the title, so that nobody takes it for the paper's table.
+        sites: the table's names of sites -> the data's.
+        frame: scores of any part of its arms and seeds; claims about arms without scores read ``not run``.
+
+    Raises:
+        DataError: the arms of a claim have different cases or seeds.
+    """
+    evidence, title = Evidence(frame, table.scores, sites), f"{table.title} ({data})"
+    contents = table.layout.contents(ShownTable(title, _rows(table.arms, frame), list(sites.values()), evidence))
+    if table.claims:
+        judged = judge(table.claims, evidence)
+        contents["claims.md"] = claims_markdown(title, judged, table.scores).encode()
+        contents["comparisons.csv"] = comparisons_csv(judged).encode()
+    for name in (table.layout.names() | CLAIMS) - set(contents):  # written with other arms: they do not fit
+        (folder / name).unlink(missing_ok=True)
+    for name, content in contents.items():
+        write_atomically(folder / name, methodcaller("write", content))
+    return [folder / name for name in contents]
+
+
+def _available(table: ExperimentTable, data: ExperimentData) -> ExperimentTable:
+    """The table without the arms that this data cannot run; which these are, is said."""
+    reasons = {arm.name: [lack for link in arm.links if (lack := link.lacking(data))] for arm in table.arms}
+    for name, reason in reasons.items():
+        if reason:
+            print(f"{table.name}: '{name}' is left out: '{data.name}' does not have {reason[0]}")
+    return only(table, [name for name, reason in reasons.items() if not reason])
+
+
 def _write(
-    table: ExperimentTable, data: ExperimentData, parts: Sequence[PlannedWork], failed: set[Path], folder: Path
+    table: ExperimentTable, data: ExperimentData, works: Sequence[ChainWork], failed: set[Path], folder: Path
 ) -> list[Path]:
     """The outputs of one table; an arm with a failed run is left out, because its mean would be over other seeds."""
-    bad = {part.arm for part in parts if part.work.path in failed}
-    good = [part for part in parts if part.arm not in bad]
+    bad = {work.arm for work in works if work.path in failed}
+    good = [work for work in works if work.arm not in bad]
     if not good:
         print(f"{table.name}: every arm has a failed run, so nothing is written to {folder}", file=sys.stderr)
         return []
-    table = only(table, [arm.name for arm in table.arms if arm.name not in bad])
     frame = scores_of(good)
-    folder.mkdir(parents=True, exist_ok=True)
     write_scores(folder / "scores.csv", frame)
-    written = write_table_files(folder, table, data.name, data.shown_sites(table.test), frame)
-    return [folder / "scores.csv", *written]
+    table = only(table, [arm.name for arm in table.arms if arm.name not in bad])
+    return [folder / "scores.csv", *write_table_files(folder, table, data.name, data.shown_sites(table.test), frame)]
+
+
+def _rows(arms: Sequence[ShownArm], frame: pd.DataFrame) -> list[ShownArm]:
+    """The arms, one of several results (each hospital alone) followed by a row for each."""
+    there, rows = list(frame["arm"].unique()), []
+    for arm in arms:
+        parts = [name for name in there if name.startswith(_node_row(arm.name, ""))]
+        rows += [arm, *(ShownArm(name, arm.group, part=True) for name in parts)]
+    return rows
+
+
+def _node_row(arm: str, node: str) -> str:
+    return f"{arm}: {node}"

@@ -1,69 +1,49 @@
 """Claims about the rounds of a job: weights of the aggregate and what the nodes reported."""
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Annotated, ClassVar
 
 import numpy as np
+import pandas as pd
 from pydantic import Field
 
-from fedmed.experiments.claim_findings import ClaimFinding, Verdict
 from fedmed.experiments.patient_claims import PATIENT_RULE
-from fedmed.experiments.round_history import RoundHistory, read_histories
-from fedmed.experiments.table_claim import Evidence, TableClaim
+from fedmed.experiments.score_table import ROUNDS, selected
+from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim, Verdict
 
 
 @dataclass(frozen=True)
-class RoundFinding(ClaimFinding):
-    """What a claim about rounds found for one arm.
+class RoundHistory:
+    """Good rounds of one run, nodes in the arm's order."""
 
-    Attributes:
-        arm: name.
-        words: the numbers.
-        found: the outcome.
-        n_seeds: runs.
-    """
-
-    title: ClassVar[str] = "Rounds"
-    head: ClassVar[tuple[str, ...]] = ("claim", "arm", "found", "alone")
-    p: ClassVar[None] = None
-
-    arm: str
-    words: str
-    found: str
-    n_seeds: int
-
-    def outcome(self, p_holm: float | None) -> str:
-        return self.found
-
-    def cells(self, p_holm: float | None, outcome: str) -> tuple[str, ...]:
-        return self.arm, self.words, self.found
+    shares: pd.Series  # node -> its share of the training images, (K,)
+    weights: np.ndarray  # coefficients of the aggregate, (T, K)
+    reported: np.ndarray | None  # number that each node reported, (T, K); None where one was not
 
 
 class RoundClaim(TableClaim):
-    """Base of what the rounds of some arms show; it must show in every seed.
-
-    Attributes:
-        arms: whose rounds.
-        value: metric that the nodes reported, as the table of scores calls it; None = none is looked at.
-    """
+    """Base of what the rounds of some arms show; it must show in every seed."""
 
     rule: ClassVar[str] = PATIENT_RULE
 
     arms: Annotated[list[str], Field(min_length=1)]
-    value: str | None = None
+    value: str | None = None  # metric that the nodes reported, as the table of scores calls it
 
-    def arm_names(self) -> list[str]:
-        return list(self.arms)
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {"arm": self.arms}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         histories = {arm: read_histories(evidence.frame, arm, self.value) for arm in self.arms}
         if not all(histories.values()):
             return []
-        found = [(arm, *self.look(histories[arm]), len(histories[arm])) for arm in self.arms]
-        return [RoundFinding(arm, words, _outcome(signs), n) for arm, words, signs, n in found]
+        found = [(arm, *self.look(own)) for arm, own in histories.items()]
+        return [
+            ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=_outcome(signs))
+            for arm, words, signs in found
+        ]
 
     @abstractmethod
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
@@ -71,25 +51,20 @@ class RoundClaim(TableClaim):
 
 
 class NodeWeight(RoundClaim):
-    """The mean weight of a node is below its share of the images.
+    """The mean weight of a node is below its share of the images."""
 
-    Attributes:
-        node: its place among the arm's, from 1.
-    """
-
-    node: Annotated[int, Field(ge=1)]
+    node: Annotated[int, Field(ge=1)]  # its place among the arm's, from 1
 
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
-        place, parts, signs = self.node - 1, [], []
+        parts, signs = [], []
         for seed, history in histories.items():
-            share = history.images[place] / history.images.sum()
-            mean = float(history.weights[:, place].mean())
-            lowered = int((history.weights[:, place] < share).sum())
-            signs.append(mean < share)
-            parts.append(f"seed {seed}: {mean:.3f} (below in {lowered} of {len(history.weights)} rounds)")
-        first = histories[min(histories)]
-        share = first.images[place] / first.images.sum()
-        return f"{first.nodes[place]}: share of images {share:.3f}; mean weight, {'; '.join(parts)}", signs
+            share, weights = history.shares.iloc[self.node - 1], history.weights[:, self.node - 1]
+            mean, lowered = float(weights.mean()), int((weights < share).sum())
+            signs.append(bool(mean < share))
+            parts.append(f"seed {seed}: {mean:.3f} (below in {lowered} of {len(weights)} rounds)")
+        shares = histories[min(histories)].shares
+        name, share = shares.index[self.node - 1], shares.iloc[self.node - 1]
+        return f"{name}: share of images {share:.3f}; mean weight, {'; '.join(parts)}", signs
 
 
 class Slows(RoundClaim):
@@ -97,12 +72,9 @@ class Slows(RoundClaim):
 
     Looked at are the mean r over the nodes, and the largest less the smallest weight, in the first and the last third
     of the rounds (Dong & Voiculescu 2021).
-
-    Attributes:
-        value: the metric that is r.
     """
 
-    value: str
+    value: str  # the metric that is r
 
     def look(self, histories: Mapping[int, RoundHistory]) -> tuple[str, list[bool]]:
         parts, signs = [], []
@@ -116,13 +88,32 @@ class Slows(RoundClaim):
         return f"first → last third of the rounds, {'; '.join(parts)}", signs
 
 
+def read_histories(frame: pd.DataFrame, arm: str, value: str | None) -> dict[int, RoundHistory]:
+    """Seed -> what its rounds recorded, of arms whose model several nodes made; ``value`` is what nodes reported."""
+    rows = selected(frame, arm=arm, list=ROUNDS).astype({"unit": str, "site": str, "metric": str})
+    return {int(seed): _history(own, value) for seed, own in rows.groupby("seed")}
+
+
 def thirds(values: np.ndarray) -> tuple[float, float]:
     """Means of the first and the last third, at least one value each."""
     n = max(1, len(values) // 3)
     return fmean(values[:n]), fmean(values[-n:])
 
 
-def _outcome(signs: list[bool]) -> str:
+def _history(rows: pd.DataFrame, value: str | None) -> RoundHistory:
+    images = selected(rows, metric="images").set_index("site")["value"]
+
+    def table(metric: str) -> np.ndarray:
+        own = selected(rows, metric=metric)
+        wide = own.pivot(index="unit", columns="site", values="value")
+        return np.asarray(wide.reindex(own["unit"].unique(), columns=images.index), float)
+
+    weights, reported = table("weight"), None if value is None else table(value)
+    complete = reported is not None and reported.shape == weights.shape and np.isfinite(reported).all()
+    return RoundHistory(images / images.sum(), weights, reported if complete and len(weights) else None)
+
+
+def _outcome(signs: list[bool]) -> Verdict:
     if signs and all(signs):
         return Verdict.HOLDS
     return Verdict.CONTRARY if signs and not any(signs) else Verdict.OPEN

@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from fedmed.engines.auroc import class_aurocs, macro_mean
@@ -14,27 +15,19 @@ PREFIX = "p_"  # of a class's metric in the score table
 
 
 class ScoreKind(YamlModel):
-    """How units become a number. A table names its scores, each by the path of such a class.
+    """How units become a number. A table names its scores, each by the path of such a class."""
 
-    Attributes:
-        label: what a person reads.
-        unit: what is scored, in the singular: case, image, patient or video.
-    """
-
-    label: str
-    unit: str = "case"
+    label: str  # what a person reads
+    unit: str = "case"  # what is scored, in the singular: case, image, patient or video
 
     @abstractmethod
     def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
-        """The score of every resample.
+        """The score of every resample, (B,); NaN where a resample has none.
 
         Args:
             values: metric -> (n,), a value a unit.
             labels: (n,), names of the units' classes; empty text where there are no classes.
             weights: (B, n), how often each unit was drawn, 0 or more.
-
-        Returns:
-            (B,); NaN where a resample has no score.
 
         Raises:
             DataError: the metrics that it needs are not there or do not fit the labels.
@@ -42,18 +35,14 @@ class ScoreKind(YamlModel):
 
 
 class UnitMean(ScoreKind):
-    """Mean of a metric that every unit has by itself, such as the Dice of a case.
-
-    Attributes:
-        metric: column of the table of scores.
-    """
+    """Mean of a ``metric`` of the score table that every unit has by itself, such as the Dice of a case."""
 
     metric: str
 
     def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
         if self.metric not in values:
             raise DataError(f"the scores have no metric '{self.metric}'; they have {', '.join(values)}")
-        return weights @ values[self.metric] / weights.sum(1)
+        return np.asarray(weights @ values[self.metric] / weights.sum(1))
 
 
 class Accuracy(ScoreKind):
@@ -61,7 +50,7 @@ class Accuracy(ScoreKind):
 
     def resampled(self, values: dict[str, Floats], labels: NDArray[np.str_], weights: Floats) -> Floats:
         probabilities, truth = class_table(values, labels)
-        return weights @ (probabilities.argmax(1) == truth).astype(float) / weights.sum(1)
+        return np.asarray(weights @ (probabilities.argmax(1) == truth).astype(float) / weights.sum(1))
 
 
 class AurocOfClasses(ScoreKind):
@@ -74,7 +63,7 @@ class AurocOfClasses(ScoreKind):
         return macro_mean(class_aurocs(*class_table(values, labels), weights))
 
 
-def class_table(values: dict[str, Floats], labels: NDArray[np.str_]) -> tuple[Floats, NDArray[np.int64]]:
+def class_table(values: dict[str, Floats], labels: NDArray[np.str_]) -> tuple[Floats, NDArray[np.intp]]:
     """Probabilities (n, C) and class indices (n,).
 
     Raises:
@@ -86,19 +75,18 @@ def class_table(values: dict[str, Floats], labels: NDArray[np.str_]) -> tuple[Fl
     probabilities = np.stack([values[PREFIX + name] for name in classes], axis=1)
     if not np.isfinite(probabilities).all():
         raise DataError("a probability is not a finite number; did the training diverge?")
-    places = {name: place for place, name in enumerate(classes)}
-    return probabilities, np.array([places[label] for label in labels])
+    return probabilities, pd.Index(classes).get_indexer(labels)
 
 
-def resamples(patients: NDArray, count: int, seed: int) -> Floats:
-    """Weights of bootstrap resamples of patients: all of a patient's units are drawn together.
+def resamples(patients: NDArray[np.str_], count: int, seed: int) -> Floats:
+    """Weights of bootstrap resamples of patients: all units of one are drawn together, alike for every arm.
 
     Not scipy.stats.bootstrap's: it draws each arm's own, and a difference is sharper on equal resamples of both.
 
     Args:
         patients: (n,), whose each unit is.
         count: resamples.
-        seed: the same seed draws the same, for every arm.
+        seed: of the draws.
 
     Returns:
         (count + 1, n); the first row is the sample itself.
@@ -109,8 +97,8 @@ def resamples(patients: NDArray, count: int, seed: int) -> Floats:
     return np.vstack([np.ones(len(patients)), drawn[:, of]]).astype(float)
 
 
-def interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
-    """Percentile interval of resampled values, those without a number left out."""
-    tail = 100 * (1 - level) / 2
+def interval(values: Floats) -> tuple[float, float]:
+    """95 % percentile interval of resampled values, those without a number left out."""
+    tail = 100 * (1 - 0.95) / 2  # not 2.5: the numbers that were published are of this
     low, high = np.nanpercentile(values, [tail, 100 - tail])
     return float(low), float(high)

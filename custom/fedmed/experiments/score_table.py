@@ -4,21 +4,18 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import union_categoricals
 
-from fedmed.errors import DataError
 from fedmed.files import write_atomically
 
 NUMBERS = {"seed": int, "value": float}
 COLUMNS = ["arm", "seed", "site", "list", "model", "unit", "metric", "value"]
 MEAN_UNIT = "mean"  # unit of a list of which a run has one score alone
 ROUNDS = "rounds"  # list of what the rounds of a federated job recorded; a unit is a round
-AGAIN = "remove the file and run the experiment again"
 
 
 def score_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], **common: Any) -> pd.DataFrame:
@@ -47,48 +44,19 @@ def joined(frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
     for name in names:
         parts = [_plain(name, frame[name]) if name in frame else _empty(len(frame)) for frame in frames]
         if name in NUMBERS or not parts:
-            columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [[]])
+            columns[name] = np.concatenate([np.asarray(part, NUMBERS.get(name)) for part in parts] or [np.empty(0)])
         else:
             columns[name] = union_categoricals(parts)
     return pd.DataFrame(columns)
 
 
 def write_scores(path: Path, frame: pd.DataFrame) -> None:
-    """Write scores as CSV; numbers read back as they were."""
+    """Write scores as CSV, for a person or another program; numbers read back as they were."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")  # pandas' own takes minutes for a million rows of categories
     writer.writerow(frame.columns)
     writer.writerows(zip(*(np.asarray(frame[name]).tolist() for name in frame.columns), strict=True))
     write_atomically(Path(path), lambda stream: stream.write(text.getvalue().encode("utf-8")))
-
-
-def read_scores(path: Path) -> pd.DataFrame:
-    """Read what :func:`write_scores` wrote.
-
-    Raises:
-        DataError: the file is missing, lacks a column, or has a seed or value that is not a number, or a row twice;
-            names file and line.
-    """
-    try:
-        names = pd.read_csv(path, nrows=0).columns
-        kinds = {name: "category" for name in names if name not in NUMBERS}
-        exact = {"float_precision": "round_trip", "keep_default_na": False}
-        frame = pd.read_csv(path, dtype=kinds, encoding="utf-8", low_memory=False, **exact)
-    except (OSError, ValueError) as error:  # pandas' own errors are ValueErrors
-        raise DataError(f"{path} cannot be read: {error}; run the experiment to make it") from error
-    if missing := [name for name in COLUMNS if name not in frame.columns]:
-        raise DataError(f"{path} has no column '{missing[0]}'; a table of scores has {', '.join(COLUMNS)}")
-    for name, kind in NUMBERS.items():
-        numbers = pd.to_numeric(frame[name], errors="coerce")
-        bad = ~np.isfinite(numbers) | (numbers != numbers.round() if kind is int else False)
-        if bad.any():
-            line = int(np.argmax(bad))
-            raise DataError(f"{path}, line {line + 2}: {name} '{frame[name][line]}' is not a number; {AGAIN}")
-        frame[name] = numbers.astype(kind)
-    keys = pd.DataFrame({n: frame[n].cat.codes if n in kinds else frame[n] for n in frame.columns if n != "value"})
-    if (twice := keys.duplicated()).any():
-        raise DataError(f"{path}, line {int(np.argmax(twice)) + 2}: the same row is there twice; {AGAIN}")
-    return frame
 
 
 def selected(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
@@ -97,11 +65,6 @@ def selected(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     for column, value in wanted.items():
         keep &= (frame[column] == value).to_numpy()
     return frame[keep]
-
-
-def seed_means(frame: pd.DataFrame, **wanted: Any) -> dict[int, float]:
-    """Seed -> mean over its units; empty without such scores."""
-    return {int(seed): fmean(own) for seed, own in selected(frame, **wanted).groupby("seed")["value"]}
 
 
 def _plain(name: str, values: pd.Series) -> Any:

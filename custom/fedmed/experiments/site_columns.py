@@ -1,39 +1,31 @@
 """A layout: a row an arm, a column a site and list; mean and standard deviation over seeds."""
 
 from collections.abc import Collection, Sequence
-from statistics import fmean
-from typing import Any
+from statistics import fmean, mean, stdev
 
+import numpy as np
 import pandas as pd
 
 from fedmed.errors import JobError
-from fedmed.experiments.arm_figures import arm_figure
-from fedmed.experiments.arm_lines import ArmFigure
+from fedmed.experiments.arm_figures import ArmFigure, arm_figure
 from fedmed.experiments.score_kinds import UnitMean
-from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
-from fedmed.experiments.words_of_tables import bold_if, markdown_table, over_seeds, seeds_phrase
+from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout, table_lines
+from fedmed.experiments.words_of_tables import markdown_table, mean_cell, seeds_phrase, several
 from fedmed.reports.plots import png, style
-from fedmed.reports.words import NOTHING, count
+from fedmed.reports.words import NOTHING
 
 SUFFIXES = {"selected": "", "last": "_last"}
 CAPTIONS = {"selected": "model selected by the labelled sites' validation {label}", "last": "model of the last round"}
 LISTS = ("valid", "test")  # a site's columns in their order
-Means = dict[tuple[str, str, str], dict[int, float]]  # (arm, site, list) -> seed -> mean
+KEYS = ["arm", "site", "list"]
 
 
 class SiteColumns(TableLayout):
-    """Two sets of files, for the selected model and for that of the last round.
+    """Two sets of files, for the selected model and for that of the last round."""
 
-    Attributes:
-        score: which of the table's; None = the first.
-        baseline: arm that the figure draws as a line to compare with.
-        x_label: what the arms' ``x`` is. With it the figure has the score against x; without it a row an arm.
-        x_log: logarithmic x.
-    """
-
-    score: str | None = None
-    baseline: str | None = None
-    x_label: str | None = None
+    score: str | None = None  # which of the table's; None = the first
+    baseline: str | None = None  # arm that the figure draws as a line to compare with
+    x_label: str | None = None  # what the arms' ``x`` is: the figure has the score against it, and not a row an arm
     x_log: bool = False
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
@@ -50,8 +42,8 @@ class SiteColumns(TableLayout):
             raise JobError(f"x = {min(xs)} has no place on a logarithmic axis; leave out x_log")
 
     def names(self) -> set[str]:
-        kinds = (("table", "md"), ("table", "csv"), ("figure", "png"))
-        return {f"{name}{suffix}.{kind}" for suffix in SUFFIXES.values() for name, kind in kinds}
+        files = ("table{}.md", "table{}.csv", "figure{}.png")
+        return {name.format(suffix) for suffix in SUFFIXES.values() for name in files}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
         contents: dict[str, bytes] = {}
@@ -60,23 +52,28 @@ class SiteColumns(TableLayout):
         if not isinstance(kind, UnitMean):
             raise JobError(f"'{kind.label}' is not a score of single cases; show it in another layout")
         for model, suffix in SUFFIXES.items():
-            means, units = run_means(shown, kind, model)
-            rows = table_rows(shown, means, units)
-            if rows:
-                caption = CAPTIONS[model].format(label=kind.label)
-                contents[f"table{suffix}.md"] = table_markdown(shown, rows, kind, caption).encode()
-                contents[f"table{suffix}.csv"] = table_csv(rows, kind.metric).encode()
-            tested = {(arm, site): list(seeds.values()) for (arm, site, name), seeds in means.items() if name == "test"}
-            if tested:
-                contents[f"figure{suffix}.png"] = self._figure(shown, tested, f"Test {kind.label}, {caption}")
+            scores = _scores(shown, kind, model)
+            means = scores.groupby([*KEYS, "seed"])["value"].agg(fmean)
+            if means.empty:
+                continue
+            rows, caption = table_rows(shown, means, scores), CAPTIONS[model].format(label=kind.label)
+            names = {"mean": f"{kind.metric}_mean", "std": f"{kind.metric}_std"}
+            contents[f"table{suffix}.md"] = table_markdown(shown, rows, kind, caption).encode()
+            contents[f"table{suffix}.csv"] = (
+                rows.rename(columns=names).to_csv(index=False, lineterminator="\n").encode()
+            )
+            tested = means[means.index.get_level_values("list") == "test"].groupby(["arm", "site"])
+            if len(tested):
+                seeds = {key: own.to_numpy() for key, own in tested}
+                contents[f"figure{suffix}.png"] = self._figure(shown, seeds, f"Test {kind.label}, {caption}")
         return contents
 
-    def _figure(self, shown: ShownTable, means: dict[tuple[str, str], list[float]], caption: str) -> bytes:
+    def _figure(self, shown: ShownTable, means: dict[tuple[str, str], np.ndarray], caption: str) -> bytes:
         some_x = any(arm.x is not None for arm in shown.arms)  # of some of the arms, only the baseline may be left
         drawn = ArmFigure(
             title=shown.title,
             caption=f"{caption}; {seeds_phrase(len(seeds) for seeds in means.values())}",
-            groups=in_groups(shown.arms),
+            arms=in_groups(shown.arms),
             sites=shown.sites,
             baseline=self.baseline if self.baseline in [arm.name for arm in shown.arms] else None,
             x_label=self.x_label if some_x else None,
@@ -86,78 +83,53 @@ class SiteColumns(TableLayout):
             return png(arm_figure(drawn, means))
 
 
-def in_groups(arms: Sequence[ShownArm]) -> list[tuple[str, list[ShownArm]]]:
-    """(group, its arms), arms without a group first, groups as they first appear."""
-    found: dict[str, list[ShownArm]] = {"": []}
-    for arm in arms:
-        found.setdefault(arm.group, []).append(arm)
-    return [(group, own) for group, own in found.items() if own]
+def in_groups(arms: Sequence[ShownArm]) -> list[ShownArm]:
+    """Arms without a group first, then group by group, as these first appear."""
+    groups = ["", *dict.fromkeys(arm.group for arm in arms)]
+    return sorted(arms, key=lambda arm: groups.index(arm.group))
 
 
-def run_means(shown: ShownTable, kind: UnitMean, model: str) -> tuple[Means, dict[tuple[str, str, str], int]]:
-    """Means over the units of each seed, and the number of units, of every shown arm, site and list with scores."""
-    frame, wanted = shown.evidence.frame, {arm.name for arm in shown.arms}
-    keep = (frame["metric"] == kind.metric) & (frame["model"] == model) & frame["list"].isin(LISTS)
-    own = frame[keep & frame["arm"].isin(wanted) & frame["site"].isin(list(shown.sites))]
-    means: Means = {}
-    for (arm, site, name, seed), values in own.groupby(["arm", "site", "list", "seed"], observed=True)["value"]:
-        means.setdefault((arm, site, name), {})[int(seed)] = fmean(values)
-    units = own.groupby(["arm", "site", "list"], observed=True)["unit"].nunique().to_dict()
-    return means, units
+def table_rows(shown: ShownTable, means: pd.Series, scores: pd.DataFrame) -> pd.DataFrame:
+    """Group, arm, site, list, n_seeds, n_cases, mean and std of every arm, site and list, in the table's order.
 
-
-def table_rows(shown: ShownTable, means: Means, units: dict[tuple[str, str, str], int]) -> list[dict[str, Any]]:
-    """Group, arm, site, list, n_seeds, n_cases, mean and std of every arm, site and list, in the table's order."""
-    rows = []
-    for group, arms in in_groups(shown.arms):
-        for key in [(arm.name, site, name) for arm in arms for site in shown.sites for name in LISTS]:
-            if key in means:
-                mean, std = over_seeds(list(means[key].values()))
-                row = {"group": group, "arm": key[0], "site": key[1], "list": key[2], "n_seeds": len(means[key])}
-                rows.append({**row, "n_cases": units[key], "mean": mean, "std": std})
+    Args:
+        shown: the table.
+        means: (arm, site, list, seed) -> mean over the units.
+        scores: that they were made of.
+    """
+    # Not pandas' own sums: these do not depend on the order of the seeds.
+    rows = means.groupby(KEYS).agg(
+        n_seeds="size", mean=lambda own: mean(own), std=lambda own: stdev(own) if len(own) > 1 else np.nan
+    )
+    rows.insert(1, "n_cases", scores.groupby(KEYS)["unit"].nunique())
+    arms = in_groups(shown.arms)
+    order = [(arm.name, site, name) for arm in arms for site in shown.sites for name in LISTS]
+    rows = rows.loc[[key for key in order if key in rows.index]].reset_index()
+    rows.insert(0, "group", rows["arm"].map({arm.name: arm.group for arm in arms}))
     return rows
 
 
-def table_csv(rows: Sequence[dict[str, Any]], metric: str) -> str:
-    """A line a row, unrounded; the standard deviation of one seed is empty."""
-    names = {"mean": f"{metric}_mean", "std": f"{metric}_std"}
-    return pd.DataFrame(rows).rename(columns=names).to_csv(index=False, lineterminator="\n")
-
-
-def table_markdown(shown: ShownTable, rows: Sequence[dict[str, Any]], kind: UnitMean, caption: str) -> str:
+def table_markdown(shown: ShownTable, rows: pd.DataFrame, kind: UnitMean, caption: str) -> str:
     """Rows are arms below their group, columns sites with their lists; the best test mean of a column is bold."""
-    cells = {(row["arm"], row["site"], row["list"]): row for row in rows}
-    there = {key[1:] for key in cells}
-    columns = [(site, name) for site in shown.sites for name in LISTS if (site, name) in there]
-    own = {column: [row for key, row in cells.items() if key[1:] == column] for column in columns}
-    best = {column: _best(found) if column[1] == "test" else None for column, found in own.items()}
-    lines: list[list[str]] = []
-    for group, arms in in_groups(shown.arms):
-        named = [arm.name for arm in arms if any(key[0] == arm.name for key in cells)]
-        if group and named:
-            lines.append([f"*{group}*", *[""] * len(columns)])
-        lines += [[name, *(_cell(cells.get((name, *column)), best[column]) for column in columns)] for name in named]
-    head = ["arm", *(_head(column, own[column], kind.unit) for column in columns)]
-    table = markdown_table(head, lines)
-    table[1] = "|---" + "|--:" * len(columns) + "|"
-    phrase = seeds_phrase(row["n_seeds"] for row in rows)
-    return "\n".join([f"# {shown.title}", "", f"{kind.label}, {caption}; {phrase}.", "", *table, ""])
+    columns = dict(list(rows.groupby(["site", "list"])))
+    order = [(site, name) for site in shown.sites for name in LISTS if (site, name) in columns]
+    cells, head = {arm: [NOTHING] * len(order) for arm in rows["arm"]}, ["arm"]
+    for place, (site, name) in enumerate(order):
+        own = columns[site, name]
+        cases = f" ({several(own['n_cases'], kind.unit)})" if name == "test" else ""
+        head.append(f"{site} {name}{cases}")
+        # As printed, so that rows that read the same are both bold.
+        best = f"{own['mean'].max():.3f}" if name == "test" and len(own) > 1 else None
+        for arm, mean_of, std in zip(own["arm"], own["mean"], own["std"], strict=True):
+            cells[arm][place] = mean_cell(mean_of, std, best)
+    table = markdown_table(head, table_lines(in_groups(shown.arms), cells), "|---" + "|--:" * len(order) + "|")
+    words = f"{kind.label}, {caption}; {seeds_phrase(rows['n_seeds'])}."
+    return "\n".join([f"# {shown.title}", "", words, "", *table, ""])
 
 
-def _head(column: tuple[str, str], rows: Sequence[dict[str, Any]], unit: str) -> str:
-    numbers = sorted({row["n_cases"] for row in rows})
-    several = f"{numbers[0]} to {numbers[-1]} {unit}s"
-    cases = count(numbers[0], unit) if len(numbers) == 1 else several
-    return f"{column[0]} valid" if column[1] == "valid" else f"{column[0]} test ({cases})"
-
-
-def _best(rows: Sequence[dict[str, Any]]) -> str | None:
-    """The highest mean as printed, so that rows that read the same are both bold."""
-    return f"{max(row['mean'] for row in rows):.3f}" if len(rows) > 1 else None
-
-
-def _cell(row: dict[str, Any] | None, best: str | None) -> str:
-    if row is None:
-        return NOTHING
-    printed = bold_if(row["mean"], best)
-    return printed if row["std"] is None else f"{printed} ± {row['std']:.3f}"
+def _scores(shown: ShownTable, kind: UnitMean, model: str) -> pd.DataFrame:
+    """Rows of the score table that a set of files shows."""
+    frame, arms = shown.evidence.frame, [arm.name for arm in shown.arms]
+    own = frame[(frame["metric"] == kind.metric) & (frame["model"] == model) & frame["list"].isin(LISTS)]
+    own = own[own["arm"].isin(arms) & own["site"].isin(list(shown.sites))]
+    return own.astype(dict.fromkeys(KEYS, str))

@@ -8,77 +8,76 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, read_datalist
+from fedmed.data.datalist import EXAMPLE, list_entries, read_datalist
 from fedmed.data.entry_forms import FILE_KEYS, UNLABELED
 from fedmed.errors import DataError
-from fedmed.experiments.federation_data import POOL
 from fedmed.files import write_atomically
 from fedmed.settings.site import SiteConfig
 
 LABELLED = ("training", "validation", "testing")
+POOL = "pool"  # site that holds the cases of several
 
 
-class SiteCases:
-    """The lists of one site, with paths relative to any folder above them.
+def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None = None) -> SiteConfig:
+    """The site's settings with the lists of a role, written below ``folder``.
 
-    Args:
-        config: the site's settings.
-        labelled: name of a datalist beside the site's own that has masks for all cases; None = its own.
+    An ``unsupervised`` site is one whose masks nobody has drawn: it has what it could have trained on, and further
+    scans. For the other roles, scans without masks are left out. ``labelled`` is the name of a datalist beside the
+    site's own that has masks for all cases.
 
     Raises:
-        DataError: no readable datalist.
+        DataError: no readable datalist, or the one with masks is missing.
     """
-
-    def __init__(self, config: SiteConfig, labelled: str | None = None) -> None:
-        self.config = config
-        wanted = config.datalist.with_name(labelled) if labelled else config.datalist
-        # A population without any masks has only the one datalist.
-        path = wanted if wanted.is_file() else config.datalist
-        self.lacks = wanted if path != wanted else None
-        self.lists = read_datalist(path)
-        for name in (*LABELLED, UNLABELED):
-            entries = self.lists.get(name, [])
-            if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-                raise DataError(f"{path}: '{name}' is no list of cases. Example: {EXAMPLE}")
-
-    def supervised(self) -> dict[str, list]:
-        """Lists of a site that trains on its masks, or is only tested: scans without masks are left out.
-
-        Raises:
-            DataError: the datalist with masks is missing.
-        """
-        if self.lacks:
-            raise DataError(f"{self.lacks} does not exist; 'labelled' in the federation's YAML names it, so write it")
-        return {name: self.lists[name] for name in LABELLED if name in self.lists}
-
-    def unsupervised(self) -> dict[str, list]:
-        """Lists of a site whose masks nobody has drawn: what it could have trained on, and further scans."""
-        scans = [entry for name in ("training", "unlabeled") for entry in self.lists.get(name, [])]
-        bare = [{key: value for key, value in entry.items() if key != "label"} for entry in scans]
-        return {"unlabeled": bare, **({"testing": self.lists["testing"]} if "testing" in self.lists else {})}
-
-    def below(self, root: Path, name: str) -> list[dict[str, Any]]:
-        """One list with paths relative to ``root``, a folder above the site's own."""
-        prefix, entries = self.config.data_root.resolve().relative_to(root.resolve()), self.lists.get(name, [])
-        own = self.config.data_root
-
-        def moved(key: str, value: Any) -> Any:
-            return str(prefix / value) if key in FILE_KEYS and (own / value).is_file() else value
-
-        return [{key: moved(key, value) for key, value in entry.items()} for entry in entries]
+    path = config.datalist.with_name(labelled) if labelled else config.datalist
+    if labelled and not path.is_file():
+        if role != "unsupervised":
+            raise DataError(f"{path} does not exist; 'labelled' in the federation's YAML names it, so write it")
+        path = config.datalist  # a population without any masks has only the one
+    there = read_datalist(path)
+    lists = {name: listed(path, name) for name in LABELLED if name in there}
+    if role == "unsupervised":
+        scans = [*lists.pop("training", []), *listed(path, UNLABELED)]
+        lists.pop("validation", None)
+        lists = {UNLABELED: [{key: value for key, value in e.items() if key != "label"} for e in scans], **lists}
+    return with_list(config, folder, lists)
 
 
-def site_for(cases: SiteCases, role: str, folder: Path) -> SiteConfig:
-    """The site's settings with the lists of a role, written below ``folder``."""
-    lists = cases.unsupervised() if role == "unsupervised" else cases.supervised()
-    return replace(cases.config, datalist=write_list(folder, cases.config.site, lists))
+def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Path) -> SiteConfig:
+    """One site that holds these lists of several: the bound that federated training is compared with."""
+    roots = [config.data_root.resolve() for config in members]
+    root = Path(os.path.commonpath(roots))
+
+    def moved(own: Path, key: str, value: Any) -> Any:
+        return str(own.relative_to(root) / value) if key in FILE_KEYS and (own / value).is_file() else value
+
+    lists = {
+        name: [
+            {key: moved(own, key, value) for key, value in entry.items()}
+            for config, own in zip(members, roots, strict=True)
+            for entry in listed(config.datalist, name)
+        ]
+        for name in names
+    }
+    return with_list(replace(members[0], site=POOL, data_root=root), folder, lists)
 
 
-def pooled_site(members: Sequence[SiteCases], folder: Path) -> SiteConfig:
-    """One site that holds the labelled cases of several; it is the bound that federated training is compared with."""
-    root = Path(os.path.commonpath([cases.config.data_root.resolve() for cases in members]))
-    lists = {name: [entry for cases in members for entry in cases.below(root, name)] for name in LABELLED[:2]}
-    return replace(members[0].config, site=POOL, data_root=root, datalist=write_list(folder, POOL, lists))
+def listed(path: Path, name: str) -> list[Mapping[str, Any]]:
+    """Entries of one list of a datalist, if it has it; a DataError where it cannot be read or one names no image."""
+    entries = list_entries(path, name)
+    if not all(isinstance(entry, Mapping) and entry.get("image") for entry in entries):
+        raise DataError(f"{path}: '{name}' must be a list of entries that name an 'image'. Example: {EXAMPLE}")
+    return entries
+
+
+def with_list(config: SiteConfig, folder: Path, lists: Mapping[str, list[Any]], name: str = "") -> SiteConfig:
+    """The site's settings with these lists, written under a name of their content.
+
+    Another command may be reading older ones now. The file's name begins with ``name``, or the site's.
+    """
+    text = json.dumps(lists, indent=1) + "\n"
+    path = folder / f"{name or config.site}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
+    write_atomically(path, lambda stream: stream.write(text.encode()))
+    return replace(config, datalist=path)
 
 
 def state_of_files(config: SiteConfig) -> str:
@@ -94,11 +93,3 @@ def _state(path: Path) -> tuple[int, int]:
     except OSError:  # that it is missing is said by the run that needs it
         return 0, 0
     return found.st_size, found.st_mtime_ns
-
-
-def write_list(folder: Path, name: str, lists: Mapping[str, list]) -> Path:
-    """Write lists under a name of their content: another command may be reading the older ones now."""
-    text = json.dumps(lists, indent=1) + "\n"
-    path = folder / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
-    write_atomically(path, lambda stream: stream.write(text.encode()))
-    return path

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -10,26 +11,65 @@ import pandas as pd
 from pydantic import model_validator
 
 from fedmed.errors import JobError
-from fedmed.experiments.claim_findings import ClaimFinding
 from fedmed.experiments.patient_resampling import PatientResamples
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.yaml_models import build_named
 from fedmed.settings.yaml_model import YamlModel
 
+ALPHA = 0.05
+P_COLUMN = "p (Holm)"  # its cell is written once all tests of a table are known
+
+
+class Verdict(StrEnum):
+    """What is said of a claim, or of one finding alone."""
+
+    HOLDS = "✓"
+    CONTRARY = "✗"
+    DIRECTION = "direction"
+    OPEN = "n.s."
+    REPORTED = "reported"
+    NOT_RUN = "not run"
+
+
+@dataclass(frozen=True)
+class ClaimFinding:
+    """One thing that was looked at for a claim. Equal ones of two claims are one test."""
+
+    title: str  # of the section of ``claims.md`` that it is a row of
+    cells: tuple[tuple[str, str], ...]  # (heading, cell) of this row, without seeds and outcome
+    seeds: tuple[float, ...] = ()  # of two arms compared: difference of each seed, above 0 as claimed
+    record: tuple[tuple[str, Any], ...] = ()  # (column, value) of its row of ``comparisons.csv``, unrounded
+    p: float | None = None  # before any adjustment; None where there is no test
+    direction: float = 0.0  # a number with the sign that the test speaks for
+    found: Verdict | None = None  # the outcome of what is not judged by p and seeds
+    p_holm: float | None = None  # p adjusted over all tests of the table
+
+    @property
+    def outcome(self) -> Verdict:
+        """``✓``, ``✗``, ``direction`` or ``n.s.`` of this finding alone."""
+        n, agreeing, against = signs(self.seeds).values()
+        if self.found is not None:
+            return self.found
+        if self.p_holm is None:
+            return Verdict.DIRECTION if agreeing == n else Verdict.OPEN
+        if self.p_holm < ALPHA and self.direction > 0 and agreeing == n:
+            return Verdict.HOLDS
+        return Verdict.CONTRARY if self.p_holm < ALPHA and self.direction < 0 and against == n else Verdict.OPEN
+
+
+def signs(seeds: Sequence[float]) -> dict[str, int]:
+    """Numbers of seeds, of those with the claimed sign, and of those with the other one."""
+    agreeing, against = sum(value > 0 for value in seeds), sum(value < 0 for value in seeds)
+    return {"n_seeds": len(seeds), "seeds_agreeing": agreeing, "seeds_against": against}
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """What claims are judged by.
+    """What claims are judged by."""
 
-    Attributes:
-        frame: the table of scores.
-        kinds: names of the table's scores -> how units become one.
-        sites: the table's names of sites -> those in the scores.
-    """
-
-    frame: pd.DataFrame
-    kinds: Mapping[str, ScoreKind]
-    sites: Mapping[str, str]
+    frame: pd.DataFrame  # the table of scores
+    kinds: Mapping[str, ScoreKind]  # names of the table's scores -> how units become one
+    sites: Mapping[str, str]  # the table's names of sites -> those in the scores
 
     @cached_property
     def resamples(self) -> PatientResamples:
@@ -37,23 +77,17 @@ class Evidence:
 
 
 class TableClaim(YamlModel, ABC):
-    """Base of all kinds of claims.
-
-    Attributes:
-        id: its number or name.
-        text: the sentence.
-        report: numbers only, no verdict.
-    """
+    """Base of all kinds of claims."""
 
     rule: ClassVar[str]  # what the verdicts mean, for the reader of claims.md
 
     id: int | str
     text: str
-    report: bool = False
+    report: bool = False  # numbers only, no verdict
 
     @abstractmethod
-    def arm_names(self) -> list[str]:
-        """Arms that it speaks of."""
+    def uses(self) -> Mapping[str, Collection[str]]:
+        """Names of the table's that it speaks of: each ``arm``, ``site`` and ``score``."""
 
     @abstractmethod
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
@@ -63,20 +97,9 @@ class TableClaim(YamlModel, ABC):
             DataError: two arms of a comparison cannot be paired.
         """
 
-    def check(self, sites: Collection[str], scores: Collection[str]) -> None:
-        """Make sure that it uses none but the sites and scores of its table.
-
-        Raises:
-            JobError: it names another one.
-        """
-
 
 class ArmPair(YamlModel):
-    """The arm ``better`` is above the arm ``worse``; where is said by its kind.
-
-    Attributes:
-        better, worse: arms.
-    """
+    """The arm ``better`` is above the arm ``worse``; where is said by its kind."""
 
     better: str
     worse: str
@@ -89,50 +112,35 @@ class ArmPair(YamlModel):
 
 
 class BetterClaim(TableClaim):
-    """One arm is better than another, in every comparison that is named.
+    """One arm is better than another, in every comparison that is named."""
 
-    Attributes:
-        holds: the comparisons.
-    """
+    holds: list[Any]  # pairs of arms
 
-    holds: list[Any]
-
-    def arm_names(self) -> list[str]:
-        return [arm for pair in self.holds for arm in (pair.better, pair.worse)]
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {"arm": [arm for pair in self.holds for arm in (pair.better, pair.worse)]}
 
 
-def read_claims(
-    content: Sequence[Any], kind: str | None, arms: Collection[str], sites: Collection[str], scores: Collection[str]
-) -> list[TableClaim]:
+def read_claims(content: Sequence[Any], kind: str | None, known: Mapping[str, Collection[str]]) -> list[TableClaim]:
     """Read a table's claims and make sure, before anything runs, that they can be judged.
 
     Args:
         content: the YAML's list.
         kind: path of the class of those that name none.
-        arms, sites, scores: names that the claims may use.
+        known: every ``arm``, ``site`` and ``score`` that the claims may use.
 
     Raises:
         JobError: a malformed claim, an id twice, or an unknown name; names the claim.
     """
-    claims = []
+    claims: list[TableClaim] = []
     for place, each in enumerate(content, start=1):
         named = each.get("id", f"{place} of the list") if isinstance(each, Mapping) else f"{place} of the list"
         claim = build_named(TableClaim, each, f"claim {named}", kind)
-        if unknown := [arm for arm in claim.arm_names() if arm not in arms]:
-            raise JobError(f"claim {named}: '{unknown[0]}' is not an arm; there are: {', '.join(arms)}")
-        claim.check(sites, scores)
+        for what, names in claim.uses().items():
+            if unknown := [name for name in names if name not in known[what]]:
+                article = "an" if what == "arm" else "a"
+                there = ", ".join(known[what])
+                raise JobError(f"claim {named}: '{unknown[0]}' is not {article} {what}; there are: {there}")
+        if str(claim.id) in [str(one.id) for one in claims]:
+            raise JobError(f"claim {claim.id} is there twice; give each its own id")
         claims.append(claim)
-    ids = [str(claim.id) for claim in claims]
-    if twice := [one for one in ids if ids.count(one) > 1]:
-        raise JobError(f"claim {twice[0]} is there twice; give each its own id")
     return claims
-
-
-def known(claim: TableClaim, what: str, names: Collection[str], allowed: Collection[str]) -> None:
-    """Refuse a claim's name that its table does not have.
-
-    Raises:
-        JobError: names claim, name and what there is.
-    """
-    if unknown := [name for name in names if name not in allowed]:
-        raise JobError(f"claim {claim.id}: '{unknown[0]}' is not a {what}; there are: {', '.join(allowed)}")

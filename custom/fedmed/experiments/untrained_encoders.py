@@ -1,9 +1,9 @@
 """Links of a chain in the place of a pre-trained encoder: first weights, or no network at all."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -11,9 +11,24 @@ from torch import Tensor, nn
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.hospital_data import HospitalData
-from fedmed.settings.site import SiteConfig
 
 QUANTILES = torch.linspace(0.05, 0.95, 7)
+
+
+@dataclass(frozen=True)
+class UntrainedStep(ChainStep):
+    """Nothing to make, and a folder for what is trained on it."""
+
+    path: Path
+    change: Callable[[nn.Module], None] | None = None  # done to a network of first weights before it is trained
+
+    @property
+    def results(self) -> Path:
+        """Folder of what is made on it."""
+        return self.path
+
+    def encoder(self) -> None:
+        """None: the weights stay those of the seed."""
 
 
 class RandomEncoder(ChainLink):
@@ -21,46 +36,8 @@ class RandomEncoder(ChainLink):
 
     needs: ClassVar[type[ExperimentData]] = HospitalData
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    def steps(self, place: Place, before: ChainStep | None) -> list[UntrainedStep]:
         return [UntrainedStep(place.runs / f"{place.data.name}-no-pretraining-{place.seed}")]
-
-
-class GreyLevelEncoder(RandomEncoder):
-    """A control without any network: a linear classifier on :class:`GreyLevels`."""
-
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
-        return [UntrainedStep(super().steps(place, before)[0].path, read_grey_levels)]
-
-
-@dataclass(frozen=True)
-class UntrainedStep(ChainStep):
-    """Nothing to make, and a folder for what is trained on it.
-
-    Attributes:
-        path: of that folder.
-        change: what is done to a network of first weights before it is trained; None = nothing.
-    """
-
-    path: Path
-    change: Callable[[nn.Module], None] | None = None
-    sites: Sequence[SiteConfig] = ()
-    node: str = ""
-
-    @property
-    def results(self) -> Path:
-        return self.path
-
-    def missing(self) -> bool:
-        return False
-
-    def make(self) -> None:
-        """Nothing is to be done."""
-
-    def encoder(self) -> None:
-        return None
-
-    def scores(self) -> None:
-        return None
 
 
 class GreyLevels(nn.Module):
@@ -78,8 +55,15 @@ class GreyLevels(nn.Module):
         return torch.cat([values.mean(1, keepdim=True), values.std(1, keepdim=True), quantiles], dim=1)
 
 
-def read_grey_levels(network: nn.Module) -> None:
+def read_grey_levels(network: Any) -> None:
     """Give a classifier :class:`GreyLevels` for an encoder, and a new layer of the same classes; in place."""
-    like = network.classifier
+    like: nn.Linear = network.classifier
     network.encoder = GreyLevels()
     network.classifier = nn.Linear(GreyLevels.features, like.out_features, device=like.weight.device)
+
+
+class GreyLevelEncoder(RandomEncoder):
+    """A control without any network: a linear classifier on :class:`GreyLevels`."""
+
+    def steps(self, place: Place, before: ChainStep | None) -> list[UntrainedStep]:
+        return [replace(step, change=read_grey_levels) for step in super().steps(place, before)]

@@ -1,15 +1,17 @@
 """Numbers and Markdown of an experiment's tables."""
 
 from collections.abc import Iterable, Sequence
-from statistics import mean, stdev
+
+import numpy as np
 
 from fedmed.reports.words import NOTHING, count
 
 
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str] | None = None) -> list[str]:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: str | None = None) -> list[str]:
     """Lines of a table; ``rule`` is the line below its head."""
-    lines = [head, rule or ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
-    return ["| " + " | ".join(line) + " |" for line in lines]
+    lines = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head))]
+    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return lines if rule is None else [lines[0], rule, *lines[2:]]
 
 
 def signed(value: float, digits: int) -> str:
@@ -19,30 +21,31 @@ def signed(value: float, digits: int) -> str:
 
 
 def probability(p: float | None) -> str:
+    """A p of three digits."""
     if p is None:
         return NOTHING
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def percent(fraction: float) -> str:
+    """``3 %``."""
     return f"{100 * fraction:g} %"
 
 
-def bold_if(value: float, best: str | None) -> str:
-    """Three digits; bold if they read the same as the best's."""
-    printed = f"{value:.3f}"
-    return f"**{printed}**" if printed == best else printed
+def mean_cell(mean: float, std: float, best: str | None) -> str:
+    """``0.812 ± 0.004``, the mean bold if it reads the same as the best one; no deviation where it is NaN."""
+    printed = f"{mean:.3f}"
+    printed = f"**{printed}**" if printed == best else printed
+    return printed if np.isnan(std) else f"{printed} ± {std:.3f}"
 
 
-def over_seeds(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation; None for one seed."""
-    return mean(values), stdev(values) if len(values) > 1 else None
+def several(numbers: Iterable[int], word: str) -> str:
+    """``1 seed``, ``5 seeds``, or ``3 to 5 seeds``."""
+    found = sorted(set(numbers)) or [0]
+    return count(found[0], word) if len(found) == 1 else f"{found[0]} to {found[-1]} {word}s"
 
 
 def seeds_phrase(n_seeds: Iterable[int]) -> str:
     """What the numbers are, from the seeds of each: ``mean ± standard deviation over 5 seeds``."""
-    numbers = sorted(set(n_seeds))
-    if numbers == [1]:
-        return "one seed"
-    most = f"{numbers[0]} to {numbers[-1]} seeds" if len(numbers) > 1 else count(numbers[0], "seed")
-    return f"mean ± standard deviation over {most}"
+    words = several(n_seeds, "seed")
+    return "one seed" if words == "1 seed" else f"mean ± standard deviation over {words}"

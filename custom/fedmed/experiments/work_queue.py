@@ -1,54 +1,38 @@
 """All chains of some tables, in other processes, with a display of the time left."""
 
 import logging
-import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
+import joblib
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fedmed.experiments.chain import ChainWork, do, merged
+from fedmed.experiments.chain import ChainWork, merged
 from fedmed.experiments.parallel import Failure, in_processes
 from fedmed.reports.words import duration
 
 
-@dataclass(frozen=True)
-class PlannedWork:
-    """Work of one arm of a table.
-
-    Attributes:
-        arm: its name.
-        work: one chain of one seed.
-    """
-
-    arm: str
-    work: ChainWork
-
-
-def run_works(
-    parts: Iterable[PlannedWork], jobs: int | None = None, dask: str | None = None, console: Console | None = None
-) -> dict[Path, str]:
+def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
     """Run what is missing, ``jobs`` at a time; one that fails does not stop the others.
 
+    A terminal gets a bar, anything else a line a run.
+
     Args:
-        parts: of all tables; equal ones are done once.
+        asked: of all tables; equal ones are done once.
         jobs: processes; None = what the machine allows.
         dask: address of a Dask scheduler that runs them instead.
-        console: where progress is shown; a terminal gets a bar, anything else a line a run.
 
     Returns:
         Paths of the works that failed -> why.
     """
-    parts = list(parts)
-    works = merged(part.work for part in parts)
-    todo = [work for work in works if work.missing()]  # looks at every image: once
-    console = console or Console(highlight=False)
-    shared, before = len(parts) - len(works), len(works) - len(todo)
-    console.print(f"{len(parts)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
+    works = merged(asked)
+    todo = [work for work in works if any(step.missing() for step in work.steps)]  # looks at every image: once
+    console = Console(highlight=False)
+    shared, before = len(asked) - len(works), len(works) - len(todo)
+    console.print(f"{len(asked)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
     failed: dict[Path, str] = {}
     columns, started = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)), time.time()
     with (
@@ -70,13 +54,12 @@ def run_works(
 def quietly(work: ChainWork) -> None:
     """Work on a chain; what a run has to say is in its own file."""
     logging.getLogger("fedmed").setLevel(logging.ERROR)
-    do(work)
+    work.do()
 
 
 def jobs_for(works: Sequence[ChainWork]) -> int:
     """Works that this machine can do at a time: its cores by the threads of one; one where sites use a GPU."""
-    sites = [site for work in works for step in work.steps for site in step.sites]
+    sites = [site for work in works for step in work.steps for site in step.machines()]
     if any(site.device != "cpu" for site in sites):
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1  # macOS has none
-    return max(1, cores // max((site.threads for site in sites), default=1))
+    return max(1, joblib.cpu_count() // max((site.threads for site in sites), default=1))

@@ -1,73 +1,49 @@
 """What people write in an experiment's YAML, checked before any of it is used; all that is wrong is said at once."""
 
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from fedmed.class_paths import import_named
 from fedmed.errors import JobError
+from fedmed.settings.yaml_model import Document, check_model
 
 Model = TypeVar("Model", bound=BaseModel)
 PATH = "path"  # key that names a class
 
 
-def build(kind: type[Model], content: Any, where: str) -> Model:
+def build(kind: type[Model], content: Mapping[str, Any], where: str) -> Model:
     """An object of a model class.
 
-    Args:
-        kind: the class.
-        content: of the YAML.
-        where: what is read, for the message.
-
     Raises:
-        JobError: names every key that is missing, unknown or has a wrong value, with the value and what it must be.
+        JobError: names ``where`` and every key that is missing, unknown or has a wrong value, and what it must be.
     """
-    try:
-        return kind.model_validate(content, strict=True)
-    except ValidationError as error:
-        raise JobError(f"{where}: " + "; ".join(_words(one, kind) for one in error.errors())) from error
+    return check_model(Document(where, content), kind, error=JobError)
 
 
-def build_named(base: type[Model], content: Any, where: str, path: str | None = None) -> Model:
+def build_named(base: Callable[..., Model], content: Any, where: str, path: str | None = None) -> Model:
     """An object of the class that ``content`` names by ``path: package.module.Class``; its other keys are the fields.
 
     Args:
-        base: what the class must be a kind of.
-        content: of the YAML.
-        where: what is read, for the message.
+        base: class that it must be a kind of; for mypy a callable, because it may be abstract.
+        content, where: as :func:`build`.
         path: class of a content that names none.
 
     Raises:
         JobError: no class is named or it cannot be imported, it is of another kind, or a field is wrong.
     """
+    wanted = cast("type[Model]", base)
     if not isinstance(content, Mapping):
         raise JobError(f"{where} is {content!r}; write 'path: package.module.Class' and the settings of that class")
     settings = dict(content)
     named = settings.pop(PATH, path)
     if not isinstance(named, str) or "." not in named:
-        raise JobError(f"{where}: '{PATH}' is {named!r}; it must name a class, a kind of {base.__name__}")
+        raise JobError(f"{where}: '{PATH}' is {named!r}; it must name a class, a kind of {wanted.__name__}")
     try:
         kind = import_named(named)
     except (ImportError, AttributeError, ValueError) as error:
         raise JobError(f"{where}: there is no class '{named}' ({error})") from error
-    if not (isinstance(kind, type) and issubclass(kind, base)):
-        raise JobError(f"{where}: '{named}' is not a kind of {base.__module__}.{base.__name__}")
+    if not (isinstance(kind, type) and issubclass(kind, wanted)):
+        raise JobError(f"{where}: '{named}' is not a kind of {wanted.__module__}.{wanted.__name__}")
     return build(kind, settings, where)
-
-
-def _words(error: Mapping[str, Any], kind: type[BaseModel]) -> str:
-    place = ": ".join(str(part) for part in error["loc"])
-    if error["type"] == "missing":
-        return f"'{place}' is missing"
-    if error["type"] == "extra_forbidden":
-        known = f"; known are {', '.join(kind.model_fields)}" if len(error["loc"]) == 1 else ""
-        return f"unknown key '{place}'{known}"
-    text = error["msg"].removeprefix("Value error, ")
-    value = f"'{place}' is {error['input']!r}: " if place else ""
-    return f"{value}{text}{_number_hint(error['input'])}"
-
-
-def _number_hint(value: Any) -> str:
-    """YAML reads ``1e-2`` as text."""
-    return " (write 1.0e-2, not 1e-2)" if isinstance(value, str) and value[:1].isdigit() and "e" in value else ""

@@ -5,8 +5,8 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.export.finished_run import SELECTED, FinishedRun
+from fedmed.jobs.plan import ROLES
 
-ROLES = ("supervised", "unsupervised", "evaluate")
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
 
 
@@ -17,8 +17,7 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
     no name can be guessed from them.
 
     Args:
-        run: the run.
-        which: ``selected`` or ``last``.
+        which: model, ``selected`` or ``last``.
         beside: further scores of the testing lists.
     """
     names = score_keys(run.score, beside)
@@ -26,12 +25,10 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
     keys = [key for key in names.values() if not key.endswith(("_low", "_high"))]
     rows.sort(key=lambda item: _order(item[1], keys))
     numbers = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
-    found = []
-    for name, row in rows:
+    for _, row in rows:
         if owner := row.pop("decoder_of"):
             row["decoder_of"] = numbers.get(owner, "another site")
-        found.append((name, {"site": numbers[name], **row}))
-    return found
+    return [(name, {"site": numbers[name], **row}) for name, row in rows]
 
 
 def score_keys(score: Score, beside: Sequence[Score] = ()) -> dict[str, str]:
@@ -55,7 +52,7 @@ def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any], name
     }
 
 
-def _order(row: Mapping[str, Any], keys: Collection[str]) -> tuple:
+def _order(row: Mapping[str, Any], keys: Collection[str]) -> tuple[Any, ...]:
     role = ROLES.index(row["role"]) if row["role"] in ROLES else len(ROLES)
     scores = [-1.0 if row[key] is None else row[key] for key in keys]
     return (role, *(-score for score in scores), -row["test_cases"], -row["weight"], row["decoder_of"] is not None)
@@ -63,9 +60,8 @@ def _order(row: Mapping[str, Any], keys: Collection[str]) -> tuple:
 
 def withheld(text: str, names: Collection[str]) -> str:
     """The text, unless it holds a site's name, however it is spelled: a job may be called after a hospital."""
-    return "(withheld)" if any(_plain(name) in _plain(text) for name in names) else text
 
+    def plain(text: str) -> str:  # letters and digits alone: hospital-a is Hospital_A
+        return "".join(filter(str.isalnum, text.casefold())) or text
 
-def _plain(text: str) -> str:
-    """Letters and digits alone: ``hospital-a`` is ``Hospital_A``."""
-    return "".join(filter(str.isalnum, text.casefold())) or text
+    return "(withheld)" if any(plain(name) in plain(text) for name in names) else text

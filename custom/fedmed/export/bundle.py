@@ -1,10 +1,9 @@
 """From a finished run to a complete MONAI bundle."""
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +14,11 @@ from fedmed.export.configs import write_configs
 from fedmed.export.exporter import Exporter, exporter_of
 from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
-from fedmed.export.formats import TOLERANCE, Part, open_network, write_onnx, write_torchscript
+from fedmed.export.formats import open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
-from fedmed.export.source import open_store
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
-from fedmed.export.weights import Weights, complete_weights
+from fedmed.export.weights import Weights, complete_weights, open_store
 from fedmed.export.weights_origin import provenance
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
@@ -43,18 +41,9 @@ class Exported:
     out: Path
     version: str
     round: int
-    overlays: list[str] = field(default_factory=list)
-    checks: list[str] = field(default_factory=list)
-    next_steps: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What else is asked of an export; see :func:`export_bundle`."""
-
-    version: str | None
-    onnx: bool
-    verify: bool | Path
+    overlays: list[str]
+    checks: list[str]
+    next_steps: list[str]
 
 
 def export_bundle(
@@ -95,66 +84,55 @@ def export_bundle(
     finished = read_finished(run)
     store = open_store(finished)
     check_apart(out, store.bundle.root)
-    exporter = exporter_of(store.bundle)
-    weights = complete_weights(finished, store, model, site, site_run)
-    federation = provenance(finished, store, weights, model, site)
-    check_version(
-        version, json.loads((store.bundle.root / CONFIGS / METADATA).read_text(encoding="utf-8"))["changelog"]
-    )
+    exporter = exporter_of(store.bundle, finished.method)
+    weights = complete_weights(finished, store, exporter, model, site, site_run)
+    federation = provenance(finished, store, exporter, weights, model, site)
+    check_version(version, store.bundle.root)
     with staged(out) as folder:
-        return _fill(folder, out, exporter, weights, federation, Wishes(version, onnx, verify))
+        return _fill(folder, out, exporter, weights, federation, version=version, onnx=onnx, verify=verify)
 
 
 def _fill(
-    folder: Path, out: Path, exporter: Exporter, weights: Weights, federation: Mapping[str, Any], wishes: Wishes
+    folder: Path,
+    out: Path,
+    exporter: Exporter,
+    weights: Weights,
+    federation: dict[str, Any],
+    *,
+    version: str | None,
+    onnx: bool,
+    verify: bool | Path,
 ) -> Exported:
     bundle, part = exporter.bundle, exporter.part
     copy_parts(bundle.root, folder)
-    state = weights_file(weights.tensors)
     (folder / MODELS).mkdir()
-    (folder / MODELS / part.weights).write_bytes(state)
-    overlays = write_configs(bundle, folder)
+    with (folder / MODELS / part.weights).open("wb") as stream:  # given a path, torch writes that into the file
+        torch.save(dict(weights.tensors), stream)
+    overlays = write_configs(exporter, folder)
     config = folder / CONFIGS / bundle.config_file("inference").name
-    base = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
-    version = wishes.version or f"{bundle.version.partition('+')[0]}+{hashlib.sha256(state).hexdigest()[:8]}"
-    meta = metadata(base, folder, config, version, federation, exporter)
+    digest = hashlib.sha256((folder / MODELS / part.weights).read_bytes()).hexdigest()
+    version = version or f"{bundle.version.partition('+')[0]}+{digest[:8]}"
+    meta = metadata(folder, config, version, federation, exporter)
     _write_json(folder / CONFIGS / METADATA, meta)
-    checks = _formats(folder, config, wishes.onnx, part)
-    if wishes.verify:
-        image = wishes.verify if isinstance(wishes.verify, Path) else None
-        checks += verify_bundle(folder, config, bundle, weights.tensors, image)
-    _write_json(folder / CONFIGS / METADATA, {**meta, "federation": {**federation, "checks": checks}})
-    _write_card(folder, config, meta, exporter, checks)
-    return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
-
-
-def weights_file(tensors: Mapping[str, torch.Tensor]) -> bytes:
-    """The content of a file of weights: a bare state dict."""
-    stream = io.BytesIO()
-    torch.save(dict(tensors), stream)
-    return stream.getvalue()
-
-
-def _formats(folder: Path, config: Path, onnx: bool, part: Part) -> list[str]:
-    write_torchscript(folder, config, part)
-    checks = [f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."]
+    checks = [write_torchscript(folder, config, part)]
     if onnx:
-        write_onnx(folder, config, part)
-        checks.append(f"`{part.name}.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}.")
-    return checks
+        checks.append(write_onnx(folder, config, part))
+    if verify:
+        checks += verify_bundle(folder, config, exporter, weights.tensors, verify if isinstance(verify, Path) else None)
+    meta["federation"] |= {"checks": checks}
+    _write_json(folder / CONFIGS / METADATA, meta)
+    _write_card(folder, config, meta, exporter)
+    return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=4, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], exporter: Exporter, checks: list[str]) -> None:
+def _write_card(folder: Path, config: Path, meta: Mapping[str, Any], exporter: Exporter) -> None:
     network, _ = open_network(folder, config, exporter.part)
-    size = sum(parameter.numel() for parameter in network.parameters())
-    readme, kept = folder / DOCS / "README.md", folder / DOCS / "bundle.md"
-    if readme.is_file() and not kept.exists():  # an exported bundle that was trained on has both
-        kept.write_text(BASE_NOTE + readme.read_text(encoding="utf-8"), encoding="utf-8")
+    readme, base = folder / DOCS / "README.md", folder / DOCS / "bundle.md"
+    if readme.is_file() and not base.exists():  # an exported bundle that was trained on has both
+        base.write_text(BASE_NOTE + readme.read_text(encoding="utf-8"), encoding="utf-8")
     readme.parent.mkdir(exist_ok=True)
-    readme.write_text(
-        card(meta, exporter.kind, config, folder, (type(network).__name__, size), checks), encoding="utf-8"
-    )
+    readme.write_text(card(meta, exporter, config, folder, network), encoding="utf-8")

@@ -7,8 +7,7 @@ from typing import Any
 
 import yaml
 
-from fedmed.bundles.load import Bundle
-from fedmed.export.exporter import exporter_of
+from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS
 from fedmed.export.merged_configs import FITTED, footprint, merged
 
@@ -16,18 +15,17 @@ MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")
 
 
-def write_configs(bundle: Bundle, folder: Path) -> list[str]:
+def write_configs(exporter: Exporter, folder: Path) -> list[str]:
     """Bake the run's overlays and overrides into ``inference`` and ``train``; remove overlays of other models.
 
     Args:
-        bundle: the installed bundle with the run's overlays and overrides.
+        exporter: of the run's bundle and kind.
         folder: the exported bundle, which holds a copy of the configs.
 
     Returns:
         Names of the overlays that are left: those that leave the network and the preparation of an image as they are.
     """
-    exporter = exporter_of(bundle)
-    names, overrides = exporter.baked
+    bundle, (names, overrides) = exporter.bundle, exporter.baked
     overlays = [bundle.config_file(name) for name in names]
     for name in MAIN:
         path = bundle.config_file(name)
@@ -36,12 +34,13 @@ def write_configs(bundle: Bundle, folder: Path) -> list[str]:
         header += f" with {baked}:\nwhat the weights in models/ were trained with. " if baked else ".\n"
         header += "The comments are in that bundle."
         content = merged(path, overlays, overrides)
-        _write(folder / CONFIGS / path.name, content | exporter.start(content), header)
-    left = []
+        content |= exporter.start(content)
+        text = json.dumps(content, indent=4) + "\n" if path.suffix == ".json" else to_yaml(content, header)
+        (folder / CONFIGS / path.name).write_text(text, encoding="utf-8")
+    left, mains = [], [folder / CONFIGS / bundle.config_file(main).name for main in MAIN]
     for path in sorted((folder / CONFIGS).iterdir()):
         if path.suffix not in (".yaml", ".yml", ".json") or path.stem in NO_OVERLAYS:
             continue
-        mains = [folder / CONFIGS / bundle.config_file(main).name for main in MAIN]
         if path.stem in names or (path.stem not in exporter.kept and any(_unfit(main, path) for main in mains)):
             path.unlink()
         else:
@@ -60,28 +59,19 @@ def _unfit(main: Path, overlay: Path) -> bool:
     return footprint(merged(main), FITTED) != footprint(merged(main, [overlay]), FITTED)
 
 
-def _write(path: Path, config: Mapping[str, Any], header: str) -> None:
-    text = json.dumps(config, indent=4) + "\n" if path.suffix == ".json" else to_yaml(config, header)
-    path.write_text(text, encoding="utf-8")
-
-
 class _Dumper(yaml.SafeDumper):
     """Short lists on one line, as a person writes them; nothing is given a name and repeated by it."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
-    def represent_list(self, data: list) -> yaml.Node:
-        inline = all(_short(item) for item in data) and len(str(data)) < 80
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=inline)
+    def short_list(self, data: list[Any]) -> yaml.Node:
+        """Numbers and plain words; an expression is easier to read on a line of its own."""
+        nested = any(isinstance(item, list | dict) or str(item).startswith("$") for item in data)
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=not nested and len(str(data)) < 80)
 
 
-def _short(item: Any) -> bool:
-    """Numbers and plain words; an expression is easier to read on a line of its own."""
-    return not isinstance(item, (list, dict)) and not (isinstance(item, str) and item.startswith("$"))
-
-
-_Dumper.add_representer(list, _Dumper.represent_list)
+_Dumper.add_representer(list, _Dumper.short_list)
 
 
 def to_yaml(config: Mapping[str, Any], header: str) -> str:

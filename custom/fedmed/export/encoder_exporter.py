@@ -4,19 +4,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
-from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED, pretraining
-from fedmed.errors import BundleError
-from fedmed.export.compare_features import same_features
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.network import parsed
+from fedmed.bundles.pretraining import EXAMPLE, PRETRAINED
+from fedmed.errors import BundleError, ExportError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
+from fedmed.export.folder import CONFIGS, MODELS
 from fedmed.export.formats import Part
 from fedmed.kinds.kind import Kind
+from fedmed.methods.find_method import installed
+from fedmed.methods.method import Method
 
-CONTRAST = "train_contrastive_accuracy"
+LARGEST = 1e-6  # difference of two features, as a part of the largest
 
 
 class EncoderExporter(Exporter):
@@ -29,15 +33,14 @@ class EncoderExporter(Exporter):
     description = " This one holds a pre-trained encoder (models/pretrained.pt) and no trained classifier."
     change = "encoder pre-trained by"
 
-    def __init__(self, kind: Kind, bundle: Bundle) -> None:
-        super().__init__(kind, bundle)
-        made = pretraining(bundle)
-        if made is None:
+    def __init__(self, kind: Kind, bundle: Bundle, method: Method) -> None:
+        super().__init__(kind, bundle, method)
+        if self.pretraining is None:
             raise BundleError(
                 f"{bundle.root}/configs/federation.yaml: 'pretraining' is missing. Example:\n    {EXAMPLE}"
             )
-        self.made = made
-        self.part = Part(made.encoder, PRETRAINED, made.prefix, made.encoder, "features")
+        self.made = self.pretraining
+        self.part = Part(self.made.encoder, PRETRAINED, self.made.prefix, self.made.encoder, "features")
 
     @property
     def baked(self) -> tuple[list[str], dict[str, Any]]:
@@ -55,22 +58,55 @@ class EncoderExporter(Exporter):
         return not any(name.startswith(self.made.prefix) for name in held)
 
     def facts(self, run: FinishedRun) -> dict[str, Any]:
-        """That it is a pre-training, and how often the last round told a view's own image from the others."""
+        """That it is a pre-training, and the sites' mean of each of the method's scalars in the last round."""
         sites = (run.rounds[-1].get("sites") or {}).values()
-        found = [site[CONTRAST] for site in sites if site.get(CONTRAST) is not None]
-        return {"pretrained": True, "contrastive_accuracy": sum(found) / len(found) if found else None}
+        sent = {scalar.name: [site[scalar.name] for site in sites if scalar.name in site]
+                for scalar in self.method.scalars()}  # fmt: skip
+        return {"pretrained": True, "last_round": {name: sum(v) / len(v) for name, v in sent.items() if v}}
 
     def same_results(
         self, folder: Path, config: Path, tensors: Mapping[str, Tensor], case: Path, what: str, place: Path
     ) -> str:
-        """As for every kind, of the features that a training begins with."""
-        return same_features(folder, self.bundle, self.made, tensors, case, what)
+        """Return in words that a training that starts from the exported file has the run's encoder.
+
+        The features of an image are computed by the installed bundle with the run's tensors, and by the network of
+        the exported ``train`` after its own ``start``.
+        """
+        ours = self.bundle.parser(device="cpu")
+        network = parsed(ours, "network")
+        network.load_state_dict({**network.state_dict(), **tensors}, strict=True)  # the encoder may be all there is
+        theirs = ConfigParser()
+        theirs.read_config(str(folder / CONFIGS / self.bundle.config_file("train").name))
+        begins = {self.made.setting: str(folder / MODELS / PRETRAINED)}
+        theirs.update({"bundle_root": str(folder), "device": "cpu", **begins})
+        pairs = ((ours, network), (theirs, parsed(theirs, "start")))
+        before, after = (self._features(parser, net, case) for parser, net in pairs)
+        largest = LARGEST * float(before.abs().max())
+        if before.shape != after.shape or not float((before - after).abs().max()) <= largest:
+            raise ExportError(f"the features of {what} are others after the export; the encoder is not the run's")
+        return (
+            f"The {before.shape[1]} features of {what}, before the export and by a training that starts from "
+            f"`models/{PRETRAINED}`: equal."
+        )
+
+    @torch.no_grad()
+    def _features(self, parser: ConfigParser, network: Any, image: Path) -> Tensor:
+        """(1, d) of an image, prepared as a validation prepares it."""
+        made = parsed(parser, "validate#preprocessing")({"image": str(image)})["image"]
+        found: Tensor = getattr(network.eval(), self.made.encoder)(torch.as_tensor(made)[None].float())
+        return found
+
+    @property
+    def continuations(self) -> dict[str, str]:
+        """Overlay -> title of the methods that train with labels from an encoder on."""
+        found = [kind() for kind in installed().values() if "checkpoint_tensors" in kind.example]
+        return {overlay: method.title for method in found for overlay in method.role("supervised").overlays}
 
     def next_steps(self, out: Path) -> list[str]:
-        linear = "\"['configs/train.yaml', 'configs/linear.yaml']\""
-        run = f"(cd {out} && python -m monai.bundle run --config_file {linear} --dataset_dir /data/site)"
+        config = "\"['configs/train.yaml', 'configs/{}.yaml']\""
+        run = f"(cd {out} && python -m monai.bundle run --config_file {config} --dataset_dir /data/site)"
         return [
-            f"a classifier at one site:  {run}",
-            f"in a federation:  FEDMED_BUNDLES={out.parent}, and in the study of scripts/package_job.py --init linear  "
+            *(f"{title}, at one site:  {run.format(overlay)}" for overlay, title in self.continuations.items()),
+            f"in a federation:  FEDMED_BUNDLES={out.parent}, and in a study of scripts/package_job.py --init  "
             f"bundle: {out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']",
         ]

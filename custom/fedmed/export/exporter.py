@@ -1,19 +1,20 @@
 """What an export makes of a run, a class for each kind of task: the base, and kinds whose whole network is exported."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
 from fedmed.export.compare_results import compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
+from fedmed.kinds.find_kind import kind_of, made
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of, made
+from fedmed.methods.method import Method
 
 
 class Exporter:
@@ -22,21 +23,21 @@ class Exporter:
     Args:
         kind: of the task.
         bundle: the installed bundle with the run's overlays and overrides.
+        method: of the run.
 
     Attributes:
         part: what of the network is exported, and into which files.
         description: added to the bundle's own.
         change: what the version is, before the name of the job.
-        compare: takes two folders of results and returns in words that they are equal.
     """
 
     part: Part = MODEL
     description: ClassVar[str] = ""
     change: ClassVar[str] = "weights of"
-    compare: ClassVar[Callable[[Path, Path], str]]
 
-    def __init__(self, kind: Kind, bundle: Bundle) -> None:
-        self.kind, self.bundle = kind, bundle
+    def __init__(self, kind: Kind, bundle: Bundle, method: Method) -> None:
+        self.kind, self.bundle, self.method = kind, bundle, method
+        self.pretraining = pretraining(bundle)
 
     @property
     def baked(self) -> tuple[list[str], dict[str, Any]]:
@@ -46,13 +47,13 @@ class Exporter:
     @property
     def kept(self) -> set[str]:
         """Overlays that are left in the bundle though they make another network: around the same encoder."""
-        return {made.overlay} if (made := pretraining(self.bundle)) else set()
+        return {self.pretraining.overlay} if self.pretraining else set()
 
     def start(self, config: Mapping[str, Any]) -> dict[str, Any]:
         """Changes of the exported ``train``: one that began with a file that is not here begins with the model."""
-        made = pretraining(self.bundle)
-        value = config.get(made.setting) if made else None
-        return {made.setting: value.replace(PRETRAINED, "model.pt")} if isinstance(value, str) else {}
+        setting = self.pretraining.setting if self.pretraining else ""
+        value = config.get(setting)
+        return {setting: value.replace(PRETRAINED, "model.pt")} if isinstance(value, str) else {}
 
     def complete_without(self, held: list[str]) -> bool:
         """Whether the export is complete without the tensors that the sites hold back."""
@@ -62,17 +63,23 @@ class Exporter:
         """What the metadata tell of the run beside what they tell of every run."""
         return {}
 
+    def compare(self, before: Path, after: Path) -> str:
+        """Return in words that two folders of results are equal.
+
+        Raises:
+            ExportError: they are not.
+        """
+        raise NotImplementedError
+
     def same_results(
         self, folder: Path, config: Path, tensors: Mapping[str, Tensor], case: Path, what: str, place: Path
     ) -> str:
         """Return in words that the exported bundle computes what the run's model did.
 
         Args:
-            folder: the exported bundle.
-            config: its ``inference`` config.
+            folder, config: the exported bundle, and its ``inference`` config.
             tensors: the run's model.
-            case: an image, alone in its folder.
-            what: the image in words.
+            case, what: an image, alone in its folder, and what it is.
             place: for temporary files.
 
         Raises:
@@ -82,6 +89,11 @@ class Exporter:
         found = self.compare(before, infer_after(folder, config, case.parent, place / "after"))
         alone = "the second by `python -m monai.bundle run` in a process without FedMed"
         return f"Inference on {what}, before and after the export: {found}; {alone}."
+
+    @property
+    def continuations(self) -> dict[str, str]:
+        """Overlay of the bundle -> title of a method that goes on from the weights with it."""
+        return {}
 
     def next_steps(self, out: Path) -> list[str]:
         """What one does with the exported bundle, as lines for a terminal."""
@@ -95,20 +107,23 @@ class Exporter:
 class SegmentationExporter(Exporter):
     """Masks."""
 
-    compare = staticmethod(compare_masks)
+    def compare(self, before: Path, after: Path) -> str:
+        return compare_masks(before, after)
 
 
 class ClassificationExporter(Exporter):
     """Probabilities of classes."""
 
-    compare = staticmethod(compare_predictions)
+    def compare(self, before: Path, after: Path) -> str:
+        return compare_predictions(before, after)
 
 
-def exporter_of(bundle: Bundle) -> Exporter:
+def exporter_of(bundle: Bundle, method: Method) -> Exporter:
     """The exporter that a bundle's kind names.
 
     Raises:
         BundleError: the bundle's kind is unknown.
     """
     kind = kind_of(bundle)
-    return made(kind.exporter, kind, bundle)
+    exporter: Exporter = made(kind.exporter, kind, bundle, method)
+    return exporter

@@ -1,6 +1,6 @@
 """Read a finished run: what the server wrote about it, and the models it kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,13 @@ from torch import Tensor
 from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
+from fedmed.files import read_json
 from fedmed.jobs.plan import Plan
+from fedmed.methods.find_method import method_of_run
+from fedmed.methods.method import Method
 from fedmed.recovery.model_store import BEST, LAST
-from fedmed.reports.run_files import read_json, read_lines
+from fedmed.reports.run_files import DAMAGED, read_lines
+from fedmed.settings.server import load_server
 
 SELECTED, LAST_MODEL = "selected", "last"
 # A simulator's workspace, its server, a downloaded result, a server's run folder, and the folder of the records itself.
@@ -34,7 +38,7 @@ class FinishedRun:
     folder: Path
     records: Path
     facts: Mapping[str, Any]
-    rounds: list[Mapping[str, Any]]
+    rounds: Sequence[Mapping[str, Any]]
     result: Mapping[str, Any]
 
     @property
@@ -50,8 +54,13 @@ class FinishedRun:
     @property
     def score(self) -> Score:
         """What the run's models were compared by; Dice in runs that do not say it."""
-        told = self.facts.get("score")
-        return DICE if told is None else parse_score(told, self.records / "run.json")
+        values = self.facts.get("score")
+        return DICE if values is None else parse_score(values, self.records / "run.json")
+
+    @property
+    def method(self) -> Method:
+        """The method of the run; the base, which declares nothing, in runs that do not say it."""
+        return method_of_run(self.facts, load_server().allowed_classes)
 
     @property
     def aggregator(self) -> Mapping[str, Any]:
@@ -60,39 +69,38 @@ class FinishedRun:
 
     def accepted(self, site: str, until: int) -> int | None:
         """The last round up to ``until`` in which an update of the site entered the model."""
-        rounds = [
-            line["round"]
-            for line in self.rounds
-            if line.get("aggregated") is not False and site in line.get("accepted", ()) and line["round"] <= until
-        ]
-        return max(rounds, default=None)
+        lines = [line for line in self.rounds if line.get("aggregated") is not False and line["round"] <= until]
+        return max((line["round"] for line in lines if site in line.get("accepted", ())), default=None)
 
     def model(self, which: str) -> tuple[int, dict[str, Tensor]]:
         """Return (round it was aggregated in, tensors) of the ``selected`` or the ``last`` model.
 
-        Round -1 is the starting model. Without a score that could choose, the last aggregate is the selected one.
+        Round -1 is the starting model. Without a score that could choose, the last model is the selected one.
 
         Raises:
             ExportError: the file is missing, damaged, or of another round than the run's records say.
         """
         best = self.result.get("best_round")
         chosen = which == SELECTED and best is not None
-        round = best if chosen else max((r["round"] for r in self.rounds if r.get("aggregated")), default=-1)
+        last = max((line["round"] for line in self.rounds if line.get("aggregated")), default=-1)
+        round: int = best if best is not None and chosen else last
         name = BEST if chosen else LAST
-        found = sorted(self.records.parent.glob(f"app_*/{name}"))
-        if not found:
+        path = next(iter(sorted(self.records.parent.glob(f"app_*/{name}"))), None)
+        if path is None:
             raise ExportError(f"{self.records.parent} has no app_server/{name}; copy the run's folder completely")
         try:
-            content = load_tensors(found[0])
+            content = load_tensors(path)
         except StateError as error:
             raise ExportError(str(error)) from error
-        tensors, meta = _model(content, found[0])
+        tensors, meta = content.get("model"), content.get("meta") or {}
+        if not isinstance(tensors, Mapping) or not all(isinstance(value, Tensor) for value in tensors.values()):
+            raise ExportError(f"{path} is damaged: it does not hold a 'model' of named tensors; copy the run again")
         if meta.get("round", round) != round:
             raise ExportError(
-                f"{found[0]} is the model after round {meta['round']}, but {self.records} tells of round {round}; "
+                f"{path} is the model after round {meta['round']}, but {self.records} tells of round {round}; "
                 "the folder mixes two runs: copy the run again"
             )
-        return round, tensors
+        return round, dict(tensors)
 
 
 def read_finished(folder: str | Path) -> FinishedRun:
@@ -109,9 +117,9 @@ def read_finished(folder: str | Path) -> FinishedRun:
             "of a training. Wait for it, or run the job again"
         )
     try:
-        facts, result = read_json(records / "run.json"), read_json(records / "result.json")
+        facts, result = (read_json(records / name, FedMedError, DAMAGED) for name in ("run.json", "result.json"))
         run = FinishedRun(folder, records, facts, read_lines(records / "rounds.jsonl"), result)
-        _ = run.score  # read once, so that a damaged one is told here
+        _ = run.score  # read once, so that a damaged one is found here
         if not run.config["model"]["digest"] or run.aggregator is None or not run.plan.sites or not run.rounds:
             raise KeyError("rounds.jsonl")
     except (KeyError, TypeError, JobError) as error:
@@ -138,11 +146,3 @@ def _records(folder: Path) -> Path:
         f"{folder} is not the folder of a run. Looked for {looked}; give a simulator's workspace (default: "
         "simulator_workspace), a downloaded job result, or the server's run folder"
     )
-
-
-def _model(content: Any, path: Path) -> tuple[dict[str, Tensor], Mapping[str, Any]]:
-    tensors = content.get("model") if isinstance(content, Mapping) else None
-    if not isinstance(tensors, Mapping) or not all(isinstance(value, Tensor) for value in tensors.values()):
-        raise ExportError(f"{path} is damaged: it does not hold a 'model' of named tensors; copy the run again")
-    meta = content.get("meta")
-    return dict(tensors), meta if isinstance(meta, Mapping) else {}

@@ -31,7 +31,7 @@ def check_target(out: Path, replace: bool) -> None:
     if not replace:
         raise ExportError(f"{out} exists; choose another folder or use --replace")
     if not is_exported(out):
-        raise ExportError(f"{out} is no exported bundle and is not replaced; choose another folder")
+        raise ExportError(f"{out} is not an exported bundle and is not replaced; choose another folder")
 
 
 def check_apart(out: Path, base: Path) -> None:
@@ -55,19 +55,20 @@ def staged(out: Path) -> Iterator[Path]:
     Raises:
         ExportError: the disk is full, or the folder cannot be written.
     """
-    making = out.parent / f".{out.name}.making-{uuid.uuid4().hex[:8]}"
     missing = [folder for folder in out.parents if not folder.exists()]
+    making = out.parent / f".{out.name}.making-{uuid.uuid4().hex[:8]}"
+    before = making / "before"
     try:
         (making / out.name).mkdir(parents=True)
         yield making / out.name
         if out.exists():
-            out.rename(making / "before")
+            out.rename(before)
         (making / out.name).rename(out)
     except OSError as error:
         raise ExportError(f"{out} cannot be written: {error}; free space or choose another folder") from error
     finally:
-        if (making / "before").exists() and not out.exists():
-            (making / "before").rename(out)
+        if before.exists() and not out.exists():
+            before.rename(out)
         shutil.rmtree(making, ignore_errors=True)
         for folder in missing:  # upwards; one that is in use now stays
             with contextlib.suppress(OSError):
@@ -78,13 +79,8 @@ def copy_parts(root: Path, target: Path) -> None:
     """Copy what makes a bundle: licence, documents, configs and its own package. Never data, results or weights."""
     for path in sorted(root.rglob("*")):
         place = path.relative_to(root)
-        if path.is_file() and _belongs(root, place):
+        top, hidden = place.parts[0], any(part.startswith(".") or part == "__pycache__" for part in place.parts)
+        belongs = place == Path("LICENSE") or top in (CONFIGS, DOCS) or (root / top / "__init__.py").is_file()
+        if path.is_file() and belongs and not hidden:
             (target / place).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / place)
-
-
-def _belongs(root: Path, place: Path) -> bool:
-    if any(part.startswith(".") or part == "__pycache__" for part in place.parts):
-        return False
-    top = place.parts[0]
-    return place == Path("LICENSE") or top in (CONFIGS, DOCS) or (root / top / "__init__.py").is_file()

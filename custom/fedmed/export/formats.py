@@ -1,13 +1,12 @@
 """The exported model in formats that need neither Python classes nor FedMed: TorchScript and ONNX."""
 
 import contextlib
-import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from monai.bundle import ConfigParser, ckpt_export
@@ -48,13 +47,11 @@ class Part:
 MODEL = Part()
 
 
-def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> float:
-    """Write ``models/<name>.ts`` from the exported configs and weights; return its largest difference to PyTorch.
-
-    The difference is relative to the network's largest output.
+def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> str:
+    """Write ``models/<name>.ts`` from the exported configs and weights; return in words that it computes the same.
 
     Raises:
-        ExportError: MONAI cannot convert the network, or the result computes something else.
+        ExportError: MONAI cannot convert the network, or the result computes something else than PyTorch.
     """
     path, state = folder / MODELS / f"{part.name}.ts", folder / MODELS / PART
     torch.save(part.state(folder), state)
@@ -70,34 +67,34 @@ def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> float:
         _strip_torchscript(path)
         script = torch.jit.load(str(path), map_location="cpu")
     state.unlink()
-    return _compare(folder, config, script, "TorchScript", part)
+    _compare(folder, config, script, "TorchScript", part)
+    return f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."
 
 
-def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> float:
-    """Write ``models/<name>.onnx`` (opset and shapes as exported by PyTorch, any number of windows or images).
-
-    Returns:
-        Its largest difference to PyTorch in ONNX Runtime on the CPU, relative to the network's largest output.
+def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> str:
+    """Write ``models/<name>.onnx`` (any number of windows or images); return in words that it computes the same.
 
     Raises:
-        ExportError: PyTorch cannot convert the network, or the result computes something else.
+        ExportError: PyTorch cannot convert the network, or ONNX Runtime computes something else on the CPU.
     """
     import onnxruntime  # only needed here, and slow to import
 
     network, example = open_network(folder, config, part)
     with _explained("ONNX"), quiet():
-        shapes = ({0: torch.export.Dim.DYNAMIC},)
-        names = {"input_names": ["image"], "output_names": [part.output]}
-        made = torch.onnx.export(network, (example(2),), dynamo=True, dynamic_shapes=shapes, verbose=False, **names)
+        made: Any = torch.onnx.export(
+            network,
+            (example(2),),
+            input_names=["image"],
+            output_names=[part.output],
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC},),
+            dynamo=True,
+            verbose=False,
+        )
         content = _strip_onnx(made.model_proto)
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
     (folder / MODELS / f"{part.name}.onnx").write_bytes(content)
-    computed = partial(_by_onnx, session)
-    return _compare(folder, config, computed, "ONNX", part)
-
-
-def _by_onnx(session: "onnxruntime.InferenceSession", x: Tensor) -> Tensor:  # noqa: F821 - as above
-    return torch.from_numpy(session.run(None, {"image": x.numpy()})[0])
+    _compare(folder, config, lambda x: torch.from_numpy(session.run(None, {"image": x.numpy()})[0]), "ONNX", part)
+    return f"`{part.name}.onnx`, in ONNX Runtime on the CPU: the same, within {TOLERANCE:.0e}."
 
 
 def open_network(folder: Path, config: Path, part: Part = MODEL) -> tuple[nn.Module, Callable[[int], Tensor]]:
@@ -115,20 +112,18 @@ def open_network(folder: Path, config: Path, part: Part = MODEL) -> tuple[nn.Mod
     return network.eval(), lambda n: torch.rand(n, *shape, generator=torch.Generator().manual_seed(n))
 
 
-def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str, part: Part) -> float:
+@torch.no_grad()
+def _compare(folder: Path, config: Path, other: Callable[[Tensor], Tensor], what: str, part: Part) -> None:
     network, example = open_network(folder, config, part)
-    largest = 0.0
-    with torch.no_grad():
-        for n in BATCHES:
-            expected, found = network(example(n)), other(example(n))
-            if found.shape != expected.shape:
-                raise ExportError(f"{what}: the output's shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
-            largest = max(largest, float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6)))
-    if not largest <= TOLERANCE:
-        raise ExportError(
-            f"{what} differs from PyTorch by {largest:.1e} of the largest output; allowed: {TOLERANCE:.0e}"
-        )
-    return largest
+    for n in BATCHES:
+        expected, found = network(example(n)), other(example(n))
+        if found.shape != expected.shape:
+            raise ExportError(f"{what}: the output's shape is {tuple(found.shape)}, not {tuple(expected.shape)}")
+        largest = float((found - expected).abs().max() / expected.abs().max().clamp(min=1e-6))
+        if not largest <= TOLERANCE:
+            raise ExportError(
+                f"{what} differs from PyTorch by {largest:.1e} of the largest output; allowed: {TOLERANCE:.0e}"
+            )
 
 
 def _strip_torchscript(path: Path) -> None:
@@ -143,15 +138,14 @@ def _strip_torchscript(path: Path) -> None:
     writer.write_end_of_file()
 
 
-def _strip_onnx(model: "onnx.ModelProto") -> bytes:  # noqa: F821 - onnx is only needed here
+def _strip_onnx(model: Any) -> bytes:
     """Leave out what the exporter notes for debugging, stack traces with this machine's paths among it."""
     graph = model.graph
     for part in (model, graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         del part.metadata_props[:]
         part.doc_string = ""
-    stream = io.BytesIO()
-    stream.write(model.SerializeToString(deterministic=True))
-    return stream.getvalue()
+    content: bytes = model.SerializeToString(deterministic=True)
+    return content
 
 
 @contextlib.contextmanager

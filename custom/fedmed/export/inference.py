@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from monai.bundle import ConfigWorkflow
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
-from fedmed.errors import ExportError
-from fedmed.export.folder import CONFIGS, METADATA
-from fedmed.export.formats import quiet
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.infer import run_inference
+from fedmed.errors import BundleError, ExportError
+from fedmed.export.folder import CONFIGS
 from fedmed.export.merged_configs import speaks_of
 
 # `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
@@ -32,18 +31,12 @@ def infer_before(bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, ou
     out.mkdir()
     torch.save(dict(tensors), out / "model.pt")
     main = bundle.config_file("inference")
-    files = [str(main), *(str(path) for path in bundle.files[1:] if speaks_of(main, path))]
+    files = [main, *(path for path in bundle.files[1:] if speaks_of(main, path))]
     facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
-    values = {**bundle.overrides, **facts, "model_path": str(out / "model.pt")}
-    meta = str(bundle.root / CONFIGS / METADATA)
     try:
-        with quiet():
-            workflow = ConfigWorkflow(files, meta_file=meta, logging_file=False, workflow_type="infer", **values)
-            workflow.initialize()
-            workflow.run()
-            workflow.finalize()
-    except Exception as error:  # noqa: BLE001 - a bundle is others' code, and MONAI wraps whatever it raises
-        raise ExportError(f"the run's model cannot infer the image before the export: {_cause(error)}") from error
+        run_inference(bundle.root, files, {**bundle.overrides, **facts, "model_path": str(out / "model.pt")})
+    except BundleError as error:
+        raise ExportError(f"the run's model cannot infer the image before the export: {error}") from error
     (out / "model.pt").unlink()
     return out
 
@@ -59,9 +52,3 @@ def infer_after(folder: Path, config: Path, images: Path, out: Path) -> Path:
         last = [line for line in done.stderr.splitlines() if line.strip()][-3:]
         raise ExportError("python -m monai.bundle run of the exported bundle failed: " + " / ".join(last))
     return out
-
-
-def _cause(error: BaseException) -> str:
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return f"{type(error).__name__}: {error}"

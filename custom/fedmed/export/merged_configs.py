@@ -1,6 +1,5 @@
 """Merge a bundle's configurations as MONAI does, and tell what an entry is made of."""
 
-import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from monai.bundle.utils import merge_kv
 
 # What MONAI and MONAI Label call the network, and all that happens to an image before it: weights fit these alone.
 FITTED = ("network_def", "preprocessing", "pre_transforms")
-_REFERENCE = re.compile(r"@([\w:#]+)")
 
 
 def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -23,23 +21,21 @@ def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, 
         overrides: plain values, merged last.
     """
     parser = ConfigParser(config=ConfigParser.load_config_file(base))
-    known = set(parser.config)
-    contents = [ConfigParser.load_config_file(path) for path in overlays]
-    for content in [*contents, dict(overrides or {})]:
-        for key, value in content.items():
+    content: dict[str, Any] = parser.config  # type: ignore[assignment] # plain until it is parsed
+    known = set(content)
+    for values in [*map(ConfigParser.load_config_file, overlays), dict(overrides or {})]:
+        for key, value in values.items():
             top, *nested = ReferenceResolver.split_id(key.removeprefix("+"))
-            if top in parser.config or not (nested or key.startswith("+")):
+            if top in content or not (nested or key.startswith("+")):
                 merge_kv(parser, key, value)
-    wanted = known | set(footprint(parser.config, known))
-    return {key: value for key, value in parser.config.items() if key in wanted}
+    wanted = known | set(footprint(content, known))
+    return {key: value for key, value in content.items() if key in wanted}
 
 
 def speaks_of(base: Path, overlay: Path) -> bool:
     """Whether an overlay changes anything that a config knows, such as ``inference``."""
-    known = set(ConfigParser.load_config_file(base))
-    return any(
-        ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in ConfigParser.load_config_file(overlay)
-    )
+    known, changed = ConfigParser.load_config_file(base), ConfigParser.load_config_file(overlay)
+    return any(ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in changed)
 
 
 def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]:
@@ -49,15 +45,8 @@ def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]
         id = waiting.pop()
         if id not in found:
             found[id] = config[id]
-            waiting += [name for name in _references(config[id]) if name in config]
+            names = {
+                ReferenceResolver.split_id(ref)[0] for ref in ReferenceResolver.find_refs_in_config(config[id], id)
+            }
+            waiting += [name for name in names if name in config]
     return found
-
-
-def _references(value: Any) -> set[str]:
-    if isinstance(value, Mapping):
-        return set().union(*map(_references, value.values()), set())
-    if isinstance(value, list):
-        return set().union(*map(_references, value), set())
-    if not isinstance(value, str):
-        return set()
-    return {re.split("::|#", name.lstrip(":#"))[0] for name in _REFERENCE.findall(value)}

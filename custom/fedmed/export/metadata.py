@@ -1,6 +1,6 @@
 """``metadata.json`` of an exported bundle."""
 
-import copy
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,37 +10,31 @@ from monai.bundle import ConfigParser
 
 from fedmed.errors import ExportError
 from fedmed.export.exporter import Exporter
+from fedmed.export.folder import CONFIGS, METADATA
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 
-def check_version(version: str | None, known: Mapping[str, str]) -> None:
-    """Refuse a version that is none, or that the base bundle already has."""
+def check_version(version: str | None, base: Path) -> None:
+    """Refuse a text that is not a version, or one that the base bundle already has."""
     if version is not None and not _VERSION.fullmatch(version):
-        raise ExportError(f"--version '{version}' is no version; write it as 1.0.0 or 1.0.0+hospital")
-    if version in known:
+        raise ExportError(f"--version '{version}' is not a version; write it as 1.0.0 or 1.0.0+hospital")
+    if version in json.loads((base / CONFIGS / METADATA).read_text(encoding="utf-8"))["changelog"]:
         raise ExportError(f"--version '{version}' is already in the base bundle's changelog; choose another")
 
 
 def metadata(
-    base: Mapping[str, Any],
-    folder: Path,
-    config: Path,
-    version: str,
-    federation: Mapping[str, Any],
-    exporter: Exporter,
+    folder: Path, config: Path, version: str, federation: Mapping[str, Any], exporter: Exporter
 ) -> dict[str, Any]:
     """The base bundle's metadata with what the export changes.
 
     Args:
-        base: the base bundle's metadata.
-        folder: the exported bundle.
-        config: its ``inference`` config.
+        folder, config: the exported bundle, with the base bundle's metadata, and its ``inference`` config.
         version: the new version.
         federation: see :func:`fedmed.export.weights_origin.provenance`.
         exporter: of the run's kind.
     """
-    content = copy.deepcopy(dict(base))
+    content = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     content["version"] = version
     # The same weights may be exported of two federations.
     older = {known: text for known, text in content["changelog"].items() if known != version}
@@ -58,11 +52,11 @@ def metadata(
 def _change(federation: Mapping[str, Any], what: str) -> str:
     n, score = sum(federation["number_of_sites"].values()), federation["score"]
     reached = federation[f"validation_{score['name']}"]
-    said = f", mean validation {score['label']} {reached:.3f}" if reached is not None else ""
+    best = f", mean validation {score['label']} {reached:.3f}" if reached is not None else ""
     baked = f"; overlays baked in: {', '.join(federation['overlays'])}" if federation["overlays"] else ""
     done = federation["model_round"]
     when = f"after round {done} of {federation['rounds']}" if done else "the starting model"
-    return f"{what} the federated job {federation['job']}, {n} sites, {when}{said}{baked}"
+    return f"{what} the federated job {federation['job']}, {n} sites, {when}{best}{baked}"
 
 
 def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
@@ -86,7 +80,6 @@ def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
 
 def _size(parser: ConfigParser, axes: int) -> list[int] | None:
     """Voxels or pixels of the network's input; None where the configuration does not say it."""
-    size = getattr(parser.get_parsed_content("inferer"), "roi_size", None) or parser.get("image_size")
-    sizes = list(size) if isinstance(size, (list, tuple)) else [size] * axes
-    plain = len(sizes) == axes and all(type(n) is int and n > 0 for n in sizes)
-    return sizes if plain else None
+    size: Any = getattr(parser.get_parsed_content("inferer"), "roi_size", None) or parser.get("image_size")
+    sizes = list(size) if isinstance(size, list | tuple) else [size] * axes
+    return sizes if len(sizes) == axes and all(type(n) is int and n > 0 for n in sizes) else None

@@ -1,5 +1,6 @@
 """Made-up images that fit a bundle, to infer before and after an export."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,14 @@ from monai.bundle import ConfigParser
 
 from fedmed.errors import ExportError
 
-XRAY, CT = "chest X-ray", "chest CT"
 
+def phantom(folder: Path, image: Mapping[str, Any], config: Path) -> tuple[Path, str]:
+    """Write a made-up chest X-ray or chest CT into a folder; return its file and what it is.
 
-def modality_of(image: dict[str, Any], config: Path) -> str:
-    """``chest X-ray`` or ``chest CT``, by what the metadata say of the network's input and by the inference's sizes.
+    Args:
+        folder: where to.
+        image: what the metadata say of the network's input.
+        config: the bundle's ``inference``.
 
     Raises:
         ExportError: a bundle for other images.
@@ -21,34 +25,30 @@ def modality_of(image: dict[str, Any], config: Path) -> str:
     content = ConfigParser.load_config_file(config)
     flat = len(image["spatial_shape"]) == 2
     if flat and image.get("modality") == "xray" and image["num_channels"] == 1:
-        return XRAY
+        return _xray(folder), "chest X-ray"
     if not flat and content.get("pixdim") is not None and len(content.get("window_size") or ()) == 3:
-        return CT
+        return _ct(folder / "phantom.nii.gz", np.multiply(content["window_size"], content["pixdim"])), "chest CT"
     raise ExportError("--verify: generated images are chest X-rays and chest CTs only; name an image: --verify IMAGE")
-
-
-def phantom(folder: Path, modality: str, config: Path) -> Path:
-    """Write a made-up image of a modality into a folder and return its file."""
-    return _xray(folder) if modality == XRAY else _ct(folder / "phantom.nii.gz", config)
 
 
 def _xray(folder: Path) -> Path:
     """A small radiograph as 16-bit PNG, not square."""
-    from fedmed.data.synthetic.xray.chest_xray import SITES, draw_person, radiograph, tiny
-    from fedmed.data.synthetic.xray.files import save
+    from fedmed.data.synthetic.xray.chest_xray import draw_person, radiograph
+    from fedmed.data.synthetic.xray.image_files import Header, save
+    from fedmed.data.synthetic.xray.institutions import SITES, tiny
 
     person = draw_person(tiny(SITES["cxr_children"]), "phantom", "consolidation")
-    return folder / save(radiograph(person).image, folder, "phantom", "png", {})
+    made = radiograph(person)
+    return folder / save(made.image, folder, "phantom", "png", Header("phantom", 0, 1, made.pixel, made.position))
 
 
-def _ct(path: Path, config: Path) -> Path:
-    """A chest CT, not much larger than one window of the bundle's inference."""
-    from fedmed.data.synthetic.chest_ct import SITES, make_scan, tiny
+def _ct(path: Path, window: np.ndarray) -> Path:
+    """A chest CT with all axes reversed, not much larger than one window (mm) of the bundle's inference."""
+    from fedmed.data.synthetic.chest_ct import make_scan
+    from fedmed.data.synthetic.hospitals import SITES, tiny
 
-    content = ConfigParser.load_config_file(config)
-    scan = make_scan(tiny(SITES["ct_south"]), "phantom")  # of all axes reversed
-    sizes = np.linalg.norm(scan.affine[:3, :3], axis=0)
-    wanted = np.ceil(1.1 * np.multiply(content["window_size"], content["pixdim"]) / sizes).astype(int)
+    scan = make_scan(tiny(SITES["ct_south"]), "phantom")
+    wanted = np.ceil(1.1 * window / np.linalg.norm(scan.affine[:3, :3], axis=0)).astype(int)
     start = [max(0, (n - w) // 2) for n, w in zip(scan.image.shape, wanted, strict=True)]
     part = tuple(slice(s, s + int(w)) for s, w in zip(start, wanted, strict=True))
     affine = scan.affine.copy()

@@ -24,8 +24,7 @@ def private_state(
         run: the run.
         policies: what each role keeps to itself.
         names: the network's tensors.
-        site: the site whose tensors are wanted.
-        site_run: its run folder; None = below the simulator's workspace.
+        site, site_run: whose tensors are wanted, and its run folder; None = below the simulator's workspace.
         round: the model's round.
 
     Raises:
@@ -36,7 +35,13 @@ def private_state(
     trained = run.accepted(site, round)
     if trained is None:
         raise ExportError(f"site '{site}' has contributed to no round up to {round}; it has no layers for this model")
-    folder = _folder(run, site, site_run)
+    root = Path(site_run).expanduser().absolute() if site_run else run.folder / site
+    folder = next((root / place for place in PLACES if (root / place / "state").is_dir()), None)
+    if folder is None:
+        raise ExportError(
+            f"the private state of site '{site}' is not in {root} (looked for fedmed/state); give the site's own run "
+            "folder with --site-run"
+        )
     _check_owner(run, folder, site)
     state = SiteState(folder)
     state.earlier = run.facts.get("resumed") or {}
@@ -68,23 +73,12 @@ def _expected(run: FinishedRun, policies: RolePolicies, names: list[str], site: 
     return policies.of(sites[site], round).private(names)
 
 
-def _folder(run: FinishedRun, site: str, site_run: Path | None) -> Path:
-    root = Path(site_run).expanduser().absolute() if site_run else run.folder / site
-    for place in PLACES:
-        if (root / place / "state").is_dir():
-            return root / place
-    raise ExportError(
-        f"the private state of site '{site}' is not in {root} (looked for fedmed/state); give the site's own run "
-        "folder with --site-run"
-    )
-
-
 def _check_owner(run: FinishedRun, folder: Path, site: str) -> None:
-    """The site noted each validation score as the server did; another site's or run's folder tells other numbers."""
+    """The site noted each validation score as the server did; another site's or run's folder has other numbers."""
     metric, label = run.score.validation, run.score.label
-    told = {line["round"]: line.get("sites", {}).get(site, {}).get(metric) for line in run.rounds}
+    sent = {line["round"]: line.get("sites", {}).get(site, {}).get(metric) for line in run.rounds}
     for line in read_lines(folder / "progress.jsonl"):
-        ours = told.get(line.get("round")) if line.get("event") == "validated" and line.get("task") == "train" else None
+        ours = sent.get(line.get("round")) if line.get("event") == "validated" and line.get("task") == "train" else None
         noted = line.get("score", line.get("dice", math.nan))  # runs of FedMed 0.1 noted Dice under its name
         if ours is not None and not math.isclose(ours, noted, rel_tol=1e-5):
             raise ExportError(

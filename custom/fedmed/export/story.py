@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.bundles.score import Score
+from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
 from fedmed.reports.words import count, join, plain_delta, plain_epsilon
 
-WEIGHED = {
+WEIGHTS = {
     "iterations": "by the steps behind them",
     "samples": "by the images behind them",
     "uniform": "with equal weights",
-    "a number": "by the number `{}` that sites report",
-    "a similarity": "by how much training changed each site's similarities between images (FedMoCo)",
 }
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
@@ -25,22 +24,23 @@ INCIDENTS = {
 }
 
 
-def story(fed: Mapping[str, Any], kind: Kind) -> str:
+def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     """How the model came about, in a few sentences."""
-    sharing, private = fed["aggregation"].get("sharing", "full"), fed["private_tensors_of"]
-    buffers = fed["aggregation"].get("buffers", "average")
-    length = f"{fed['steps']} steps" if "steps" in fed else f"{count(fed['epochs'], 'epoch')}"
-    told = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
-    warm = fed["warm_start_rounds"]
-    told += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
-    rule = f"{_rule(fed['aggregation'])}; shared: {_plain(sharing)}; BatchNorm statistics: {buffers}"
+    kind, private, start, warm = exporter.kind, fed["private_tensors_of"], fed["model_round"], fed["warm_start_rounds"]
+    amount, unit = (fed["steps"], "step") if "steps" in fed else (fed["epochs"], "epoch")
+    length = f"{amount:g} {unit}{'s' * (amount != 1)}"  # epochs may be a fraction
+    trained = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
+    trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
+    settings = fed["aggregation"]
+    rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
+    rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
-    start = fed["model_round"]
     label = Score(**fed["score"]).label
     chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
-    kept = f"the model after round {start}" if start else "the starting model, which no round improved"
+    model = f"the model after round {start}" if start else "the starting model, which no round improved"
     left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
-    return f"{told}. {rule}.{own} This is {kept}, {chosen}. {left}"
+    sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{own}", f"This is {model}, {chosen}.", left]
+    return " ".join(filter(None, sentences))
 
 
 def _exchanged(exchange: Mapping[str, Any] | None) -> str:
@@ -55,28 +55,27 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
-    parts = []
-    if sites["supervised"]:
-        parts.append(
-            f"{count(sites['supervised'], 'site')} with {kind.card.labels} "
-            f"({count(cases['supervised'], f'training {kind.card.case}')})"
-        )
-    if sites["unsupervised"]:
-        parts.append(f"{count(sites['unsupervised'], 'site')} without ({count(cases['unsupervised'], kind.card.case)})")
-    return f"Federated training of {join(parts)}"
+    case = kind.card.case
+    trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
+    return "Federated training of " + join(
+        [
+            f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
+            for role, (what, unit) in trained.items()
+            if sites[role]
+        ]
+    )
 
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
     rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
     if isinstance(rule, Mapping):
         return f"Updates become one by the rule `{rule['path']}`"
-    weighed = "with weights of the job's own rule"
-    if isinstance(weighting, Mapping):
-        form = "a number" if "form" not in weighting else "a similarity"
-        weighed = WEIGHED.get(form, "").format(weighting.get("name"))
-    elif weighting in WEIGHED:
-        weighed = WEIGHED[weighting]
-    return RULES.get(rule, f"Updates are averaged {weighed}")
+    weights = "with weights of the job's own rule"
+    if isinstance(weighting, Mapping) and "name" in weighting:
+        weights = f"by the number `{weighting['name']}` that sites report"
+    elif not isinstance(weighting, Mapping):
+        weights = WEIGHTS.get(weighting, weights)
+    return RULES.get(rule, f"Updates are averaged {weights}")
 
 
 def _plain(sharing: Any) -> str:
@@ -85,29 +84,20 @@ def _plain(sharing: Any) -> str:
     return "all layers" if sharing == "full" else f"all but group {sharing}"
 
 
-def results_note(fed: Mapping[str, Any], kind: Kind) -> str:
+def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
     """What the table of results shows, or why there is none."""
-    score = Score(**fed["score"])
+    score, kind, reached = Score(**fed["score"]), exporter.kind, fed[f"validation_{fed['score']['name']}"]
     if not kind.labelled:
-        share = fed.get("contrastive_accuracy")
-        told = (
-            f" In the last round a view's own image was told from the others in {share:.1%} of all cases."
-            if share
-            else ""
-        )
-        return f"An encoder has no score of its own: train a classifier on it and test that.{told}"
-    reached = fed[f"validation_{score.name}"]
-    chosen = (
-        f"Mean validation {score.label} of the sites with {kind.card.labels}: {reached:.3f}. "
-        if reached is not None
-        else ""
-    )
-    means = (
-        f"{score.label} is the mean of a site's cases" if score.spread else f"{score.label} is that of all of a site's"
-    )
-    if score.low:
-        means += " images together, with its 95 % interval"
-    return f"{chosen}Test {kind.card.case}s took no part in training or in choosing the model; {means}."
+        last = fed.get("last_round") or {}
+        found = [f"{s.label} {last[s.name]:{'.1%' if s.unit == 'share' else '.3f'}}"
+                 for s in exporter.method.scalars() if s.name in last]  # fmt: skip
+        words = f" In the last round, as the mean over the sites: {join(found)}." if found else ""
+        return f"An encoder has no score of its own: train a classifier on it and test that.{words}"
+    best = f"Mean validation {score.label} of the sites with {kind.card.labels}: "
+    note = "" if reached is None else f"{best}{reached:.3f}. "
+    means = "the mean of a site's cases" if score.spread else "that of all of a site's"
+    means += " images together, with its 95 % interval" if score.low else ""
+    return f"{note}Test {kind.card.case}s took no part in training or in choosing the model; {score.label} is {means}."
 
 
 def limits(fed: Mapping[str, Any], kind: Kind) -> list[str]:
@@ -135,8 +125,8 @@ def _scores(fed: Mapping[str, Any], kind: Kind, test: str, tested: list[Mapping[
     if not tested:
         found.append("No site has tested this model.")
     else:
-        worst, few = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
-        what = count(few, f"test {kind.card.case}")
+        worst, cases = min(tested, key=lambda row: row[test]), sum(row["test_cases"] for row in tested)
+        what = count(cases, f"test {kind.card.case}")
         found.append(f"{what} in all; the worst site, {worst['site']}, reaches {worst[test]:.3f}.")
     if unseen := [row["site"] for row in tested if row["role"] == "evaluate"]:
         found.append(
@@ -161,15 +151,14 @@ def _calibration(temperature: float, kind: Kind) -> str:
     )
 
 
-def protection(told: Mapping[str, Any]) -> str:
+def protection(facts: Mapping[str, Any]) -> str:
     """What may be promised about the training images, in one sentence."""
-    clip, noise = told.get("sites_that_clip", 0), told.get("sites_with_noise", 0)
+    clip, noise = facts.get("sites_that_clip", 0), facts.get("sites_with_noise", 0)
     nothing = "nothing is promised about what the model reveals of its training images"
     if not noise:
         did = f"{count(clip, 'site')} clipped the updates, none added noise" if clip else "No site reported any noise"
         return f"{did}: {nothing}."
-    said = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
-    if told.get("largest_epsilon") is not None and told.get("delta"):
-        spent = f"ε = {plain_epsilon(told['largest_epsilon'])} at δ = {plain_delta(told['delta'])}"
-        said += f", at most {spent}"
-    return f"{said}. That protects a site's data as a whole, not single patients; of other sites {nothing}."
+    did = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
+    if facts.get("largest_epsilon") is not None and facts.get("delta"):
+        did += f", at most ε = {plain_epsilon(facts['largest_epsilon'])} at δ = {plain_delta(facts['delta'])}"
+    return f"{did}. That protects a site's data as a whole, not single patients; of other sites {nothing}."

@@ -4,31 +4,30 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from torch import Tensor
 
-from fedmed.bundles.load import Bundle
 from fedmed.errors import ExportError
-from fedmed.export.exporter import exporter_of
+from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS, METADATA
 from fedmed.export.formats import quiet
-from fedmed.export.phantoms import modality_of, phantom
+from fedmed.export.phantoms import phantom
 
 SCHEMA = Path(__file__).with_name("metadata_schema.json")
 
 
-def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Tensor], image: Path | None) -> list[str]:
+def verify(
+    folder: Path, config: Path, exporter: Exporter, tensors: Mapping[str, Tensor], image: Path | None
+) -> list[str]:
     """Check an exported bundle; return what was checked, in words.
 
     Args:
-        folder: the exported bundle.
-        config: its ``inference`` config.
-        bundle: the installed bundle with the run's overlays and overrides.
-        tensors: the run's model.
+        folder, config: the exported bundle, and its ``inference`` config.
+        exporter, tensors: of the run's bundle and kind, and the run's model.
         image: the case that both infer; None = a generated one that fits the bundle.
 
     Raises:
@@ -37,16 +36,16 @@ def verify(folder: Path, config: Path, bundle: Bundle, tensors: Mapping[str, Ten
     meta = str(folder / CONFIGS / METADATA)
     with quiet():
         _passes("verify_metadata", lambda: verify_metadata(meta_file=meta, filepath=str(SCHEMA)))
-        fits = {"net_id": "network_def", "meta_file": meta, "device": "cpu", "bundle_root": str(folder)}
-        for path in (config, folder / CONFIGS / bundle.config_file("train").name):
-            _passes("verify_net_in_out", lambda path=path: verify_net_in_out(config_file=str(path), **fits))
+        fits = partial(verify_net_in_out, "network_def", meta, device="cpu", bundle_root=str(folder))
+        for path in (config, folder / CONFIGS / exporter.bundle.config_file("train").name):
+            _passes("verify_net_in_out", partial(fits, config_file=str(path)))
     checks = ["MONAI's `verify_metadata`, `verify_net_in_out` and `check_properties`: passed."]
     with tempfile.TemporaryDirectory(prefix="fedmed-verify-") as place, _own_paths():
         case, what = _case(Path(place) / "images", image, config)
         images = Path(place) / "images"
         with quiet():
             _passes("check_properties", lambda: _check_properties(config, meta, folder, images))
-        return [*checks, exporter_of(bundle).same_results(folder, config, tensors, case, what, Path(place))]
+        return [*checks, exporter.same_results(folder, config, tensors, case, what, Path(place))]
 
 
 def check_image(image: Path | None) -> None:
@@ -55,7 +54,7 @@ def check_image(image: Path | None) -> None:
         raise ExportError(f"--verify: the image {image} does not exist")
 
 
-def _passes(name: str, check: Any) -> None:
+def _passes(name: str, check: Callable[[], object]) -> None:
     try:
         check()
     except Exception as error:  # noqa: BLE001 - MONAI's checks raise many kinds, and the networks any
@@ -85,8 +84,8 @@ def _case(folder: Path, image: Path | None, config: Path) -> tuple[Path, str]:
     folder.mkdir()
     if image is None:
         meta = json.loads((config.parent / METADATA).read_text(encoding="utf-8"))
-        modality = modality_of(meta["network_data_format"]["inputs"]["image"], config)
-        return phantom(folder, modality, config), f"a generated {modality}"
+        path, what = phantom(folder, meta["network_data_format"]["inputs"]["image"], config)
+        return path, f"a generated {what}"
     image = Path(image).expanduser().absolute()
     (folder / image.name).symlink_to(image)
     return folder / image.name, "one real image"

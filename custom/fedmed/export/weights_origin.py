@@ -3,33 +3,29 @@
 from collections.abc import Mapping
 from typing import Any
 
-from fedmed.bundles.load import Bundle
+from fedmed.errors import FedMedError
 from fedmed.export.anonymous import anonymous_sites, withheld
-from fedmed.export.exporter import exporter_of
+from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun
-from fedmed.export.methods import methods
 from fedmed.export.weights import Weights
+from fedmed.jobs.job import STUDY
+from fedmed.jobs.job_folder import read_app
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.server import load_server
 
 
-def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str, site: str | None) -> dict[str, Any]:
-    """How the weights were made.
-
-    Args:
-        run: the run.
-        store: its model.
-        weights: the exported ones.
-        which: ``selected`` or ``last``.
-        site: whose private tensors they hold, or None.
-    """
+def provenance(
+    run: FinishedRun, store: ModelStore, exporter: Exporter, weights: Weights, which: str, site: str | None
+) -> dict[str, Any]:
+    """How the ``selected`` or ``last`` weights were made; ``site``: whose private tensors they hold, if anybody's."""
     best_round = run.result.get("best_round")
     if which == LAST_MODEL and best_round == weights.round:  # the same model, which the sites tested under that name
         which = SELECTED
-    score, bundle, exporter = run.score, store.bundle, exporter_of(store.bundle)
-    beside = exporter.kind.beside(score)
-    plan, model, numbers = run.plan, run.config["model"], anonymous_sites(run, which, beside)
-    roles = {role: len(plan.of_role(role)) for role in ("supervised", "unsupervised", "evaluate")}
+    score, bundle, plan, model = run.score, store.bundle, run.plan, run.config["model"]
+    numbers = anonymous_sites(run, which, exporter.kind.beside(score))
     best = run.result.get("best_score" if which == SELECTED and best_round is not None else "last_score")
+    temperature = weights.tensors.get(bundle.calibration or "")  # 1 where nobody fitted it
     return {
         "job": withheld(plan.job, plan.sites),
         "started": str(run.facts.get("started", ""))[:10],
@@ -40,20 +36,22 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
         "model_round": weights.round + 1,
         "score": score.facts(),
         f"validation_{score.name}": best,
-        **_temperature(bundle, weights),
+        **({} if temperature is None else {"temperature": float(temperature.flatten()[0])}),
         **exporter.facts(run),
         **({"exchange": dict(plan.exchange)} if plan.exchange else {}),
         "base": {key: model[key] for key in ("bundle", "version", "digest")},
         "overlays": list(bundle.overlays),
         "overrides": dict(bundle.overrides),
-        "methods": methods(run.folder, run.records),
+        "methods": _roles(run),
         "seed": store.seed,
         "aggregation": without_names(run.aggregator, plan.sites),
-        "number_of_sites": roles,
+        "number_of_sites": {role: len(plan.of_role(role)) for role in ROLES},
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
         "training_cases": _cases(run),
-        **_incidents(run),
+        "guard_warnings": sum(len(line.get("warnings") or ()) for line in run.rounds),
+        "refused_updates": sum(len(line.get("refused") or ()) for line in run.rounds),
+        "failed_rounds": sum(line.get("aggregated") is False for line in run.rounds),
         "protection": _protection(run),
         "software": dict(run.facts.get("versions") or {}),
         "commit": run.facts.get("commit"),
@@ -61,10 +59,19 @@ def provenance(run: FinishedRun, store: ModelStore, weights: Weights, which: str
     }
 
 
-def _temperature(bundle: Bundle, weights: Weights) -> dict[str, float]:
-    """What the logits are divided by for probabilities, of a bundle that calibrates; 1 where nobody fitted it."""
-    tensor = weights.tensors.get(bundle.calibration or "")
-    return {} if tensor is None else {"temperature": float(tensor.flatten()[0])}
+def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:
+    """Role -> overlays and overrides of its sites, from the job's own files; empty where none lies beside the run."""
+    places = [run.folder.glob(f"*/simulate_job/app_*/config/{STUDY}")]
+    for folder in (run.records.parent.parent, run.folder):  # of a downloaded result
+        places.append((folder / "job").glob(f"**/app_*/config/{STUDY}"))
+    for path in (path for found in places for path in sorted(found)):
+        try:
+            job = read_app(path.parents[1], load_server().allowed_classes)
+        except FedMedError:  # a file that cannot be read tells nothing, and the export does not depend on it
+            continue
+        roles = {role: job.of_role(role) for role in sorted(set(job.study.sites.values()))}
+        return {role: {key: args[key] for key in ("overlays", "overrides")} for role, args in roles.items()}
+    return {}
 
 
 def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict[str, Any]:
@@ -72,9 +79,8 @@ def without_names(settings: Mapping[str, Any], sites: Mapping[str, str]) -> dict
     by_site = {key for key, value in settings.items() if isinstance(value, Mapping) and set(value) & set(sites)}
     by_site -= {"sharing", "warm_start_sharing"}  # by role, and a site may be called like one
     kept = {key: value for key, value in settings.items() if key not in by_site | {"user_weights"}}
-    within = {key: without_names(value, sites) for key, value in kept.items() if key in ("rule", "args", "weighting")
-              and isinstance(value, Mapping)}  # fmt: skip
-    return kept | within
+    nested = [key for key in ("rule", "args", "weighting") if isinstance(kept.get(key), Mapping)]
+    return kept | {key: without_names(kept[key], sites) for key in nested}
 
 
 def _cases(run: FinishedRun) -> dict[str, int]:
@@ -84,27 +90,19 @@ def _cases(run: FinishedRun) -> dict[str, int]:
         for site, numbers in (line.get("sites") or {}).items():
             most[site] = max(most.get(site, 0), int(numbers.get("n_samples") or 0))
     plan = run.plan
-    return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in ("supervised", "unsupervised")}
+    return {role: sum(most.get(s, 0) for s in plan.of_role(role)) for role in TRAINING_ROLES}
 
 
 def _protection(run: FinishedRun) -> dict[str, Any]:
-    """How many sites clipped and noised their updates, as far as they let it be known, and the largest ε told."""
+    """How many sites clipped and noised their updates, as far as they let it be known, and the largest ε of them."""
     last: dict[str, Mapping[str, Any]] = {}
     for line in run.rounds:
-        last |= {site: told for site, told in (line.get("sites") or {}).items() if told.get("clip_norm")}
-    spent = [told for told in last.values() if told.get("epsilon") is not None]
-    most = max(spent, key=lambda told: told["epsilon"], default={})
-    noised = sum(bool(told.get("noise_multiplier")) for told in last.values())
+        last |= {site: sent for site, sent in (line.get("sites") or {}).items() if sent.get("clip_norm")}
+    spent = [sent for sent in last.values() if sent.get("epsilon") is not None]
+    most: Mapping[str, Any] = max(spent, key=lambda sent: sent["epsilon"], default={})
+    noised = sum(bool(sent.get("noise_multiplier")) for sent in last.values())
     facts = {"sites_that_clip": len(last), "sites_with_noise": noised}
     return {**facts, "largest_epsilon": most.get("epsilon"), "delta": most.get("delta")}
-
-
-def _incidents(run: FinishedRun) -> dict[str, int]:
-    return {
-        "guard_warnings": sum(len(line.get("warnings") or ()) for line in run.rounds),
-        "refused_updates": sum(len(line.get("refused") or ()) for line in run.rounds),
-        "failed_rounds": sum(line.get("aggregated") is False for line in run.rounds),
-    }
 
 
 def _hardware(facts: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
-from fedmed.recovery.rule_state import RuleState
+from fedmed.recovery.rule_state import RuleState, network
 
 RESERVED = "others"  # what sites tell one another goes to a site under this name, see exchange.py
 
@@ -92,7 +92,8 @@ class AppliedRule:
         state = self.rule.state()
         if not (state or self.for_roles or self.values):
             return None
-        return RuleState.of(class_path(self.rule), model, state, self.for_roles, self.values)
+        for_roles = {role: dict(tensors) for role, tensors in self.for_roles.items()}
+        return RuleState(class_path(self.rule), network(model), state, for_roles, dict(self.values))
 
     def take_over(self, kept: RuleState | None, model: Model) -> None:
         """Go on from what was saved with ``model``.

@@ -13,8 +13,8 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.engines.corrected_steps import Corrections

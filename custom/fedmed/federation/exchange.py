@@ -1,8 +1,8 @@
 """What sites tell one another before they train, through the server: the ``metadata`` task.
 
 In rounds in which the plan says so, the server first sends each site the round's model, and a site answers with values
-that it computes from the model and its images, such as a mean and a covariance of features (FedMoCo). With the task to
-train each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
+that it computes from the model and its images, such as a mean and a covariance of features. With the task to train
+each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
 second time. A site that sends nothing, because it has too few images or its own settings do not allow it, trains all
 the same.
 """

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedmed.messages.answers import Update
-from fedmed.methods.guard import Finding, Guard
+from fedmed.methods.guard import Guard, SuspectedCollapse
 
 
 class CollapseGuard:
@@ -26,7 +26,7 @@ class CollapseGuard:
         for name, guard in self.guards.items():
             guard.restore(state.get(name, {}))
 
-    def check(self, update: Update) -> list[Finding]:
+    def check(self, update: Update) -> list[SuspectedCollapse]:
         """Take one accepted update into account and return what is new."""
         found = [guard.check(update) for guard in self.guards.values()]
         return [finding for finding in found if finding]

@@ -18,7 +18,7 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.messages.answers import Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
-from fedmed.recovery.interrupted_workspace import RUN, set_aside
+from fedmed.recovery.interrupted_workspace import RUN, move_interrupted
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
@@ -46,7 +46,7 @@ def run_job(
     allowed, run = load_server().allowed_classes, RUN
     job = read_job(folder, allowed)
     server_dir = Path(workspace) / "server" / run
-    if resume and (earlier := set_aside(Path(workspace), job.clients)):
+    if resume and (earlier := move_interrupted(Path(workspace), job.clients)):
         said = job.study.resume.model_dump() if job.study.resume else {}
         job = job.changed({"resume": {**said, "job": earlier}})
     store = ModelStore.from_args(job.persistor, server_dir / "app_server")

@@ -8,7 +8,7 @@ from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import SharingPolicy
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network, merge, named_tensors, parsed
 from fedmed.jobs.role_sharing import policy_of_round
 from fedmed.messages.task import Task

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from torch import Tensor
 
 from fedmed.bundles.score import Score
-from fedmed.engines.mean_temperature import calibrated, mean_temperature
+from fedmed.engines.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.server")
 

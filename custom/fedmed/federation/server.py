@@ -27,7 +27,7 @@ from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
-from fedmed.methods.load import load_method
+from fedmed.methods.find_method import load_method
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.saved_state import START
@@ -119,7 +119,7 @@ class Server:
         allowed = load_server().allowed_classes if allowed is None else allowed
         rule = load_rule(rule_spec(aggregator), allowed)
         method = load_method(plan.method, allowed) if plan.method else None
-        policies = RolePolicies.from_args(store.initial, store.groups, plan, aggregator)
+        policies = RolePolicies(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server.applied.check(policies, server.tensors, max_norm)
         server.continuation.start(aggregator, app)

@@ -8,7 +8,7 @@ from typing import Any
 
 from monai.bundle import ConfigParser
 
-from fedmed.bundles.load import Bundle
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
 from fedmed.errors import BundleError
 from fedmed.messages.task import Task

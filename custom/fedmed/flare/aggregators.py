@@ -11,13 +11,7 @@ from fedmed.flare.convert import model_to_update, to_numpy
 class BundleAggregator(ModelAggregator):
     """Hands updates to the server's side of the federation, whose rule the study and its method name."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.server: Server | None = None
-
-    def bind(self, server: Server) -> None:
-        """Called by the controller before the first round."""
-        self.server = server
+    server: Server  # set by the controller before the first round
 
     def accept_model(self, model: FLModel) -> bool:
         """Return whether the update takes part in the round; a refusal is logged with site and tensor."""
@@ -47,14 +41,12 @@ class BundleAggregator(ModelAggregator):
 
 
 class IterationWeightedAggregator(BundleAggregator):
-    """Mean of all layers weighted by local steps and user weights (Yang et al. 2021, Eq. 2 and 3), or by another rule
-    that the study names.
-    """
+    """All layers of all sites: their mean, or what another rule that the study names makes of them."""
 
 
 class SelfAdaptiveAggregator(BundleAggregator):
-    """Mean weighted by how much each site's representation changed in the round."""
+    """All layers, weighted by a number that each site reports."""
 
 
 class PartialSharingAggregator(BundleAggregator):
-    """Each shared layer's mean over the sites that send it; other layers never arrive."""
+    """Shared layers alone, each over the sites that send it; others never arrive."""

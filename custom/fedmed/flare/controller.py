@@ -13,12 +13,11 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.model_controller import ModelController
 from torch import Tensor
 
-from fedmed.bundles.network import plain_metrics
 from fedmed.errors import Aborted, JobError
 from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
 from fedmed.flare.aggregators import BundleAggregator
-from fedmed.flare.convert import KEY, model_to_extras, model_to_release, task_to_model, to_numpy
+from fedmed.flare.convert import CONVERT, task_to_model, to_numpy
 from fedmed.flare.persistor import BundleModelPersistor
 from fedmed.messages.task import Task
 
@@ -40,9 +39,9 @@ class FederationController(ModelController):
         workspace, job_id = self.engine.get_workspace(), self.fl_ctx.get_job_id()
         folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
         store, job = self.persistor.store(self.fl_ctx), self.persistor.job(self.fl_ctx)
-        said = {"save": self._save, "app": job.app, "allowed": job.allowed, "study": job.digest}
-        self.server = Server.from_args(job.controller, job.aggregator, store, folder, **said)
-        aggregator.bind(self.server)
+        self.server = aggregator.server = Server.from_args(
+            job.controller, job.aggregator, store, folder, self._save, job.app, job.allowed, job.digest
+        )
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
 
     def _save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
@@ -53,13 +52,14 @@ class FederationController(ModelController):
 
     def _ask(self, aggregator: BundleAggregator, tasks: Mapping[str, Task]) -> dict[str, Any]:
         answers: dict[str, Any] = {}
+        server = aggregator.server
         connected = {client.name for client in self.engine.get_clients()}
         for site, task in tasks.items():
             if site not in connected or self.get_client_disconnect_time(site):  # FLARE would wait for it in vain
-                self.server.fail(site, "not connected")
+                server.fail(site, "not connected")
                 continue
             take = partial(self._take, aggregator, task.name, answers)
-            timeout = self.server.plan.task_timeout
+            timeout = server.plan.task_timeout
             self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(POLL)
@@ -67,15 +67,11 @@ class FederationController(ModelController):
             raise Aborted("the job was aborted; the models of finished rounds are kept")
         return answers
 
-    def _take(self, aggregator: BundleAggregator, name: str, answers: dict, model: FLModel) -> bool:
+    def _take(self, aggregator: BundleAggregator, name: str, answers: dict[str, Any], model: FLModel) -> bool:
         """Return False for a refused update: FLARE then records it as refused."""
         if name == "train":
             return aggregator.accept_model(model)
-        if name in ("metadata", "release"):
-            convert = model_to_extras if name == "metadata" else model_to_release
-            answers[model.meta["client_name"]] = convert(model)
-        else:
-            answers[model.meta["client_name"]] = plain_metrics(model.meta.get(KEY, {}).get("metrics", {}))
+        answers[model.meta["client_name"]] = CONVERT[name](model)
         return True
 
     def _accept_train_result(

@@ -1,7 +1,7 @@
 """Between our messages and FLARE's ``FLModel``: numpy arrays on the wire, plain values in the meta."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmed.bundles.network import plain_metrics
 from fedmed.errors import JobError, UpdateRefused
-from fedmed.flare.values import MALFORMED, extras_to_numpy, extras_to_tensors, few, whole
+from fedmed.flare.wire_values import MALFORMED, extras_to_numpy, extras_to_tensors, limited, whole_number
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import Task
 
@@ -51,19 +51,25 @@ def model_to_task(model: FLModel) -> Task:
         raise JobError(f"the task is malformed ({error}); do server and site use the same FedMed?") from error
 
 
-def update_to_model(update: Update) -> FLModel:
-    """A site's contribution."""
-    facts = {"round": update.round, "n_steps": update.n_steps, "n_samples": update.n_samples}
-    return FLModel(
-        params_type=ParamsType.DIFF,
-        params=to_numpy(update.tensors),
-        current_round=update.round,
-        meta={KEY: {**facts, "metrics": plain_metrics(update.metrics), "extras": extras_to_numpy(update.extras)}},
-    )
+def answer_to_model(answer: Answer) -> FLModel:
+    """Any answer of a site."""
+    if isinstance(answer, Update):
+        facts: dict[str, Any] = {"round": answer.round, "n_steps": answer.n_steps, "n_samples": answer.n_samples}
+        facts |= {"metrics": plain_metrics(answer.metrics), "extras": extras_to_numpy(answer.extras)}
+        params = to_numpy(answer.tensors)
+        return FLModel(params_type=ParamsType.DIFF, params=params, current_round=answer.round, meta={KEY: facts})
+    if isinstance(answer, Extras):
+        facts = {"round": answer.round, "extras": extras_to_numpy(answer.values)}
+        return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
+    if isinstance(answer, Release):
+        facts = {"round": answer.round, "allowed": answer.allowed}
+        return FLModel(params_type=ParamsType.FULL, params=to_numpy(answer.tensors), meta={KEY: facts})
+    scores = plain_metrics(answer)
+    return FLModel(metrics=scores, meta={KEY: {"metrics": scores}})
 
 
 def model_to_update(model: FLModel) -> Update:
-    """Inverse of :func:`update_to_model`, at the server; the site's name is the one that FLARE authenticated.
+    """A site's contribution, at the server; the site's name is the one that FLARE authenticated.
 
     Raises:
         UpdateRefused: something other than a FedMed update arrived.
@@ -73,40 +79,28 @@ def model_to_update(model: FLModel) -> Update:
     if not isinstance(facts, Mapping) or model.params_type != ParamsType.DIFF:
         raise UpdateRefused(site, "not a FedMed update (differences with round, n_steps and n_samples)")
     try:
-        numbers = {key: whole(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
-        tensors, metrics = to_tensors(model.params), plain_metrics(few(facts.get("metrics", {})))
-        extras = extras_to_tensors(few(facts.get("extras", {})))
+        numbers = {key: whole_number(key, facts[key]) for key in ("round", "n_steps", "n_samples")}
+        tensors, metrics = to_tensors(model.params), plain_metrics(limited(facts.get("metrics", {})))
+        extras = extras_to_tensors(limited(facts.get("extras", {})))
     except MALFORMED as error:
         raise UpdateRefused(site, f"malformed update: {error}") from error
     return Update(site=site, tensors=tensors, metrics=metrics, extras=extras, **numbers)
 
 
-def extras_to_model(extras: Extras) -> FLModel:
-    """A site's answer to a ``metadata`` task."""
-    facts = {"round": extras.round, "extras": extras_to_numpy(extras.values)}
-    return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
-
-
 def model_to_extras(model: FLModel) -> Extras:
-    """Inverse of :func:`extras_to_model`, at the server; what is malformed counts as values of no round."""
+    """A site's answer to a ``metadata`` task, at the server; what is malformed counts as values of no round."""
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     try:
-        return Extras(site, whole("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
+        return Extras(site, whole_number("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
     except MALFORMED as error:
         log.warning("site '%s': malformed answer to the task 'metadata': %s", site, error)
         return Extras(site, -1)
 
 
-def release_to_model(release: Release) -> FLModel:
-    """A site's answer to a ``release`` task."""
-    facts = {"round": release.round, "allowed": release.allowed}
-    return FLModel(params_type=ParamsType.FULL, params=to_numpy(release.tensors), meta={KEY: facts})
-
-
 def model_to_release(model: FLModel) -> Release:
-    """Inverse of :func:`release_to_model`, at the server.
+    """A site's answer to a ``release`` task, at the server.
 
-    Malformed facts count as a refusal. Malformed tensors count as none: which are missing is then found out and said.
+    Malformed facts count as a refusal, malformed tensors as missing ones, which are named later.
     """
     site, facts = model.meta.get("client_name", "?"), model.meta.get(KEY)
     if not isinstance(facts, Mapping) or facts.get("allowed") is not True:
@@ -118,19 +112,19 @@ def model_to_release(model: FLModel) -> Release:
     return Release(site, facts.get("round"), True, tensors)
 
 
-def metrics_to_model(metrics: Mapping[str, Any]) -> FLModel:
-    """A site's answer to a ``validate`` or ``evaluate`` task."""
-    plain = plain_metrics(metrics)
-    return FLModel(metrics=plain, meta={KEY: {"metrics": plain}})
+def model_to_metrics(model: FLModel) -> dict[str, Any]:
+    """A site's answer to a ``validate`` or ``evaluate`` task, at the server."""
+    return plain_metrics((model.meta.get(KEY) or {}).get("metrics") or {})
 
 
-def answer_to_model(answer: Answer) -> FLModel:
-    """Any answer of a site."""
-    if isinstance(answer, Update):
-        return update_to_model(answer)
-    if isinstance(answer, Extras):
-        return extras_to_model(answer)
-    return release_to_model(answer) if isinstance(answer, Release) else metrics_to_model(answer)
+# Task -> what becomes of the answer to it.
+CONVERT: dict[str, Callable[[FLModel], Answer]] = {
+    "train": model_to_update,
+    "metadata": model_to_extras,
+    "release": model_to_release,
+    "validate": model_to_metrics,
+    "evaluate": model_to_metrics,
+}
 
 
 def model_to_answer(task: str, model: FLModel, site: str) -> Answer:
@@ -142,17 +136,13 @@ def model_to_answer(task: str, model: FLModel, site: str) -> Answer:
         site: who answers.
 
     Raises:
-        UpdateRefused: it is no answer of FedMed's to this task.
+        UpdateRefused: it is not an answer of FedMed's to this task.
     """
     facts = (model.meta or {}).get(KEY)
-    if not isinstance(facts, Mapping) or task not in ("train", "metadata", "release", "validate", "evaluate"):
-        raise UpdateRefused(site, f"it is no answer of FedMed's to a task '{task}'")
+    if not isinstance(facts, Mapping) or task not in CONVERT:
+        raise UpdateRefused(site, f"it is not an answer of FedMed's to a task '{task}'")
     model.meta["client_name"] = site
-    if task == "train":
-        return model_to_update(model)
-    if task == "metadata":
-        extras = model_to_extras(model)
-        if extras.round < 0:
-            raise UpdateRefused(site, "its values for other sites are malformed")
-        return extras
-    return model_to_release(model) if task == "release" else plain_metrics(facts.get("metrics") or {})
+    answer = CONVERT[task](model)
+    if isinstance(answer, Extras) and answer.round < 0:
+        raise UpdateRefused(site, "its values for other sites are malformed")
+    return answer

@@ -38,11 +38,10 @@ class BundleExecutor(Executor):
         self._gate = SiteLimitsFilter()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
-        """Do one task. Whatever goes wrong is logged here, at the site; only a return code travels.
+        """Do one task, and let the site's limits convert for FLARE what may leave of the answer.
 
-        The answer meets the site's limits as the client made it; what may leave is converted for FLARE there, once.
-
-        Logs go to Python's logging, never to FLARE's: a job can have FLARE's own messages sent to the server.
+        Whatever goes wrong is logged here, at the site; only a return code travels. Logs go to Python's logging: a job
+        can have FLARE's own messages sent to the server.
         """
         return self._gate.limit(task_name, self._answer(task_name, shareable, fl_ctx, abort_signal), fl_ctx)
 
@@ -64,28 +63,25 @@ class BundleExecutor(Executor):
             return self._failed(error, task, task_name, fl_ctx)
 
     def _work(self, name: str, task: Task, fl_ctx: FLContext, abort_signal: Signal) -> Answer:
-        client = self._client or self._start(fl_ctx)
+        limits = self._limits = self._limits or site_limits(fl_ctx)
+        client = self._client = self._client or self._start(limits, fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
-        client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
+        client.progress.stream = lambda tag, value, step: self._send(limits, tag, value, step, fl_ctx)
         return client.answer(replace(task, name=name))
 
-    def _start(self, fl_ctx: FLContext) -> Client:
-        self._limits = site_limits(fl_ctx)
-        site = self._limits.site
-        app = fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
+    def _start(self, limits: SiteLimits, fl_ctx: FLContext) -> Client:
+        site, app = limits.site, fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
         job = read_app(Path(app), site.allowed_classes)
         args = job.client(site.site)
         if args["role"] not in self.ROLES:
             known = " or ".join(self.ROLES)
             raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
-        self._client = Client.from_args(args, site, self._limits.folder, study=job.digest)
-        return self._client
+        return Client.from_args(args, site, limits.folder, study=job.digest)
 
-    def _send(self, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
-        if not self._limits.live(tag, value, step):
-            return
-        dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
-        send_analytic_dxo(self, dxo, fl_ctx)
+    def _send(self, limits: SiteLimits, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
+        if limits.live(tag, value, step):
+            dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
+            send_analytic_dxo(self, dxo, fl_ctx)
 
     def _failed(self, error: Exception, task: Task | None, name: str, fl_ctx: FLContext) -> Shareable:
         log.error("%s: task '%s': %s", fl_ctx.get_identity_name(), name, error)
@@ -101,12 +97,10 @@ class SupervisedExecutor(BundleExecutor):
 
 
 class ConsistencyExecutor(BundleExecutor):
-    """A site without labels: consistency of pseudo-labels (Yang et al. 2021). With some labels it uses both."""
+    """A site without labels (``unsupervised``), whatever its method; with some labels it may use both."""
 
     ROLES = ("unsupervised",)
 
 
-class ContrastiveExecutor(BundleExecutor):
-    """A site without labels: momentum contrast of its own images (MoCo), with what others send of theirs (FedMoCo)."""
-
-    ROLES = ("unsupervised",)
+class ContrastiveExecutor(ConsistencyExecutor):
+    """The same under the name that jobs of pre-training give it."""

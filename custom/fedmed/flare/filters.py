@@ -41,15 +41,13 @@ def site_limits(fl_ctx: FLContext) -> SiteLimits:
 
 
 class SiteLimitsFilter(Filter):
-    """Lets an answer pass as far as the site's own YAML allows it.
+    """Lets an answer pass as far as the site's own YAML allows it, or replaces it by an error code.
 
-    FedMed's executors hold their answers against it before they return them, whatever a job's workflow does with them:
-    some of FLARE's send answers from site to site and ask no filter. It also stands in the site's
-    ``local/privacy.json``, where no job reaches it, against executors of another make; and in the job, for sites
-    without such a file. The first one acts, the others have nothing left to do: the reply itself is remembered in the
-    task's context, so nothing is clipped, noised, converted or written down twice. It takes no arguments: a job that
-    brings some does not start. What leaves is put together anew from the checked answer, so nothing else can travel
-    with it. An answer that may not leave is replaced by an error code.
+    FedMed's executors ask it before they return an answer, since some of FLARE's workflows send answers from site to
+    site and ask no filter. It also stands in the site's ``local/privacy.json``, where no job reaches it, against
+    executors of another make; and in the job, for sites without such a file. The first one acts: its reply is
+    remembered in the task's context, so nothing is clipped, noised, converted or written down twice. What leaves is
+    put together anew from the checked answer. A job that gives the filter arguments does not start.
     """
 
     def __init__(self) -> None:
@@ -63,15 +61,12 @@ class SiteLimitsFilter(Filter):
         return self.limit(str(fl_ctx.get_prop(FLContextKey.TASK_NAME)), shareable, fl_ctx)
 
     def limit(self, name: str, answer: Answer | Shareable, fl_ctx: FLContext) -> Shareable:
-        """Return what may leave of an answer to the task ``name``, converted for FLARE.
-
-        Never raises, though FLARE would send only a code then, too.
+        """Return what may leave of an answer to the task ``name``, converted for FLARE. Never raises.
 
         Args:
-            name: of the task.
+            name, fl_ctx: of the task.
             answer: as FedMed's own client makes it, or as FLARE carries it: an error code, or the answer of an
-                executor of another make, which is opened and searched for what is no part of it.
-            fl_ctx: of the task.
+                executor of another make, which is opened and searched for what does not belong to it.
         """
         reply = make_reply(ReturnCode.TASK_RESULT_FILTER_ERROR)
         try:
@@ -115,27 +110,24 @@ def _opened(name: str, shareable: Shareable, site: str) -> Answer:
     """Return the answer that an executor of another make gives, its tensors copied: what it changes later stays here.
 
     Raises:
-        FedMedError: it is no answer to this task, or more than one.
+        FedMedError: it is not an answer to this task, or holds more.
     """
-    answer = model_to_answer(name, FLModelUtils.from_shareable(shareable), site)
-    bare = (
-        replace(answer, tensors=dict.fromkeys(answer.tensors, EMPTY))
-        if isinstance(answer, Update | Release)
-        else answer
-    )
+    answer = bare = model_to_answer(name, FLModelUtils.from_shareable(shareable), site)
+    if isinstance(answer, Update | Release):
+        bare = replace(answer, tensors=dict.fromkeys(answer.tensors, EMPTY))
     known = FLModelUtils.to_shareable(answer_to_model(bare))  # the keys that it may have
     known.set_return_code(ReturnCode.OK)
-    if stranger := _stranger(shareable, known):
-        raise PrivacyError(f"the answer to task '{name}' carries '{stranger}', which is no part of it")
+    if extra := _unknown(shareable, known):
+        raise PrivacyError(f"the answer to task '{name}' carries '{extra}', which is not a part of it")
     return answer
 
 
-def _stranger(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> str | None:
+def _unknown(sent: Mapping[str, Any], known: Mapping[str, Any], place: str = "") -> str | None:
     """Return the place of the first key of an answer that a FedMed answer of its kind does not have."""
     for key, value in sent.items():
         where = f"{place}/{key}"
         if key not in known or (isinstance(value, Mapping) and not isinstance(known[key], Mapping)):
             return where
-        if isinstance(value, Mapping) and (found := _stranger(value, known[key], where)):
+        if isinstance(value, Mapping) and (found := _unknown(value, known[key], where)):
             return found
     return None

@@ -21,9 +21,9 @@ META = "meta.json"
 CONFIGS = {"config_fed_server.json", "config_fed_client.json"}
 SIGNATURES = {".__nvfl_sig.json", ".__nvfl_submitter.crt"}  # NVFlare adds both to every folder that it signs
 FORMATS = {"json", "conf", "hocon", "yml", "yaml"}  # endings under which NVFlare looks for configurations
-FOLDERS = {"config", "resume", "resume/models"}  # of an app, beside custom/ and what is below it
-STUDY = "study.yaml"  # FedMed reads it, by a reader that evaluates nothing; it is no name under which NVFlare looks
-STATE = re.compile(r"resume/(server_state\.json|rounds\.jsonl|models/round_[0-9]+\.pt)")  # what resume.py carries
+FOLDERS = {"config", "resume", "resume/models", "resume/rule"}  # of an app, beside custom/ and what is below it
+STUDY = "study.yaml"  # read by FedMed alone, which evaluates nothing; NVFlare does not look under this name
+STATE = re.compile(r"resume/(server_state\.json|rounds\.jsonl|(models|rule)/round_[0-9]+\.pt)")  # of a resumed run
 APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LIMIT = 1 << 20  # bytes of one configuration
 BROKEN = (BadZipFile, LargeZipFile, zlib.error, OSError, EOFError, RuntimeError, ValueError)
@@ -45,13 +45,10 @@ def check_job(archive: bytes | str | Path, name: str) -> None:
 
 
 def check_app(archive: bytes) -> None:
-    """Refuse an app, the part of a job that one participant gets, that is more than plain JSON.
+    """Refuse an app, the part of a job that one participant gets, as :func:`check_job` does.
 
     Args:
         archive: the zip archive; ``config`` lies at its top.
-
-    Raises:
-        JobError: as for :func:`check_job`.
     """
     _check(archive, "the job's app", _in_app)
 
@@ -78,7 +75,7 @@ def _entries(opened: ZipFile, what: str) -> Iterator[ZipInfo]:
         path, name = info.filename, info.filename.removesuffix("/")
         odd = path != info.orig_filename or not path.isprintable() or "\\" in path or name.casefold() in seen
         if odd or stat.S_ISLNK(info.external_attr >> 16) or {"", ".", ".."} & set(name.split("/")):
-            raise JobError(f"{what}: {path!r} is twice there, a link, or no plain name; {REMEDY}")
+            raise JobError(f"{what}: {path!r} is there twice, a link, or not a plain name; {REMEDY}")
         seen.add(name.casefold())
         yield info
 
@@ -112,7 +109,7 @@ def _plain(opened: ZipFile, info: ZipInfo, what: str) -> None:
             raise ValueError("too large")
         value = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
         if not isinstance(value, dict) or any("{" in text or "}" in text for text in _texts(value)):
-            raise ValueError("no plain values")  # in NVFlare braces stand for variables, the environment's included
+            raise ValueError("not plain values")  # in NVFlare braces stand for variables, the environment's included
     except (ValueError, RecursionError) as error:
         text = f"{what}: {info.filename!r} is not plain JSON: one object in UTF-8 of at most {LIMIT} bytes"
         raise JobError(f"{text}, each key once, no NaN, no braces within texts; {REMEDY}") from error
@@ -125,7 +122,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -48,7 +48,7 @@ def _search_kit(
 ) -> tuple[ConfigFormat | None, str | None]:
     """Look for a kit's settings in the kit's own folders: NVFlare looks in those of jobs too, which lie beside them."""
     own: list[str] = []
-    for folder in map(Path, search_dirs or [Path(init_file_path).parent]):
+    for folder in map(Path, search_dirs or [str(Path(init_file_path).parent)]):
         parts = [folder / name for name in KIT]
         own += map(str, parts if all(part.is_dir() for part in parts) else [folder])
     return _search(init_file_path, own, target_fmt)
@@ -56,8 +56,6 @@ def _search_kit(
 
 def read_json_only() -> None:
     """Switch off, in this process, all formats but JSON and all references to variables, secrets and files.
-
-    A second call changes nothing.
 
     Raises:
         SiteConfigError: this NVFlare is built differently from the one that FedMed was tested with.

@@ -5,7 +5,6 @@ the kit has been carried to.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from nvflare.apis.fl_component import FLComponent
@@ -51,8 +50,6 @@ class KitStorage(FilesystemStorage):
 class ServerTimeouts(FLComponent):
     """Timeouts that NVFlare 2.9 reads in the server's main process from the environment alone.
 
-    Its other places for them, a job's configurations, are read by the job's own process, which is too late.
-
     Args:
         client_outcome_wait_timeout: seconds that a job whose rounds are done waits for the last word of a site that has
             vanished; until then its state is RUNNING, and its result cannot be downloaded. NVFlare's default is 900.
@@ -69,12 +66,9 @@ CLOSED = (SysCommandTopic.SHELL, SysCommandTopic.REPORT_ENV, TrainingTopic.CONFI
 class _Closed(RequestProcessor):
     """Answers commands that a site does not take."""
 
-    def __init__(self, topics: Sequence[str]) -> None:
-        self.topics = list(topics)
-
     def get_topics(self) -> list[str]:
         """Names of the commands."""
-        return self.topics
+        return list(CLOSED)
 
     def process(self, req: Message, app_ctx: object) -> Message:
         """Refuse, whoever asks."""
@@ -88,12 +82,9 @@ class NoRemoteReading(FLComponent):
 
     NVFlare's client runs them on any path for whoever speaks for the server: only the server checks the path, and the
     site's ``authorization.json`` is asked only when the message itself says so.
-
-    Args:
-        topics: NVFlare's names for all these commands.
     """
 
-    def __init__(self, topics: Sequence[str] = CLOSED) -> None:
+    def __init__(self) -> None:
         super().__init__()
         processors = ClientRequestProcessors.request_processors
-        processors[:] = [one for one in processors if not set(one.get_topics()) & set(topics)] + [_Closed(topics)]
+        processors[:] = [one for one in processors if not set(one.get_topics()) & set(CLOSED)] + [_Closed()]

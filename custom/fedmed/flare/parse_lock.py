@@ -9,18 +9,20 @@ with ``SystemError: AST constructor recursion depth mismatch``. NumPy parses the
 import ast
 import functools
 import threading
+from typing import Any
 
 _TURN = threading.RLock()  # re-entrant: a finalizer that runs in the parser may parse too
 
 
 def guard_parser() -> None:
     """Let threads wait for each other in ``ast.parse``, which ``ast.literal_eval`` uses; a second call does nothing."""
-    if hasattr(ast.parse, "__wrapped__"):
+    original: Any = ast.parse
+    if hasattr(original, "__wrapped__"):
         return
 
-    @functools.wraps(ast.parse)
-    def parse(*args: object, **kwargs: object) -> ast.AST:
+    @functools.wraps(original)
+    def parse(*args: Any, **kwargs: Any) -> Any:
         with _TURN:
-            return parse.__wrapped__(*args, **kwargs)
+            return original(*args, **kwargs)
 
-    ast.parse = parse
+    setattr(ast, "parse", parse)  # noqa: B010 - mypy knows the overloads of the original

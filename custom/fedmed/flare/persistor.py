@@ -28,16 +28,14 @@ class BundleModelPersistor(ModelPersistor):
             FedMedError: it is missing, or has mistakes.
         """
         if self._job is None:
-            workspace = fl_ctx.get_engine().get_workspace()
-            allowed = load_server(Path(workspace.get_root_dir())).allowed_classes
-            self._job = read_app(Path(workspace.get_app_dir(fl_ctx.get_job_id())), allowed)
+            root = Path(fl_ctx.get_engine().get_workspace().get_root_dir())
+            self._job = read_app(_app(fl_ctx), load_server(root).allowed_classes)
         return self._job
 
     def store(self, fl_ctx: FLContext) -> ModelStore:
         """The run's store; its folder is the server app's folder, where FLARE's own persistors write."""
         if self._store is None:
-            job = self.job(fl_ctx)
-            self._store = ModelStore.from_args(job.persistor, job.app)
+            self._store = ModelStore.from_args(self.job(fl_ctx).persistor, _app(fl_ctx))
         return self._store
 
     def load_model(self, fl_ctx: FLContext) -> ModelLearnable:
@@ -48,3 +46,7 @@ class BundleModelPersistor(ModelPersistor):
         """Save the current global model."""
         tensors = to_tensors(model[ModelLearnableKey.WEIGHTS])
         self.store(fl_ctx).save(tensors, model[ModelLearnableKey.META], False)
+
+
+def _app(fl_ctx: FLContext) -> Path:
+    return Path(fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id()))

@@ -5,14 +5,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
-from fedmed.bundles.load import Bundle
-from fedmed.errors import BundleError, JobError
+from fedmed.bundles.bundle import Bundle
+from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
+TENSOR = "*"  # stands for all: of the network nothing is known where a job is written
 CUSTOM_README = """\
 This folder holds no code: the job's classes come from the installed package `fedmed`. NVFlare loads classes outside its
 built-in list only when an app has a `custom/` folder with something in it. For sites that forbid custom code, leave the
@@ -24,7 +25,7 @@ def files(job: Job) -> dict[str, str]:
     """Relative path -> text of every file of the job folder, checked against the installed bundle.
 
     Raises:
-        JobError, BundleError, OverrideError: the job could not run as described.
+        JobError: the job could not run as described; says everything that does not fit.
     """
     job.refuse(_misfits(job))
     roles = [role for role in ROLES if job.plan.of_role(role)]
@@ -99,33 +100,35 @@ def client_tasks(job: Job, role: str) -> list[str]:
     return [task for task, is_asked in asked.items() if is_asked]
 
 
-def _misfits(job: Job) -> Iterator[str]:
-    """What the installed bundle, or the server's rule, does not have of what the study asks for."""
+def _misfits(job: Job) -> Iterator[tuple[str, str]]:
+    """What the installed bundle, or the server's rule, does not have of what the study asks for; each with its key."""
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
         args = job.of_role(role)
         try:
             bundle = Bundle(args["bundle"], args["overlays"], args["overrides"])
         except BundleError as error:
-            yield f"'overlays' and 'overrides' of the role '{role}': {error}"
+            key = "overrides" if isinstance(error, OverrideError) else "overlays" if job.study.overlays else "bundle"
+            yield key, f"role '{role}': {error}"
             continue
         groups = bundle.federation.get("sharing", {})
         known = sorted({group for network in groups.values() for group in network})
         asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
         for group in sorted(asked - {"full", *known}):
-            yield f"sharing group '{group}' is not in bundle '{bundle.name}'; 'sharing' may be {', '.join(known)}"
+            said = f"sharing group '{group}' is not in bundle '{bundle.name}'; 'sharing' may be {', '.join(known)}"
+            yield "sharing", said
     yield from _rule_misfits(job)
 
 
-def _rule_misfits(job: Job) -> Iterator[str]:
+def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
     plan, norm = job.plan, job.study.max_norm
-    try:
-        rule = load_rule(rule_spec(job.aggregator), job.allowed)
-        for round in (0, plan.rounds - 1):  # of the network nothing is known here
-            sent = {site: [f"of round {round}"] for site in plan.participants(round)}
-            rule.check(ExpectedSenders(plan.sites, sent, norm))
-    except JobError as error:
-        yield str(error)
+    for round in sorted({0, plan.rounds - 1}):
+        sent = {site: [TENSOR] for site in plan.participants(round)}
+        try:
+            load_rule(rule_spec(job.aggregator), job.allowed).check(ExpectedSenders(plan.sites, sent, norm))
+        except JobError as error:
+            yield "rule", "'rule': " + str(error).replace(f"tensor '{TENSOR}'", f"in round {round + 1} every tensor")
+            return
 
 
 def _json(content: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from fedmed.jobs.study import Study
-from fedmed.methods.load import find, method_class
+from fedmed.methods.find_method import find, method_class
 
 HEAD = """\
 # A study of FedMed: {title} ({source}).

@@ -3,7 +3,8 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,20 +68,33 @@ def write_job(job: Job, folder: Path, replace: bool = False) -> Path:
     Raises:
         JobError: the folder exists, or is not a job folder and may not be replaced; or the bundle does not fit.
     """
-    folder = Path(folder)
-    if folder.exists() and not (replace and (folder / "meta.json").is_file()):
-        raise JobError(f"{folder} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
     files = app_configs.files(job)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".job-") as temporary:
+    with whole_folder(folder, replace) as new:
         for path, text in files.items():
-            target = Path(temporary) / "job" / path
+            target = new / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(text.encode())
+    return Path(folder)
+
+
+@contextmanager
+def whole_folder(folder: Path, replace: bool) -> Iterator[Path]:
+    """Give a path to write a job folder at; it gets its place when all is written, or nothing stays.
+
+    Raises:
+        JobError: the folder exists, or is not a job folder and may not be replaced.
+    """
+    folder = Path(folder)
+    if folder.exists() and not (replace and (folder / "meta.json").is_file()):
+        what = " and is not a job folder" if replace else ""
+        raise JobError(f"{folder} exists{what}; choose another or use --replace")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".job-") as temporary:
+        new = Path(temporary) / "job"
+        yield new
         if folder.exists():
             shutil.rmtree(folder)
-        (Path(temporary) / "job").rename(folder)
-    return folder
+        new.rename(folder)
 
 
 def _read(path: Path) -> str:
@@ -96,7 +110,8 @@ def _read(path: Path) -> str:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
     except FileNotFoundError as error:
         raise JobError(f"{path} is missing; is {path.parent} a job folder?") from error
     except (OSError, ValueError) as error:

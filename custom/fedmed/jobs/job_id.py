@@ -4,7 +4,7 @@ import re
 
 from fedmed.errors import JobError
 
-_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+PLAIN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$"
 
 
 def check_plain(id: object) -> str:
@@ -13,6 +13,6 @@ def check_plain(id: object) -> str:
     Raises:
         JobError: it is not a plain name.
     """
-    if not isinstance(id, str) or not _PLAIN.fullmatch(id):
+    if not isinstance(id, str) or not re.fullmatch(PLAIN, id):
         raise JobError(f"{id!r} is not the id of a job; give the name of its folder, without a path")
     return id

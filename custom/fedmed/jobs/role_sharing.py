@@ -1,11 +1,11 @@
 """Each role's sharing policy, before and after the warm start."""
 
 from collections.abc import Collection, Mapping
+from itertools import product
 from typing import Any
 
 from fedmed.aggregation.buffers import is_batch_norm_buffer
 from fedmed.aggregation.sharing import Patterns, SharingPolicy
-from fedmed.errors import JobError
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES, Plan
 
 
@@ -20,7 +20,7 @@ def policy_of_round(
     warm_start_sharing: str | None,
     sends: str | None = None,
 ) -> SharingPolicy:
-    """A role's policy in a round; server and sites both compute it, from their own copy of the job.
+    """A site's policy in a round, from its own copy of the job; the server's :class:`RolePolicies` are the same.
 
     Args:
         names: the model's tensors.
@@ -45,54 +45,26 @@ class RolePolicies:
         names: the model's tensors.
         groups: the network's sharing groups, from the bundle.
         plan: roles and warm start.
-        sharing: one group for all roles, or role -> group.
-        warm_start_sharing: see :func:`policy_of_round`.
-        buffers: policy for BatchNorm buffers.
-        sends: role -> group that it sends; what it receives for a role without one.
+        aggregator: what the job says of sharing: ``sharing``, one group for all roles or role -> group;
+            ``warm_start_sharing`` and ``buffers``, see :func:`policy_of_round`; and ``sends``, role -> group of a role
+            that sends less than it receives.
     """
 
     def __init__(
-        self,
-        names: Collection[str],
-        groups: Mapping[str, list[str]],
-        plan: Plan,
-        sharing: str | Mapping[str, str] = "full",
-        warm_start_sharing: str | None = None,
-        buffers: str = "average",
-        sends: Mapping[str, str] | None = None,
+        self, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
     ) -> None:
+        self.names, self._warm_rounds = list(names), plan.warm_start_rounds
+        sharing, sends = aggregator.get("sharing", "full"), aggregator.get("sends", {})
         by_role = dict(sharing) if isinstance(sharing, Mapping) else dict.fromkeys(TRAINING_ROLES, sharing)
-        if unknown := sorted((set(by_role) | set(sends or {})) - set(ROLES)):
-            raise JobError(f"'sharing' names role '{unknown[0]}'; use {', '.join(ROLES)}")
-        self.names = list(names)
         by_role.setdefault("evaluate", by_role.get("supervised", "full"))
-        self._policies = {
-            (role, warm): policy_of_round(
-                self.names,
-                groups,
-                0 if warm else plan.warm_start_rounds,
-                sharing=by_role.get(role, "full"),
-                buffers=buffers,
-                warm_start_rounds=plan.warm_start_rounds,
-                warm_start_sharing=warm_start_sharing,
-                sends=(sends or {}).get(role),
-            )
-            for role in ROLES
-            for warm in (False, True)
-        }
-        self._layers = {}  # private layers without the BatchNorm statistics that only `buffers` keeps private
-        for role, warm in self._policies:
-            group = (warm_start_sharing if warm else None) or by_role.get(role, "full")
+        early, buffers = aggregator.get("warm_start_sharing"), aggregator.get("buffers", "average")
+        self._policies, self._layers = {}, {}
+        for role, warm in product(ROLES, (False, True)):
+            group = (early if warm else None) or by_role.get(role, "full")
+            policy = SharingPolicy.from_groups(self.names, group, groups, buffers, sends.get(role))
+            self._policies[role, warm] = policy
+            # Private layers without the BatchNorm statistics that only `buffers` keeps private.
             self._layers[role, warm] = Patterns(groups.get(group, [])).select(self.names)
-        self._warm_rounds = plan.warm_start_rounds
-
-    @classmethod
-    def from_args(
-        cls, names: Collection[str], groups: Mapping[str, list[str]], plan: Plan, aggregator: Mapping[str, Any]
-    ) -> "RolePolicies":
-        """The policies that the plain arguments of a job's aggregator ask for."""
-        sharing, warm = aggregator.get("sharing", "full"), aggregator.get("warm_start_sharing")
-        return cls(names, groups, plan, sharing, warm, aggregator.get("buffers", "average"), aggregator.get("sends"))
 
     def of(self, role: str, round: int) -> SharingPolicy:
         """The policy of a role in a round."""

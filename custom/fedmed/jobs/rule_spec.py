@@ -7,9 +7,9 @@ from fedmed.aggregation.robust import RULES
 from fedmed.aggregation.rule import ServerRule
 from fedmed.class_paths import build
 from fedmed.errors import JobError
+from fedmed.methods.method import MEAN
 
 RULE_ROOMS = ("fedmed.aggregation", "fedmed.methods")
-MEAN = "fedmed.aggregation.weighted_mean.WeightedMean"
 MIDDLE = "fedmed.aggregation.robust.MiddleMean"
 WEIGHTINGS = {
     "iterations": "fedmed.aggregation.weighting.IterationWeighting",
@@ -17,9 +17,8 @@ WEIGHTINGS = {
     "uniform": "fedmed.aggregation.weighting.UniformWeighting",
     "reported": "fedmed.aggregation.reported.ReportedWeighting",
 }
-SIMILARITY = "fedmed.aggregation.self_adaptive.SelfAdaptiveWeighting"  # of a reported number with a 'form'
-OTHERS = ("sharing", "sends", "warm_start_sharing", "max_norm")  # said beside the rule, and not of it
-FLAT = ("normalise", "user_weights", "clip_norm", "weighting")
+BESIDE = ("sharing", "sends", "warm_start_sharing", "max_norm")  # said beside the rule, and not of it
+FLAT = ("normalise", "user_weights", "clip_norm", "weighting", "trim")
 
 
 def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
@@ -27,21 +26,19 @@ def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
 
     Either they name it, ``rule: {path, args}``, or it is a :class:`WeightedMean` with the arguments ``normalise``,
     ``user_weights``, ``buffers``, ``clip_norm``, ``rule`` (``mean``, ``median`` or ``trimmed_mean``, with ``trim``) and
-    ``weighting``: one of the names in ``WEIGHTINGS``, or a mapping ``{by: reported, name: …}`` whose other keys are
-    arguments of the weighting. A number that is reported counts as it is, or with ``form: gap`` or ``softmax`` as a
-    similarity does.
+    ``weighting``: one of the names in ``WEIGHTINGS``, or a mapping ``{by: …}`` of such a name or the class path of
+    another weighting, whose other keys are arguments of the weighting.
 
     Raises:
         JobError: arguments that contradict each other.
     """
-    given = {key: value for key, value in aggregator.items() if key not in OTHERS}
+    given = {key: value for key, value in aggregator.items() if key not in BESIDE}
     rule, trim = given.pop("rule", "mean"), given.pop("trim", None)
     if isinstance(rule, Mapping):
-        if twice := [key for key in (*FLAT, "trim") if key in aggregator]:
+        if twice := [key for key in FLAT if key in aggregator]:
             raise JobError(f"'{twice[0]}' belongs to the arguments of the rule that 'rule' names, not beside it")
         return dict(rule)
-    weighting = _weighting(given.pop("weighting", "iterations"))
-    args = {**given, "weighting": weighting}
+    args = {**given, "weighting": _weighting(given.get("weighting", "iterations"))}
     if not isinstance(rule, str) or rule not in RULES:
         raise JobError(f"rule {rule!r} is unknown; use {', '.join(RULES)}, or name a class: {{path: …, args: {{…}}}}")
     if rule != "mean":
@@ -49,6 +46,14 @@ def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
     elif trim is not None:
         raise JobError("'trim' is for rule 'trimmed_mean'; the rule is 'mean', which drops nothing")
     return {"path": MEAN, "args": args}
+
+
+def _weighting(weighting: Any) -> dict[str, Any]:
+    args = dict(weighting) if isinstance(weighting, Mapping) else {"by": weighting}
+    kind = args.pop("by", None)
+    if not isinstance(kind, str) or (kind not in WEIGHTINGS and "." not in kind):
+        raise JobError(f"'weighting' is {kind!r}; use {', '.join(WEIGHTINGS)}, or name a class: {{by: …}}")
+    return {"path": WEIGHTINGS.get(kind, kind), "args": args}
 
 
 def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerRule:
@@ -65,13 +70,3 @@ def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerR
     if not isinstance(rule, ServerRule):
         raise JobError(f"{spec['path']} is not a rule of the server: see ServerRule in fedmed/aggregation/rule.py")
     return rule
-
-
-def _weighting(weighting: Any) -> dict[str, Any]:
-    args = dict(weighting) if isinstance(weighting, Mapping) else {"by": weighting}
-    if "path" in args:
-        return args
-    kind = args.pop("by", None)
-    if not isinstance(kind, str) or kind not in WEIGHTINGS:
-        raise JobError(f"'weighting' is {kind!r}; use {', '.join(WEIGHTINGS)}")
-    return {"path": SIMILARITY if kind == "reported" and "form" in args else WEIGHTINGS[kind], "args": args}

@@ -2,61 +2,63 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-PLAIN = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}$"
+from fedmed.jobs.job_id import PLAIN
+from fedmed.settings.yaml_model import InWords, YamlModel
+
 Role = Literal["supervised", "unsupervised", "evaluate"]
-Site = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
-Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Site = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"),
+    InWords("a site's name: letters, digits, _, and after the first also . @ -"),
+]
+Weight = Annotated[float, Field(ge=0)]
 
 
-class Section(BaseModel):
-    """A mapping of the YAML: known keys only, and values of just their kind."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class Named(Section):
+class Named(YamlModel):
     """A class with plain arguments."""
 
     path: str = Field(description="class path")
     args: dict[str, Any] = Field(default={}, description="plain arguments of the class")
 
 
-class Rule(Section):
+class Rule(YamlModel):
     """The server's rule, where it is not the method's own."""
 
     path: str | None = Field(default=None, description="class path; by default the method's rule")
     args: dict[str, Any] = Field(default={}, description="arguments, in place of the method's, such as {rule: median}")
 
 
-class WarmStart(Section):
+class WarmStart(YamlModel):
     """The first rounds, which sites without labels sit out."""
 
     rounds: int = Field(default=0, ge=0, description="how many rounds")
     sharing: str | None = Field(default=None, description="sharing group in these rounds, such as full; else 'sharing'")
 
 
-class Resume(Section):
+class Resume(YamlModel):
     """The job that this one continues; scripts/resume.py writes it."""
 
-    job: str = Field(pattern=PLAIN, description="id of the job to continue after its last good round")
+    job: Annotated[str, Field(pattern=PLAIN), InWords("a job's id: the name of its folder, without a path")] = Field(
+        description="id of the job to continue after its last good round"
+    )
     fresh: list[str] = Field(default=[], description="sites whose private state of that job is lost")
 
 
-class Study(Section):
+class Study(YamlModel):
     """What a job says. Every app of its folder carries the same text, as ``config/study.yaml``."""
 
-    name: str = Field(pattern=r"^\w[\w .-]{0,199}$", description="name of the job")
+    name: Annotated[str, InWords("1 to 200 letters, digits, _, and after the first also spaces . -")] = Field(
+        pattern=r"^\w[\w .-]{0,199}$", description="name of the job"
+    )
     bundle: str = Field(description="installed bundle that is trained")
     overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
     sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
     rounds: int = Field(ge=1, description="federated rounds")
     steps: int | None = Field(default=None, ge=1, description="optimizer steps of a site in a round; or 'epochs'")
-    epochs: float | None = Field(
-        default=None, gt=0, allow_inf_nan=False, description="passes of a site over its own images in a round"
-    )
+    epochs: float | None = Field(default=None, gt=0, description="passes of a site over its own images in a round")
     warm_start: WarmStart = Field(default=WarmStart(), description="first rounds, without the sites without labels")
     sharing: str | dict[Role, str] = Field(
         default="full", description="full, or a partial sharing group of the bundle; or role: group"
@@ -99,6 +101,10 @@ class Study(Section):
         default=True, description="apps have a folder custom/, as NVFlare's simulator needs; kits forbid it by default"
     )
     resume: Resume | None = Field(default=None, description="the job that this one continues")
+
+    def of_role(self, *roles: str) -> list[str]:
+        """Sites with one of these roles, sorted."""
+        return sorted(site for site, role in self.sites.items() if role in roles)
 
     def group(self, role: str) -> str:
         """Sharing group of a role; sites that are only scored have that of the labelled ones."""

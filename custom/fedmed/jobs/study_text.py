@@ -1,63 +1,38 @@
 """The text of a study: read it with all its mistakes at once, and change it without losing its comments."""
 
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
 from fedmed.errors import JobError
-from fedmed.jobs.study import Named, Resume, Rule, Study, WarmStart
+from fedmed.settings.yaml_document import Document, Mistake, parse_yaml, refusal
 
-SECTIONS: dict[str, type[BaseModel]] = {"method": Named, "rule": Rule, "warm_start": WarmStart, "resume": Resume}
 LIMIT = 1 << 20  # characters; the text may come from the network
-Place = tuple[str | int, ...]
+HINT = "    scripts/package_job.py --init METHOD  # writes a commented study\n"
 
 
-def parse_study(text: str, source: str) -> Study:
-    """Read a study.
+def parse_study(text: str, source: str) -> Document:
+    """Read the YAML of a study.
 
     Args:
-        text: YAML.
+        text: YAML, of at most 2²⁰ characters and without aliases: a few of them can stand for gigabytes.
         source: file name, for messages.
 
     Raises:
-        JobError: every mistake with key, place, value and remedy, a line each.
+        JobError: it is not ``key: value`` lines of YAML; says the line.
     """
-    root = _compose(text, source)
-    lines: dict[Place, int] = {}
-    twice: list[Place] = []
-    _walk(root, (), lines, twice)
-    found = [(place, f"'{_dotted(place)}' is there twice; keep one") for place in twice]
+    if len(text) > LIMIT:
+        raise refusal(JobError, source, [Mistake(f"has more than {LIMIT} characters; a study is much shorter")])
     try:
-        study = Study.model_validate(yaml.safe_load(text))
-    except ValidationError as error:
-        found += [_mistake(dict(one), lines) for one in error.errors()]
-    except (yaml.YAMLError, ValueError, TypeError) as error:
-        raise JobError(f"{source}: not a readable YAML file ({error})") from error
-    if found:
-        raise mistakes(
-            [(lines.get(place), text) for place, text in sorted(found, key=lambda one: lines[one[0]])], source
-        )
-    return study
-
-
-def mistakes(found: Iterable[tuple[int | None, str]], source: str) -> JobError:
-    """One error for all mistakes: (line or None, what is wrong and what to do)."""
-    said = [f"{source}:{line}: {text}" if line else f"{source}: {text}" for line, text in found]
-    return JobError(said[0] if len(said) == 1 else f"{len(said)} mistakes in {source}:\n    " + "\n    ".join(said))
-
-
-def place_of(message: str, text: str, source: str) -> int | None:
-    """The line of the first key of a study that a message names in quotes."""
-    lines: dict[Place, int] = {}
-    _walk(_compose(text, source), (), lines, [])
-    for name in re.findall(r"'([a-z_]+)[.'\]]", message):
-        if (name,) in lines:
-            return lines[(name,)]
-    return None
+        aliases = [event for event in yaml.parse(text, yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)]
+    except (yaml.YAMLError, RecursionError):
+        aliases = []  # what is wrong is told below
+    if aliases:
+        mark = aliases[0].start_mark
+        mistake = Mistake(f"has the alias *{aliases[0].anchor}; write values out", mark.line + 1 if mark else None)
+        raise refusal(JobError, source, [mistake])
+    return parse_yaml(text, source, error=JobError, example=HINT)
 
 
 def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml") -> str:
@@ -68,17 +43,23 @@ def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml
         values: key -> value; None removes the key's value (``null``).
         source: for messages.
     """
-    if _compose(text, source).flow_style:  # JSON, say, which has no comments to keep
-        return dumped({**yaml.safe_load(text), **values})
+    document = parse_study(text, source)
+    if _root(text).flow_style:  # JSON, say, which has no comments to keep
+        return dumped({**document.values, **values})
     for key, value in values.items():
-        root, shown = _compose(text, source), _flow(value)
-        spans = [(k, v) for k, v in root.value if k.value == key]
-        if not spans:
+        shown = dumped(value, flow=True).removesuffix("...\n").strip()
+        found = next(((k, v) for k, v in _root(text).value if k.value == key), None)
+        if found is None:
             text = f"{text.rstrip()}\n{key}: {shown}\n"
-            continue
-        start, end = spans[0][0].end_mark.index, _end(spans[0][1])
-        text = f"{text[:start]}: {shown}{text[end:]}"
+        else:
+            text = f"{text[: found[0].end_mark.index]}: {shown}{text[_end(found[1]) :]}"
     return text
+
+
+def _root(text: str) -> yaml.MappingNode:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    assert isinstance(root, yaml.MappingNode)  # it was read above
+    return root
 
 
 def _end(node: yaml.Node) -> int:
@@ -86,7 +67,8 @@ def _end(node: yaml.Node) -> int:
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)
-    return node.end_mark.index
+    end: int = node.end_mark.index
+    return end
 
 
 class _Plain(yaml.SafeDumper):
@@ -96,89 +78,9 @@ class _Plain(yaml.SafeDumper):
         return True
 
 
-def dumped(value: Any, flow: bool | None = False) -> str:
+def dumped(value: Any, flow: bool = False) -> str:
     """YAML of a plain value, in blocks or on a line."""
-    return yaml.dump(value, Dumper=_Plain, default_flow_style=flow, sort_keys=False, width=10**6, allow_unicode=True)
-
-
-def _flow(value: Any) -> str:
-    return dumped(value, flow=True).removesuffix("...\n").strip()
-
-
-def _compose(text: str, source: str) -> yaml.MappingNode:
-    try:
-        if len(text) > LIMIT or any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
-            raise JobError(f"{source}: has more than {LIMIT} characters, or aliases (*name); write values out")
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise JobError(f"{source}: not a readable YAML file ({error})") from error
-    if not isinstance(root, yaml.MappingNode):
-        raise JobError(f"{source}: holds no 'key: value' lines; scripts/package_job.py --init METHOD writes a study")
-    return root
-
-
-def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], twice: list[Place]) -> None:
-    lines.setdefault(place, node.start_mark.line + 1)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            name = str(key.value)
-            inner = (*place, name)
-            lines[inner] = key.start_mark.line + 1
-            if name in seen:
-                twice.append(inner)
-            seen.add(name)
-            _walk(value, inner, lines, twice)
-    elif isinstance(node, yaml.SequenceNode):
-        for number, item in enumerate(node.value):
-            _walk(item, (*place, number), lines, twice)
-
-
-def _dotted(place: Place) -> str:
-    return ".".join(map(str, place))
-
-
-def _mistake(error: dict[str, Any], lines: Mapping[Place, int]) -> tuple[Place, str]:
-    """(place in the file, what is wrong) of one of pydantic's errors."""
-    place = _known(error["loc"], lines)
-    if error["type"] == "missing":
-        place = (*place, error["loc"][-1])
-    key = _dotted(place)
-    if error["type"] == "missing":
-        inside = place[:-1]
-        return inside if inside in lines else (), f"'{key}' is missing: {_about(place)}"
-    if error["type"] in ("extra_forbidden", "invalid_key") and place:
-        known = list(_fields(place[:-1]))
-        near = get_close_matches(str(place[-1]), known, 1)
-        return place, f"unknown key '{key}'; " + (f"did you mean '{near[0]}'?" if near else f"use {', '.join(known)}")
-    said = error["msg"].removeprefix("Input ").removeprefix("Value error, ")
-    about = f" ({_about(place)})" if _about(place) else ""
-    return place, f"'{key}' is {_short(error['input'])}; it {said}{about}"
-
-
-def _known(loc: Place, lines: Mapping[Place, int]) -> Place:
-    """The part of an error's place that the file has: pydantic adds which kind of a value was tried."""
-    place: Place = ()
-    for part in loc:
-        if (*place, part) not in lines and (*place, str(part)) not in lines:
-            break
-        place = (*place, part if (*place, part) in lines else str(part))
-    return place
-
-
-def _fields(place: Place) -> Iterator[str]:
-    model = SECTIONS.get(str(place[0])) if place else Study
-    yield from model.model_fields if model else ()
-
-
-def _about(place: Place) -> str:
-    if len(place) == 2 and place[0] in SECTIONS:
-        field = SECTIONS[str(place[0])].model_fields.get(str(place[1]))
-    else:
-        field = Study.model_fields.get(str(place[0])) if place else None
-    return (field.description or "") if field else ""
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    text: str = yaml.dump(
+        value, Dumper=_Plain, default_flow_style=flow, sort_keys=False, width=10**6, allow_unicode=True
+    )
+    return text

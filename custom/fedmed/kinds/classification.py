@@ -30,8 +30,8 @@ class Classification(Kind):
         how_to_run="run_classification.md.j2",
         labels="labels",
         case="image",
-        unfit="findings that are none of its classes.\nA probability is no finding, and every image gets one, whatever "
-        "it shows. A reader decides.",
+        unfit="findings that are none of its classes.\nA probability is not a finding, and every image gets one, "
+        "whatever it shows. A reader decides.",
         output="a probability each: {names}",
     )
 

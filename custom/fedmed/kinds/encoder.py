@@ -14,7 +14,7 @@ class Encoder(Kind):
     """Features of an image, which nobody scores. An overlay names this kind; ``base`` is the bundle's own."""
 
     labelled = False
-    report = "fedmed.reports.unscored_report.EncoderReport"
+    report = "fedmed.reports.unscored_report.UnscoredReport"
     exporter = "fedmed.export.encoder_exporter.EncoderExporter"
     card = CardWords(
         how_to_run="run_encoder.md.j2",

@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
-from fedmed.bundles.load import Bundle
 from fedmed.errors import BundleError
+from fedmed.kinds.find_kind import kind_of
 from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of
 
 PAGE = "docs/bundles.md"
 

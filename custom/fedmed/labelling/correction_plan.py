@@ -4,18 +4,17 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-import nibabel as nib
 import numpy as np
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import UNLABELED
-from fedmed.data.prepare.inspect import UNREADABLE
 from fedmed.errors import DataError
-from fedmed.labelling.masks import mask_bytes, read_grid, read_mask, volume_ml
-from fedmed.labelling.studies import CORRECTED, LISTS
+from fedmed.labelling.masks import has_foreground, mask_bytes, read_grid, read_mask, volume_ml
+from fedmed.labelling.study_images import CORRECTED, LISTS
 from fedmed.settings.site import SiteConfig
 
 TRAINING, HELD_OUT = "training", ("validation", "testing")
@@ -63,23 +62,17 @@ class CorrectionPlan:
                 del self.lists[name]
         images = {entry["image"] for name in LISTS for entry in self.lists.get(name, [])}
         self._places = {image: os.path.realpath(self.site.data_root / image) for image in images}
-        self.held_out = {
-            str(e["patient"]): name for name in HELD_OUT for e in self.lists.get(name, []) if "patient" in e
-        }
+        listed = [(name, entry) for name in HELD_OUT for entry in self.lists.get(name, [])]
+        self._held_out = {str(entry["patient"]): name for name, entry in listed if "patient" in entry}
 
     def take(self, case: str, label: Path, image: Path | None, origin: Mapping[str, str]) -> LabelOutcome:
         """Use one saved label; raises DataError if it cannot be used."""
-        where = self._entries(os.path.realpath(image)) if image else {}
-        if not where:
+        where = self._entries(image)
+        if image is None or not where:
             return LabelOutcome(case, LEFT, f"its image is not in {self.site.datalist.name}")
-        if held := [name for name in HELD_OUT if name in where]:
-            return LabelOutcome(case, LEFT, f"in '{held[0]}', whose masks are never changed")
-        if len(where.get(TRAINING, [])) > 1:
-            raise DataError(f"'{TRAINING}' has its image {len(where[TRAINING])} times; leave one entry in the datalist")
-        entry = (where.get(TRAINING) or where[UNLABELED])[0]
-        patients = {str(e["patient"]) for entries in where.values() for e in entries if "patient" in e}
-        if held := next((self.held_out[patient] for patient in patients if patient in self.held_out), None):
-            raise DataError(f"its patient is in '{held}' and must not be trained on")
+        if held := next((name for name in HELD_OUT if name in where), None):
+            return LabelOutcome(case, LEFT, f"in '{held}', whose masks are never changed")
+        entry = self._entry(where)
         shape, affine = read_grid(image)
         mask = read_mask(label, shape, affine)
         ml, former = volume_ml(mask, affine), entry.get("label") if TRAINING in where else None
@@ -96,10 +89,8 @@ class CorrectionPlan:
 
     def require_foreground(self) -> None:
         """Raise DataError if the site could not train: no training mask has a foreground voxel."""
-        if self.foreground:
-            return
         others = [e["label"] for e in self.lists[TRAINING] if e["label"] not in self.masks]
-        if any(_has_foreground(self.site.data_root / label) for label in others):
+        if self.foreground or any(has_foreground(self.site.data_root / label) for label in others):
             return
         raise DataError(
             f"{self.site.site}: none of {len(self.masks) + len(others)} training masks would have a foreground voxel: "
@@ -107,10 +98,20 @@ class CorrectionPlan:
             "with disease too"
         )
 
-    def _entries(self, file: str) -> dict[str, list[dict[str, Any]]]:
+    def _entries(self, image: Path | None) -> dict[str, list[dict[str, Any]]]:
         """The lists that hold an image, with its entries."""
+        file = os.path.realpath(image) if image else None
         found = {name: [e for e in self.lists.get(name, []) if self._places[e["image"]] == file] for name in LISTS}
         return {name: entries for name, entries in found.items() if entries}
+
+    def _entry(self, where: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+        """The one entry of an image that gets a mask."""
+        if len(where.get(TRAINING, [])) > 1:
+            raise DataError(f"'{TRAINING}' has its image {len(where[TRAINING])} times; leave one entry in the datalist")
+        patients = {str(entry["patient"]) for entry in chain(*where.values()) if "patient" in entry}
+        if held := sorted(patients & self._held_out.keys()):
+            raise DataError(f"its patient is in '{self._held_out[held[0]]}' and must not be trained on")
+        return (where.get(TRAINING) or where[UNLABELED])[0]
 
     def _change(self, entry: dict[str, Any], target: str, former: str | None, unlabelled: list[dict[str, Any]]) -> str:
         """Give an entry its mask and its list; return what to say about it."""
@@ -134,15 +135,5 @@ class CorrectionPlan:
     def _free(self, case: str) -> str:
         """A name that no other image's mask has; what an interrupted run left is written over."""
         used = {entry.get("label") for name in LISTS for entry in self.lists.get(name, [])} | set(self.masks)
-        number, name = 1, f"{CORRECTED}/{case}.nii.gz"
-        while name in used:
-            number += 1
-            name = f"{CORRECTED}/{case}-{number}.nii.gz"
-        return name
-
-
-def _has_foreground(mask: Path) -> bool:
-    try:
-        return bool(np.asanyarray(nib.load(mask).dataobj).any())
-    except UNREADABLE:
-        return False
+        names = chain([case], (f"{case}-{number}" for number in count(2)))
+        return next(path for name in names if (path := f"{CORRECTED}/{name}.nii.gz") not in used)

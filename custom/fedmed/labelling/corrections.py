@@ -1,7 +1,7 @@
 """Masks that readers saved in the label server become training data of their site."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from fedmed.errors import DataError
 from fedmed.labelling.correction_plan import REFUSED, TRAINING, CorrectionPlan, LabelOutcome
 from fedmed.labelling.label_origin import provenance, read_notes
 from fedmed.labelling.staging import Staging
-from fedmed.labelling.studies import CORRECTED, LISTS
-from fedmed.labelling.work_folder import WorkFolder, ending_of, uploaded
+from fedmed.labelling.study_images import CORRECTED, LISTS, ending_of
+from fedmed.labelling.work_folder import WorkFolder, uploaded
 from fedmed.settings.site import SiteConfig
 
 RECORD = "corrections.json"
@@ -47,21 +47,19 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
     stays as ``<datalist>.before``; ``corrected_labels/corrections.json`` says when each mask was drawn and used, and
     from which model's prediction.
 
-    Args:
-        site: the site.
-        work: what the label server served.
-        dry_run: write nothing.
-
     Raises:
         DataError: a site whose labels are classes, a damaged datalist, a folder that cannot be written, or training
             masks that would all be empty.
     """
-    before = _content(site)
+    try:
+        before = site.datalist.read_bytes()
+    except OSError as error:
+        raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
     refuse_classes(site)
     plan = CorrectionPlan(site, dict(read_datalist(site.datalist)))
     notes, foreign = read_notes(work.folder), uploaded(work.folder)
     images = {key: path for key, path in work.all_images.items() if key not in foreign}
-    outcomes = []
+    outcomes: list[LabelOutcome] = []
     for case, label in _saved(work.folder):
         try:
             outcomes.append(plan.take(case, label, images.get(case), provenance(notes, case, label)))
@@ -71,38 +69,26 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
         plan.require_foreground()
         if not dry_run:
             _write(site, plan, before)
-    counts = [len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED)]
-    return CorrectionResult(outcomes, *counts, changed=bool(plan.masks))
+    labelled, unlabelled = (len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED))
+    return CorrectionResult(outcomes, labelled, unlabelled, changed=bool(plan.masks))
 
 
 def refuse_classes(site: SiteConfig) -> None:
     """Refuse a site of classification, whose labels are words of the datalist: no viewer draws those."""
-    form = ImageWithMask()
     listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
-    if any(isinstance(entry, Mapping) and form.wrong(name, "", entry) for name, entry in listed):
+    if any(isinstance(entry, Mapping) and ImageWithMask().wrong(name, "", entry) for name, entry in listed):
         raise DataError(
             f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
             f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""
         )
 
 
-def _saved(folder: Path) -> Iterator[tuple[str, Path]]:
+def _saved(folder: Path) -> list[tuple[str, Path]]:
     """Id and file of each final label; of several files with one id, the newest."""
-    final = folder / "labels" / "final"
-    newest: dict[str, Path] = {}
-    files = [path for path in final.iterdir() if path.is_file()] if final.is_dir() else []
-    for path in sorted(files, key=lambda path: (path.stat().st_mtime_ns, path.name)):
-        if not path.name.startswith("."):
-            ending = ending_of(path.name) or "".join(path.suffixes)
-            newest[path.name.removesuffix(ending)] = path
-    yield from sorted(newest.items())
-
-
-def _content(site: SiteConfig) -> bytes:
-    try:
-        return site.datalist.read_bytes()
-    except OSError as error:
-        raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
+    files = [path for path in folder.glob("labels/final/[!.]*") if path.is_file()]
+    files.sort(key=lambda path: (path.stat().st_mtime_ns, path.name))
+    endings = [ending_of(path.name) or "".join(path.suffixes) for path in files]
+    return sorted({path.name.removesuffix(end): path for path, end in zip(files, endings, strict=True)}.items())
 
 
 def _write(site: SiteConfig, plan: CorrectionPlan, before: bytes) -> None:

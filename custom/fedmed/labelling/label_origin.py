@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from fedmed.labelling.ranking import STORED
+
 DATASTORE = "datastore_v2.json"  # MONAI Label's own notes
-STORED = "fedmed"  # fedmed.labelling.ranking
 
 
 def read_notes(folder: Path) -> dict[str, Any]:
@@ -26,19 +27,20 @@ def provenance(notes: Mapping[str, Any], image: str, label: Path) -> dict[str, s
     else the one by whose score the image was chosen; else ``unknown``.
     """
     info = _info(notes, image, "labels", "final")
-    scores = _info(notes, image, "image").get(STORED)
-    served = info.get("served")
-    chosen = {entry["model"] for entry in scores.values() if "model" in entry} if isinstance(scores, Mapping) else set()
-    serving = (
-        {f"{name} {version}".strip() for name, version in served.items()} if isinstance(served, Mapping) else set()
-    )
+    scores, served = _mapping(_info(notes, image, "image").get(STORED)), _mapping(info.get("served"))
+    chosen = {entry["model"] for entry in scores.values() if "model" in entry}
+    serving = {f"{name} {version}".strip() for name, version in served.items()}
     model = str(info.get("model") or ", ".join(sorted(serving or chosen)) or "unknown")
-    stamp = info.get("ts") if isinstance(info.get("ts"), int) else label.stat().st_mtime
+    stamp = ts if isinstance(ts := info.get("ts"), int) else label.stat().st_mtime
     return {"drawn": datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds"), "model": model}
 
 
 def _info(notes: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
     value: Any = notes
     for key in (*path, "info"):
-        value = value.get(key) if isinstance(value, Mapping) else None
+        value = _mapping(value).get(key)
+    return _mapping(value)
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -11,7 +11,7 @@ SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 ONE_VOXEL = 1.0
 
 
-def predictive_uncertainty(p: Tensor, exclusive: bool | None = None) -> float:
+def predictive_uncertainty(p: Tensor) -> float:
     """Mean entropy of a prediction, from 0 (every value is 0 or 1) to 1 (nothing is known).
 
     Each voxel's entropy is divided by the largest that is possible. One foreground channel and several labels that
@@ -20,20 +20,18 @@ def predictive_uncertainty(p: Tensor, exclusive: bool | None = None) -> float:
 
     Args:
         p: probabilities in [0, 1]: (C, X, Y, ...) of a segmentation, (C,) of a classification. One channel is the
-            probability of the foreground.
-        exclusive: whether exactly one class is true (softmax) or each may be (sigmoid). None = look: exclusive if the
-            channels sum to 1 everywhere.
+            probability of the foreground. Classes are exclusive (softmax, not sigmoid) if channels sum to 1 everywhere.
 
     Raises:
         FedMedError: empty, not finite, or outside [0, 1].
     """
     p = _checked(p)
-    if _exclusive(p, exclusive):
+    if _exclusive(p):
         return float(torch.special.entr(p).sum(0).mean() / math.log(len(p)))
     return float((torch.special.entr(p) + torch.special.entr(1 - p)).mean() / math.log(2))
 
 
-def view_disagreement(p: Tensor, q: Tensor, exclusive: bool | None = None) -> float:
+def view_disagreement(p: Tensor, q: Tensor) -> float:
     """How far two predictions of one image are apart, from 0 (equal) to 1.
 
     Of a segmentation it is ``1 - (2 Σpq + 1) / (Σp² + Σq² + 1)`` over the foreground: one minus soft Dice. A mean of
@@ -49,7 +47,6 @@ def view_disagreement(p: Tensor, q: Tensor, exclusive: bool | None = None) -> fl
         p: as in :func:`predictive_uncertainty`: the prediction of the image as it is. Channel 0 of exclusive classes
             with spatial axes is the background.
         q: the prediction of the augmented image, the shape of ``p``.
-        exclusive: as in :func:`predictive_uncertainty`, judged from ``p``.
 
     Raises:
         FedMedError: different shapes, empty, not finite, or outside [0, 1].
@@ -57,7 +54,7 @@ def view_disagreement(p: Tensor, q: Tensor, exclusive: bool | None = None) -> fl
     if p.shape != q.shape:
         raise FedMedError(f"two views of one image: predictions of shape {tuple(p.shape)} and {tuple(q.shape)}")
     p, q = _checked(p), _checked(q)
-    one_true = _exclusive(p, exclusive)
+    one_true = _exclusive(p)
     if p.ndim == 1:
         difference = (p - q).abs()
         return float(difference.sum() / 2 if one_true else difference.mean())
@@ -76,7 +73,5 @@ def _checked(p: Tensor) -> Tensor:
     return p.clamp(max=1)
 
 
-def _exclusive(p: Tensor, given: bool | None) -> bool:
-    if len(p) == 1:
-        return False
-    return bool(((p.sum(0) - 1).abs() < SUM_TOLERANCE).all()) if given is None else given
+def _exclusive(p: Tensor) -> bool:
+    return len(p) > 1 and bool(((p.sum(0) - 1).abs() < SUM_TOLERANCE).all())

@@ -2,13 +2,15 @@
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.prepare.check import LIMITS, mask_faults
-from fedmed.data.prepare.inspect import UNREADABLE
-from fedmed.errors import DataError
+from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.ct_inspect import UNREADABLE
+from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
+from fedmed.errors import DataError, first_line
 
 NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
 SIGNED_PERMUTATION = 1e-3  # largest deviation of an axis' direction from another axis, in voxels
@@ -21,11 +23,11 @@ def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
         DataError: not a 3D NIfTI file.
     """
     if not image.name.lower().endswith(NIFTI):
-        raise DataError(f"the image {image.name} is no NIfTI file; corrected masks are used for 3D NIfTI images only")
+        raise DataError(f"the image {image.name} is not a NIfTI file; only masks of 3D NIfTI images are used")
     try:
-        opened = nib.load(image)
+        opened: Any = nib.load(image)
     except UNREADABLE as error:
-        raise DataError(f"the image {image.name} is unreadable ({_first_line(error)})") from error
+        raise DataError(f"the image {image.name} is unreadable ({first_line(error)})") from error
     if len(opened.shape) != 3:
         raise DataError(f"the image {image.name} has shape {opened.shape}; a 3D volume is needed")
     return tuple(int(n) for n in opened.shape), np.asarray(opened.affine, dtype=float)
@@ -54,11 +56,11 @@ def read_mask(path: Path, shape: tuple[int, ...], affine: np.ndarray) -> np.ndar
         raise DataError(f"'{path.suffix}' files are not read; save the mask as .nii.gz, .nii or .nrrd")
     if mask.ndim > 3 and set(mask.shape[3:]) == {1}:
         mask = mask.reshape(mask.shape[:3])
-    if mask.ndim == 3 and not mask_faults(mask, own, shape, affine):
-        return mask.astype(np.uint8)
-    if mask.ndim == 3:
+    faults = mask_faults(mask, own, shape, affine)
+    if faults and mask.ndim == 3:
         mask, own = _place(mask, own, shape, affine)
-    if faults := mask_faults(mask, own, shape, affine):
+        faults = mask_faults(mask, own, shape, affine)
+    if faults:
         raise DataError("; ".join(faults))
     return mask.astype(np.uint8)
 
@@ -77,12 +79,20 @@ def volume_ml(mask: np.ndarray, affine: np.ndarray) -> float:
     return float(np.count_nonzero(mask) * abs(np.linalg.det(affine[:3, :3])) / 1000)
 
 
+def has_foreground(path: Path) -> bool:
+    """Whether a NIfTI file has a voxel other than 0; not if it cannot be read."""
+    try:
+        return bool((_read_nifti(path)[0] != 0).any())
+    except DataError:
+        return False
+
+
 def _read_nifti(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
-        opened = nib.load(path)
+        opened: Any = nib.load(path)
         return np.asanyarray(opened.dataobj), np.asarray(opened.affine, dtype=float)
     except UNREADABLE as error:
-        raise DataError(f"unreadable ({_first_line(error)})") from error
+        raise DataError(f"unreadable ({first_line(error)})") from error
 
 
 def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -93,7 +103,7 @@ def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
         header = itk.ImageIOFactory.CreateImageIO(str(path), itk.CommonEnums.IOFileMode_ReadMode)
         if header is None:
-            raise DataError("unreadable (no NRRD file)")
+            raise DataError("unreadable (not an NRRD file)")
         header.SetFileName(str(path))
         header.ReadImageInformation()
         if header.GetNumberOfComponents() != 1:  # 3D Slicer writes overlapping segments as layers
@@ -102,13 +112,11 @@ def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise DataError(f"{header.GetNumberOfDimensions()}D; a 3D mask is needed")
         image = itk.imread(str(path), itk.F)
     except RuntimeError as error:
-        raise DataError(f"unreadable ({_first_line(error)})") from error
+        raise DataError(f"unreadable ({first_line(error)})") from error
     return itk.array_from_image(image).transpose(2, 1, 0), ras_affine(image)
 
 
-def _place(
-    mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _place(mask: np.ndarray, own: np.ndarray, shape: tuple[int, ...], affine: np.ndarray) -> tuple[np.ndarray, ...]:
     """Put a mask whose voxels are voxels of the image's grid in its place; any other mask is returned as it is."""
     if mask.size != np.prod(shape) and not (mask != 0).any():
         return mask, own  # nothing tells a part of the grid from a mask of another scan
@@ -116,15 +124,12 @@ def _place(
         return mask, own
     to_image = np.linalg.inv(affine) @ own  # mask index -> image index
     turn = np.rint(to_image[:3, :3])
-    if np.abs(to_image[:3, :3] - turn).max() > SIGNED_PERMUTATION or not _permutation(turn):
+    permutation = all((np.abs(turn).sum(axis) == 1).all() for axis in (0, 1))
+    if np.abs(to_image[:3, :3] - turn).max() > SIGNED_PERMUTATION or not permutation:
         return mask, own
     start = np.rint(to_image[:3, 3])
-    snapped = np.eye(4)
-    snapped[:3, :3], snapped[:3, 3] = turn, start
-    corners = np.array([[x, y, z, 1] for x in (0, mask.shape[0] - 1) for y in (0, mask.shape[1] - 1)
-                        for z in (0, mask.shape[2] - 1)], dtype=float)  # fmt: skip
-    away = ((own - affine @ snapped) @ corners.T)[:3]
-    if np.linalg.norm(away, axis=0).max() > LIMITS.grid:
+    snapped = nib.affines.from_matvec(turn, start)
+    if corner_distance(own, affine @ snapped, mask.shape) > GRID_TOLERANCE:
         return mask, own
     inside = np.argwhere(mask != 0)
     places = np.rint(inside @ turn.T + start).astype(int)
@@ -133,11 +138,3 @@ def _place(
     placed = np.zeros(shape, mask.dtype)
     placed[tuple(places.T)] = mask[tuple(inside.T)]
     return placed, affine
-
-
-def _permutation(turn: np.ndarray) -> bool:
-    return bool((np.abs(turn).sum(0) == 1).all() and (np.abs(turn).sum(1) == 1).all())
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

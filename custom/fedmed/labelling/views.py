@@ -1,6 +1,7 @@
 """The augmented views of an image whose predictions are compared."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,14 +15,16 @@ from fedmed.errors import FedMedError
 from fedmed.labelling.label_scores import view_disagreement
 
 View = Callable[[Tensor], Tensor]
-DEFAULTS = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
+DEFAULTS: dict[str, Any] = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
 
 
-def consistency_settings(bundle: Path) -> dict[str, Any]:
+def trained_augmentation(bundle: Path) -> dict[str, Any]:
     """Return the augmentation that the sites without masks were trained with: the values of ``DEFAULTS``.
 
-    It is that of ``configs/consistency.yaml``, changed by what the federation's job overrode, as an exported bundle's
-    metadata say; the paper's scale-shift where neither names one.
+    It is that of the overlays which define ``augmentation``, changed by what the federation's job overrode. An exported
+    bundle's metadata say which overlays and overrides the sites of each role had; where they say none, all overlays of
+    the bundle are looked at. Where none defines it, it is the scale-shift of Yang et al. 2021 (Medical Image Analysis
+    70, 101992).
 
     Args:
         bundle: the bundle's folder.
@@ -29,14 +32,20 @@ def consistency_settings(bundle: Path) -> dict[str, Any]:
     Raises:
         FedMedError: a file cannot be read, or names an augmentation that FedMed does not have.
     """
-    configs = bundle / "configs"
-    settings = dict(DEFAULTS)
+    configs, settings = bundle / "configs", dict(DEFAULTS)
     try:
-        for values in (_read(configs / "consistency.yaml"), _overrides(_read(configs / "metadata.json"))):
-            settings |= {key: value for key, value in values.items() if key in DEFAULTS}
-        build_augment(settings["augmentation"], 0, settings["shift_level"], settings["cutout_size"])
+        roles = _read(configs / "metadata.json").get("federation", {}).get("methods") or {"": {}}
+        for role in roles.values():
+            named = [configs / f"{overlay}.yaml" for overlay in role.get("overlays", [])]
+            values: dict[str, Any] = {}
+            for path in named or sorted(configs.glob("*.yaml")):
+                values |= _read(path)
+            values |= role.get("overrides", {})
+            if "augmentation" in values:
+                settings |= {key: values[key] for key in DEFAULTS if key in values}
+        _augment(settings, seed=0)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError, FedMedError) as error:
-        raise FedMedError(f"{configs}: no usable augmentation ({error}); correct consistency.yaml") from error
+        raise FedMedError(f"{configs}: no usable augmentation ({error}); correct 'augmentation'") from error
     return settings
 
 
@@ -51,28 +60,26 @@ def mean_disagreement(
     Args:
         predict: probabilities of the image (C, ...); its argument changes the preprocessed batch (1, C, ...), or is
             None for the image as it is.
-        settings: see :func:`consistency_settings`.
+        settings: see :func:`trained_augmentation`.
         seeds: one view for each.
     """
     distances = []
     p = None
-    for seed in seeds:
-        augment = build_augment(settings["augmentation"], seed, settings["shift_level"], settings["cutout_size"])
+    for augment in (_augment(settings, seed) for seed in seeds):
         plain = _plain_weak(augment)
         if p is None or not plain:  # FixMatch changes both views
-            p = predict(None if plain else lambda batch, augment=augment: weak_view(augment, batch))
+            p = predict(None if plain else partial(weak_view, augment))
         distances.append(view_disagreement(p, predict(augment)))
     return fmean(distances)
+
+
+def _augment(settings: Mapping[str, Any], seed: int) -> Augment:
+    return build_augment(settings["augmentation"], seed, settings["shift_level"], settings["cutout_size"])
 
 
 def _read(path: Path) -> dict[str, Any]:
     """Content of a YAML file, of which JSON is a kind; empty where there is none."""
     return (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
-
-
-def _overrides(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-    methods = metadata.get("federation", {}).get("methods", {})
-    return methods.get("unsupervised", {}).get("overrides", {})
 
 
 def _plain_weak(augment: Augment) -> bool:

@@ -4,35 +4,39 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
 
 from fedmed.errors import DataError
 from fedmed.files import write_atomically
+from fedmed.labelling.study_images import ENDINGS, ending_of
 
 MAP = "studies.json"
-# As the link is spelled: MONAI Label knows some endings only, in small letters.
-ENDINGS = {".nii.gz": ".nii.gz", ".nii": ".nii", ".png": ".png", ".jpg": ".jpg", ".jpeg": ".jpg"}
-DICOM = {".dcm": ".dcm", ".dicom": ".dcm"}  # images of their own where they are radiographs
-ENDINGS |= DICOM
 ANOTHER = "name another with --work"
 
 
-@dataclass(frozen=True)
-class WorkFolder:
-    """The folder that a label server serves.
+class WorkFolder(BaseModel):
+    """The folder that a label server serves. All but ``folder`` and ``skipped`` is kept in ``studies.json``.
 
     Attributes:
         folder: holds one link for each image, MONAI Label's own files, and what readers save (``labels/``).
+        name: of the studies.
+        studies: what tells them from others.
         images: id, as readers see it -> image file.
         gone: the same of images that were served before and are not now; their ids are never given to others,
             because labels may be stored under them.
         skipped: images that this user may not read.
     """
 
+    model_config = ConfigDict(frozen=True)
+
     folder: Path
-    images: Mapping[str, Path]
-    gone: Mapping[str, Path]
+    name: str
+    studies: str
+    images: dict[str, Path]
+    gone: dict[str, Path]
     skipped: tuple[Path, ...] = ()
 
     @property
@@ -47,94 +51,69 @@ def read_work(folder: Path) -> WorkFolder:
     Raises:
         DataError: the folder is not one.
     """
-    content = _read_map(Path(folder).expanduser().resolve())
-    if content is None:
+    if (work := _read(Path(folder).expanduser().resolve())) is None:
         raise DataError(
-            f"{folder} is no work folder ({MAP} is missing); serve the site first with scripts/label.sh SITE_YAML "
+            f"{folder} is not a work folder ({MAP} is missing); serve the site first with scripts/label.sh SITE_YAML "
             "BUNDLE, or name the folder that it printed with --work"
         )
-    images, gone = ({key: Path(path) for key, path in content[part].items()} for part in ("images", "gone"))
-    return WorkFolder(Path(folder).expanduser().resolve(), images, gone)
+    return work
 
 
-def known_ids(folder: Path, identity: str) -> dict[str, Path]:
-    """Return the ids given by earlier calls, with their images.
-
-    Args:
-        folder: the work folder, which need not exist.
-        identity: what tells these studies from others.
+def known_ids(folder: Path, studies: str) -> dict[str, Path]:
+    """Return the ids given by earlier calls, with their images; the folder need not exist.
 
     Raises:
         DataError: a folder of something else, of other studies, or one that cannot be read.
     """
     try:
-        content = _read_map(folder)
-        if content is None and folder.is_dir() and any(folder.iterdir()):
-            raise DataError(f"{folder} is not empty and is no work folder ({MAP} is missing); {ANOTHER}")
+        work = _read(folder)
+        if work is None and folder.is_dir() and any(folder.iterdir()):
+            raise DataError(f"{folder} is not empty and is not a work folder ({MAP} is missing); {ANOTHER}")
     except OSError as error:
         raise DataError(f"the work folder {folder} cannot be read ({error.strerror}); {ANOTHER}") from error
-    if content is None:
-        return {}
-    if content["studies"] != identity:
-        served = content["studies"].splitlines()[0]
-        raise DataError(f"{folder} is the work folder of {served}; {ANOTHER}")
-    return {key: Path(path) for part in ("gone", "images") for key, path in content[part].items()}
+    if work and work.studies != studies:
+        raise DataError(f"{folder} is the work folder of {work.studies.partition(chr(10))[0]}; {ANOTHER}")
+    return work.all_images if work else {}
 
 
-def _read_map(folder: Path) -> dict | None:
+def _read(folder: Path) -> WorkFolder | None:
     path = folder / MAP
     if not path.is_file():
         return None
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(content["studies"], str) and all(isinstance(content[p], dict) for p in ("images", "gone")):
-            return content
-        raise TypeError("entries of the wrong kind")
-    except (ValueError, KeyError, TypeError) as error:
+        return WorkFolder(folder=folder, **json.loads(path.read_bytes()))
+    except (ValueError, TypeError) as error:  # a ValidationError is a ValueError
         raise DataError(f"{path} is damaged ({error}); move the folder away, with the labels in it") from error
 
 
-def write_map(folder: Path, name: str, identity: str, images: Mapping[str, Path], gone: Mapping[str, Path]) -> None:
+def write_map(work: WorkFolder) -> None:
     """Remember which id is which image; raises OSError."""
-    content = {"name": name, "studies": identity}
-    content |= {"images": {k: str(v) for k, v in images.items()}, "gone": {k: str(v) for k, v in gone.items()}}
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    if not (folder / MAP).is_file() or (folder / MAP).read_text(encoding="utf-8") != text:
-        write_atomically(folder / MAP, lambda stream: stream.write(text.encode()))
+    path, content = work.folder / MAP, work.model_dump_json(indent=1, exclude={"folder", "skipped"}).encode() + b"\n"
+    if not path.is_file() or path.read_bytes() != content:
+        write_atomically(path, lambda stream: stream.write(content))
 
 
 def uploaded(folder: Path) -> set[str]:
-    """Ids of images that a reader uploaded: files in the folder that are no links."""
+    """Ids of images that a reader uploaded: files in the folder that are not links."""
     return {_stem(path.name) for path in folder.iterdir() if not path.is_symlink() and ending_of(path.name)}
 
 
 def give_ids(paths: list[Path], known: Mapping[str, Path], taken: set[str]) -> dict[str, Path]:
-    """Return id -> image: known images keep their id, others get the next free one.
-
-    Args:
-        paths: the images.
-        known: ids of earlier calls.
-        taken: ids of other images in the folder.
-    """
+    """Return id -> image: known images keep their id, others get the next free one; ``taken`` are of other images."""
     given = {path: key for key, path in known.items() if key not in taken}
     used = {key.casefold() for key in (*known, *taken)}
-    ids: dict[str, Path] = {}
     for path in paths:
         if path not in given:
-            name = candidate = _stem(path.name)
-            number = 1
-            while candidate.casefold() in used:
-                number += 1
-                candidate = f"{name}-{number}"
-            used.add(candidate.casefold())
-            given[path] = candidate
-        ids[given[path]] = path
-    return ids
+            name = _stem(path.name)
+            names = chain([name], (f"{name}-{number}" for number in count(2)))
+            given[path] = next(candidate for candidate in names if candidate.casefold() not in used)
+            used.add(given[path].casefold())
+    return {given[path]: path for path in paths}
 
 
 def _stem(name: str) -> str:
     """The file's name without its ending, in characters that neither MONAI Label nor a URL reads otherwise."""
-    return re.sub(r"[^\w-]", "_", name[: len(name) - len(ending_of(name) or "")], flags=re.ASCII) or "image"
+    return re.sub(r"[^\w-]", "_", name[: len(name) - len(ending_of(name))], flags=re.ASCII) or "image"
 
 
 def link_images(folder: Path, images: Mapping[str, Path]) -> None:
@@ -146,8 +125,3 @@ def link_images(folder: Path, images: Mapping[str, Path]) -> None:
     for name, path in wanted.items():
         if not (folder / name).is_symlink():
             (folder / name).symlink_to(path)
-
-
-def ending_of(name: str) -> str | None:
-    """The ending in small letters if the file's name is that of an image, else None."""
-    return next((ending for ending in ENDINGS if name.lower().endswith(ending)), None)

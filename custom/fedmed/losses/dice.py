@@ -1,5 +1,7 @@
 """Soft Dice (Milletari et al., 3DV 2016; Yang et al. 2021, Eq. 1)."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 
@@ -71,10 +73,8 @@ class SoftDiceLoss(nn.Module):
                 f"SoftDiceLoss: smooth_nr is {smooth_nr} and smooth_dr is {smooth_dr}; use smooth_nr >= 0 and "
                 "smooth_dr > 0, such as 1e-8"
             )
-        self.squared, self.smooth_nr, self.smooth_dr, self.batch = squared, smooth_nr, smooth_dr, batch
+        self.loss = partial(soft_dice_loss, squared=squared, smooth_nr=smooth_nr, smooth_dr=smooth_dr, batch=batch)
 
     def forward(self, q: Tensor, y: Tensor) -> Tensor:
         """Return the scalar loss of probabilities ``q`` against targets ``y``, both (B, C, ...)."""
-        return soft_dice_loss(
-            q, y, squared=self.squared, smooth_nr=self.smooth_nr, smooth_dr=self.smooth_dr, batch=self.batch
-        ).mean()
+        return self.loss(q, y).mean()

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedmed.errors import JobError
 
-CARRIED = {"tensors", "extras"}  # of a task: what is no plain value
+CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Task:
         """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
 
         Raises:
-            JobError: a number is missing or none; rounds become file names at the site, so nothing else may.
+            JobError: a number is missing or is not one; rounds become file names at the site, so nothing else may.
         """
         known = {f.name for f in fields(cls)} - CARRIED
         values = {key: value for key, value in config.items() if key in known}
@@ -81,15 +81,15 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
     """-1 is the starting model, which no round has aggregated."""
     least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1}
     for key in (key for key in least if key in values):
-        if not _whole(values[key], least[key]) and not (key == "private_round" and values[key] is None):
+        if not _is_count(values[key], least[key]) and not (key == "private_round" and values[key] is None):
             raise JobError(f"the task's '{key}' is {values[key]!r}; it must be a whole number of at least {least[key]}")
     epochs = values.get("epochs")
     if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):
         raise JobError(f"the task's 'epochs' is {epochs!r}; it must be a number above 0")
-    kept = values.get("keep_rounds", [])
-    if not isinstance(kept, (list, tuple)) or not all(_whole(round, -1) for round in kept):
-        raise JobError(f"the task's 'keep_rounds' is {kept!r}; it must be a list of whole numbers of at least -1")
+    rounds = values.get("keep_rounds", [])
+    if not isinstance(rounds, (list, tuple)) or not all(_is_count(round, -1) for round in rounds):
+        raise JobError(f"the task's 'keep_rounds' is {rounds!r}; it must be a list of whole numbers of at least -1")
 
 
-def _whole(value: Any, least: int) -> bool:
+def _is_count(value: Any, least: int) -> bool:
     return type(value) is int and value >= least

@@ -65,12 +65,14 @@ class Scalar:
         label: for a person.
         unit: ``share`` (0..1), ``nats``, or empty for a number without one.
         better: ``higher``, ``lower``, or empty where neither is better in itself.
+        tells: what a reader of its curve should know, in sentences.
     """
 
     name: str
     label: str
     unit: str = ""
     better: str = ""
+    tells: str = ""
 
 
 LOSS = Scalar("train_loss", "loss", better="lower")

@@ -14,6 +14,10 @@ CHANGE_TELLS = (
     "How alike a site's images are to one another, before and after the round's training: one rank correlation, which "
     "says how much the site learned, and nothing of any single image."
 )
+ACCURACY_TELLS = (
+    "Contrastive accuracy is the share of views whose partner was told from all negatives. It and the loss depend on "
+    "the number of negatives; compare them within a run only."
+)
 CONTRASTIVE = Role(
     "trains without labels",
     "fedmed.flare.executors.ContrastiveExecutor",
@@ -54,14 +58,21 @@ class FedAvgMoCo(Method):
         """The loss, and how well views are told apart."""
         return (
             LOSS,
-            Scalar(ACCURACY, "contrastive accuracy", "share", "higher"),
+            Scalar(ACCURACY, "contrastive accuracy", "share", "higher", ACCURACY_TELLS),
             Scalar(SIMILARITY, "similarity of two views"),
             Scalar(ZERO, "images without a feature", "share", "lower"),
         )
 
     def report_sections(self) -> tuple[str, ...]:
         """What sites learned, and how much each round changed."""
-        return ("fedmed.reports.unscored_report.EncoderReport",)
+        return ("fedmed.reports.representation_section.RepresentationSection",)
+
+    def next_jobs(self) -> Mapping[str, str]:
+        """A quick look at the encoder, and the model to use."""
+        return {
+            "cxr_linear": "trains one layer on the frozen encoder: it tells how much has been learnt",
+            "cxr_finetune": "trains the whole network with few labels: that is the model to use",
+        }
 
     def card(self) -> str:
         """How the model came about."""

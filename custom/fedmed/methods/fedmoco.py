@@ -8,6 +8,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, WITH_UPDA
 from fedmed.methods.fedavg_moco import CHANGE, CHANGE_TELLS, FedAvgMoCo
 from fedmed.methods.method import MEAN
 
+SELF_ADAPTIVE = "fedmed.aggregation.self_adaptive.SelfAdaptiveWeighting"
 OTHERS = "through the server to the other sites, without this site's name"
 
 
@@ -64,7 +65,7 @@ class FedMoCo(FedAvgMoCo):
         """The mean weighted by Eq. 7, a function of the change that each site reports."""
         if not self.adaptive:
             return super().rule()
-        weighting = {"by": "reported", "name": CHANGE, "form": self.form, "floor": self.floor}
+        weighting = {"by": SELF_ADAPTIVE, "name": CHANGE, "form": self.form, "floor": self.floor}
         return {"path": MEAN, "args": {"weighting": weighting}}
 
     def scalars(self) -> tuple[Scalar, ...]:
@@ -74,9 +75,13 @@ class FedMoCo(FedAvgMoCo):
     def card(self) -> str:
         """How the model came about."""
         weighed = "how much training changed each site's similarities between images" if self.adaptive else "images"
-        told = "" if self.exchange_from is None else f"; from round {self.exchange_from + 1} on sites also sent one "
-        told += "another mean and covariance of their features" if told else ""
-        return f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}{told}."
+        text = f"Pre-training without labels (FedMoCo); updates are averaged by {weighed}"
+        if self.exchange_from is not None:
+            text += (
+                f"; from round {self.exchange_from + 1} on sites also sent one another mean and covariance of their "
+            )
+            text += "features"
+        return f"{text}."
 
     def dry_run(self) -> tuple[str, ...]:
         """Who gets the statistics."""

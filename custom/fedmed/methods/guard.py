@@ -9,8 +9,8 @@ from fedmed.messages.answers import Update
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One finding.
+class SuspectedCollapse:
+    """What a guard has found at a site.
 
     Attributes:
         site: the site concerned.
@@ -49,7 +49,7 @@ class Guard(ABC):
         self.memory = {site: list(values) for site, values in state.get("memory", {}).items()}
         self.told = dict(state.get("told", {}))
 
-    def check(self, update: Update) -> Finding | None:
+    def check(self, update: Update) -> SuspectedCollapse | None:
         """Take one accepted update into account and return what is new."""
         if any(name not in update.metrics for name in self.needs):
             return None
@@ -59,7 +59,7 @@ class Guard(ABC):
         return finding if now != before else None
 
     @abstractmethod
-    def judge(self, update: Update) -> Finding | None:
+    def judge(self, update: Update) -> SuspectedCollapse | None:
         """Remember one update of a site that reports ``needs``, and say what is the matter, new or not."""
 
 

@@ -1,7 +1,7 @@
 """Warn when contrastive pre-training collapses at a site: all images get the same features, or none at all."""
 
 from fedmed.messages.answers import Update
-from fedmed.methods.guard import Finding, Guard, percent
+from fedmed.methods.guard import Guard, SuspectedCollapse, percent
 
 ALIKE = 0.99  # positive similarity; in runs that learn it lies around 0.8, and is above 0.99 for a few rounds at most
 FALL = 1 / 5  # of the accuracy in the site's best round
@@ -31,7 +31,7 @@ class ContrastGuard(Guard):
 
     needs = (SIMILARITY, ACCURACY)
 
-    def judge(self, update: Update) -> Finding | None:
+    def judge(self, update: Update) -> SuspectedCollapse | None:
         """See :class:`fedmed.methods.guard.Guard`."""
         similarity, accuracy = (update.metrics[name] for name in self.needs)
         rounds, best = self.memory.get(update.site, (0, 0.0))
@@ -39,7 +39,7 @@ class ContrastGuard(Guard):
         zero = update.metrics.get(ZERO, 0.0)
         if zero > DEAD:
             message = f"{percent(zero)} of its images have no feature above 0: its network is dying; {REVIVE}"
-            return Finding(update.site, message, "features_zero", zero, DEAD)
+            return SuspectedCollapse(update.site, message, "features_zero", zero, DEAD)
         told = self.told.get(update.site) == "features_alike"
         limit = max(FALL * best if best >= LEARNED else 0.0, CHANCE if rounds >= PATIENCE else 0.0)
         if similarity < (CURED_ALIKE if told else ALIKE) or accuracy >= limit * (CURED if told else 1.0):
@@ -49,4 +49,4 @@ class ContrastGuard(Guard):
             f"among other images, {percent(best)} in the site's best round: its features become the same for all "
             f"images; {ADVICE}"
         )
-        return Finding(update.site, message, "features_alike", accuracy, best)
+        return SuspectedCollapse(update.site, message, "features_alike", accuracy, best)

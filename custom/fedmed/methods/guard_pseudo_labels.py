@@ -3,7 +3,7 @@
 from statistics import median
 
 from fedmed.messages.answers import Update
-from fedmed.methods.guard import Finding, Guard, percent
+from fedmed.methods.guard import Guard, SuspectedCollapse, percent
 
 REFERENCE_ROUNDS = 3  # a site's own first rounds, with which later ones are compared
 ALL = 0.9  # no organ or disease fills so much of a scan
@@ -34,7 +34,7 @@ class PseudoLabelGuard(Guard):
 
     needs = (FRACTION,)
 
-    def judge(self, update: Update) -> Finding | None:
+    def judge(self, update: Update) -> SuspectedCollapse | None:
         """See :class:`fedmed.methods.guard.Guard`."""
         fraction, first = update.metrics[FRACTION], self.memory.setdefault(update.site, [])
         reference = median(first) if first else None
@@ -43,7 +43,7 @@ class PseudoLabelGuard(Guard):
         found = None if reference is None else collapse(fraction, reference)
         if found is None or reference is None:
             return None
-        return Finding(update.site, found[1], found[0], fraction, reference)
+        return SuspectedCollapse(update.site, found[1], found[0], fraction, reference)
 
 
 def collapse(fraction: float, reference: float) -> tuple[str, str] | None:

@@ -49,8 +49,12 @@ class Method:
         return ()
 
     def report_sections(self) -> tuple[str, ...]:
-        """Class paths of what a report shows of this method alone."""
+        """Class paths of what a report shows of this method alone: :class:`fedmed.reports.run_report.ReportSection`."""
         return ()
+
+    def next_jobs(self) -> Mapping[str, str]:
+        """Jobs that begin with the model of this method -> what each does, without its subject."""
+        return {}
 
     def card(self) -> str:
         """How the model came about, a sentence for its card."""
@@ -65,7 +69,7 @@ class Method:
         return ()
 
     def spec(self) -> dict[str, Any]:
-        """Class path and arguments, from which :func:`fedmed.methods.load.load_method` makes an equal object."""
+        """Class path and arguments, from which :func:`fedmed.methods.find_method.load_method` makes an equal object."""
         return {"path": f"{type(self).__module__}.{type(self).__name__}", "args": asdict(self)}
 
     def role(self, name: str) -> Role:

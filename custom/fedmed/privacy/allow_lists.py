@@ -25,7 +25,7 @@ class Allowed:
 
     def __init__(self, site: SiteConfig) -> None:
         self.site, self.privacy = site, site.privacy
-        self._told: set[str] = set()
+        self._mentioned: set[str] = set()
 
     def refusal(self, what: str, key: str) -> PrivacyError:
         """An error that names the setting."""
@@ -80,11 +80,11 @@ class Allowed:
         plain, allowed = plain_metrics(metrics), self.privacy.allowed_metrics
         if allowed is None:
             return plain
-        kept = {name: value for name, value in plain.items() if self._may(name)}
-        if not _whole_score(plain, kept):
-            kept.pop("n_cases", None)  # test scores are read together
-        self._mention("scalars", plain, kept, "allowed_metrics")
-        return kept
+        passed = {name: value for name, value in plain.items() if self._may(name)}
+        if not _has_a_full_score(plain, passed):
+            passed.pop("n_cases", None)  # test scores are read together
+        self._mention("scalars", plain, passed, "allowed_metrics")
+        return passed
 
     def protection(self, epsilon: float | None) -> dict[str, float]:
         """Return what the server may know of the site's own protection, as scalars: ``clip_norm`` and the like."""
@@ -95,9 +95,9 @@ class Allowed:
 
     def extras(self, extras: Mapping[str, Any]) -> dict[str, Any]:
         """Return the additional values of a method that the site has listed."""
-        kept = {name: value for name, value in extras.items() if name in self.privacy.allowed_extras}
-        self._mention("extras", extras, kept, "allowed_extras")
-        return kept
+        passed = {name: value for name, value in extras.items() if name in self.privacy.allowed_extras}
+        self._mention("extras", extras, passed, "allowed_extras")
+        return passed
 
     def streamed(self, tag: str) -> str | None:
         """Return the metric that a scalar for TensorBoard is (``train_loss`` for ``train/loss``), None if it stays."""
@@ -107,18 +107,18 @@ class Allowed:
     def _may(self, metric: str) -> bool:
         return self.privacy.allowed_metrics is None or metric in self.privacy.allowed_metrics
 
-    def _mention(self, what: str, all: Mapping[str, Any], kept: Mapping[str, Any], key: str) -> None:
-        left = ", ".join(sorted(set(all) - set(kept)))
-        if left and left not in self._told:
-            self._told.add(left)
+    def _mention(self, what: str, values: Mapping[str, Any], passed: Mapping[str, Any], key: str) -> None:
+        left = ", ".join(sorted(set(values) - set(passed)))
+        if left and left not in self._mentioned:
+            self._mentioned.add(left)
             where = f"'privacy.{key}' in {self.site.source}"
             log.info("%s: %s that stay here: %s (%s)", self.site.site, what, left, where)
 
 
-def _whole_score(metrics: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Whether all numbers of a test score are kept, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
+def _has_a_full_score(metrics: Mapping[str, Any], passed: Mapping[str, Any]) -> bool:
+    """Whether all numbers of a test score pass, such as mean and deviation: ``dice_mean`` and ``dice_std``."""
     scores: dict[str, list[str]] = {}
     for name in metrics:
         if name != "n_cases":
             scores.setdefault(name.split("_")[0], []).append(name)
-    return not scores or any(all(name in kept for name in names) for names in scores.values())
+    return not scores or any(all(name in passed for name in names) for names in scores.values())

@@ -2,11 +2,12 @@
 
 from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.methods.declarations import FROM_A_ROUND
-from fedmed.privacy.forecast import Forecast, Sending
+from fedmed.privacy.forecast import Forecast
+from fedmed.privacy.limits_in_words import limits_in_words
+from fedmed.privacy.sendings import Sending
 from fedmed.reports.ledger_page import weak
 from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
-from fedmed.settings.site import SiteConfig
 
 KIND = "what would leave this site"
 NEVER = (
@@ -31,10 +32,8 @@ def forecast_sheet(made: Forecast) -> Sheet:
     sent = SheetTable(
         "What each task sends", _note(made), ["task", "rounds", "times#", "tensors#", "each#", "numbers"], _rows(made)
     )
-    limits = SheetTable(
-        "This site's own limits", f"From {made.site.source}; no job can loosen them.", ["limit", "value"], []
-    )
-    limits.rows.extend([list(pair) for pair in limits_in_words(made.site)])
+    source = f"From {made.site.source}; no job can loosen them."
+    limits = SheetTable("This site's own limits", source, ["limit", "value"], limits_in_words(made.site))
     leaving = SheetTable("Tensors that leave", "", ["name", "kind", "bytes#", "when"], _leaving(made), long=True)
     tables = [sent, limits, leaving]
     if beside := _beside(made):
@@ -60,15 +59,11 @@ def _summary(made: Forecast) -> str:
 
 
 def _notices(made: Forecast) -> list[str]:
-    notices = []
-    for sending in made.sendings:
-        if sending.refused:
-            notices.append(f"The site's limits hold {sending.task} back ({_rounds(sending)}): {sending.refused}")
+    refused = [sending for sending in made.sendings if sending.refused]
+    notices = [f"The site's limits hold {one.task} back ({_rounds(one)}): {one.refused}" for one in refused]
     if made.updates < made.asked:
-        most = made.site.privacy.max_epsilon
-        notices.append(
-            f"The account allows {made.updates} of {made.asked} updates: then max_epsilon {most:g} is reached."
-        )
+        most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
+        notices.append(f"The account allows {made.updates} of {made.asked} updates: then {most}.")
     notices += weak(made.epsilon[1]) if made.epsilon else []
     notices += [*_extras(made), *made.method.dry_run()]
     if made.site.privacy.noise_seed is not None:
@@ -109,14 +104,14 @@ def _beside(made: Forecast) -> list[list[str]]:
 
 def _note(made: Forecast) -> str:
     text = "Bytes are those of the tensors; numbers and framing add about a kilobyte to an answer."
-    if any(sending.task == "metadata" for sending in made.sendings):
+    tasks = {sending.task for sending in made.sendings}
+    if "metadata" in tasks:
         text += " How large the answers to metadata are, the method and its settings say."
-    if any(sending.task == "train" for sending in made.sendings):
+    if "train" in tasks:
         text += " Each update also says its round and number of steps, which the job sets."
     if any("train_" in name for sending in made.sendings for name in sending.scalars):
-        text += (
-            f" Means of the last steps, train_…, are also sent while the site works, {PROGRESS_LINES} times a round."
-        )
+        text += " Means of the last steps, train_…, are also sent while the site works, "
+        text += f"{PROGRESS_LINES} times a round."
     return text
 
 
@@ -124,7 +119,8 @@ def _rows(made: Forecast) -> list[list[str]]:
     rows = []
     for sending in made.sendings:
         tensors, each = str(len(sending.tensors)) if sending.tensors else NOTHING, size(sending.bytes or None)
-        what = "held back, see above" if sending.refused else ", ".join(sending.scalars + sending.extras) or NOTHING
+        passes = ", ".join([*sending.scalars, *sending.extras]) or NOTHING
+        what = "held back, see above" if sending.refused else passes
         rows.append([sending.task, _rounds(sending), str(sending.times), tensors, each, what])
     return rows
 
@@ -153,28 +149,3 @@ def _rounds(sending: Sending) -> str:
         return "after training"
     first, last = (round + 1 for round in sending.rounds)
     return str(first) if first == last else f"{first}–{last}"
-
-
-def limits_in_words(site: SiteConfig) -> list[tuple[str, str]]:
-    """The limits that the site has set, and what holds where it has set none."""
-    own = site.privacy
-    shared = own.allowed_tensors
-    said = [("tensors", "all that a job shares" if shared is None else ", ".join(shared) or "none")]
-    said.append(("numbers", "all" if own.allowed_metrics is None else ", ".join(own.allowed_metrics) or "none"))
-    said.append(("extras of a method", ", ".join(own.allowed_extras) or "none"))
-    if own.extras_noise is not None:
-        said.append(
-            ("noise of extras", f"Gaussian, standard deviation {own.extras_noise:g} in every value of an array")
-        )
-    said.append(("size of an answer", "any" if own.max_bytes is None else f"at most {size(own.max_bytes)}"))
-    said.append(
-        ("norm of an update", "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger")
-    )
-    if own.noise_std is None:
-        said.append(("noise", "none"))
-    else:
-        said.append(("noise", f"Gaussian, standard deviation {own.noise_std:g} in every value"))
-        most = "no limit" if own.max_epsilon is None else f"at most {own.max_epsilon:g}"
-        said.append(("account", f"ε at δ = {plain_delta(own.delta)}: {most}; kept in {own.account}, over all jobs"))
-    said.append(("private layers", "released when a job asks" if site.allow_release else "never released"))
-    return said

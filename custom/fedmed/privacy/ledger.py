@@ -1,19 +1,14 @@
 """The record of everything that leaves a site: one JSON line an answer, written before it is sent."""
 
-import hashlib
-import json
-import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
+from fedmed.durable_files import append_json
 from fedmed.errors import JobError, PrivacyError
+from fedmed.messages.values import map_tensors
+from fedmed.privacy.payload import describe, kind, payload_bytes, payload_digest
 from fedmed.reports.run_files import read_lines
 
 FILE = "ledger.jsonl"
@@ -46,14 +41,27 @@ class Ledger:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, "site": self.site, "answer": answer, "task": task, "round": round, **facts}
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(line, allow_nan=False) + "\n")
-                stream.flush()
-                if answer != "live":  # a training step need not wait for the disk
-                    os.fsync(stream.fileno())
+            append_json(self.path, line, durable=answer != "live")  # a training step need not wait for the disk
         except (OSError, TypeError, ValueError) as error:
             raise PrivacyError(f"the ledger {self.path} cannot be written ({error}); nothing is sent") from error
+
+    def write_content(
+        self, answer: str, task: str, round: int | None, content: Mapping[str, Any], **facts: Any
+    ) -> None:
+        """:meth:`write` what leaves, with size and digest: here alone an answer is hashed, as it leaves.
+
+        Args:
+            answer, task, round, facts: as there.
+            content: the answer; of ``tensors`` and ``extras`` dtypes and shapes are written down.
+
+        Raises:
+            PrivacyError: as there, or the answer holds what nothing may send.
+        """
+        facts = {"bytes": payload_bytes(content), "sha256": payload_digest(content), **facts}
+        plain = {key: value for key, value in content.items() if key not in ("tensors", "extras")}
+        extras = {name: map_tensors(value, kind) for name, value in sorted(content.get("extras", {}).items())}
+        described = {"tensors": describe(content.get("tensors", {})), "extras": extras}
+        self.write(answer, task, round, **plain, **described, **facts)
 
 
 def read_ledger(run: Path) -> list[dict[str, Any]]:
@@ -73,75 +81,3 @@ def read_ledger(run: Path) -> list[dict[str, Any]]:
         looked = ", ".join(map(str, places))
         raise JobError(f"no ledger at {run}; looked at {looked}. Give a site's own folder of a job, not the server's")
     return read_lines(path)
-
-
-def describe(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Name -> dtype and shape, such as ``float32 8×1×3×3×3``."""
-    return {name: kind(tensor) for name, tensor in tensors.items()}
-
-
-def kind(tensor: Tensor) -> str:
-    """Dtype and shape in words."""
-    shape = "×".join(map(str, tensor.shape)) or "single value"
-    return f"{str(tensor.dtype).removeprefix('torch.')} {shape}"
-
-
-def payload_bytes(content: Any) -> int:
-    """Return the size of what is sent, without the transport's own framing, from shapes and texts alone.
-
-    Raises:
-        PrivacyError: something that is neither a plain value nor a tensor or array; nothing else may leave.
-    """
-    return sum(_size(leaf) for _, leaf in _leaves(content, ""))
-
-
-def payload_digest(content: Any) -> str:
-    """Return the SHA-256 of what is sent: elements, names, dtypes, shapes and order. It reads every byte once.
-
-    Raises:
-        PrivacyError: as :func:`payload_bytes`.
-    """
-    digest = hashlib.sha256()
-    for place, leaf in _leaves(content, ""):
-        digest.update(f"{_head(place, leaf)}\n".encode())
-        digest.update(_body(leaf))
-    return digest.hexdigest()
-
-
-def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key in sorted(value, key=str):
-            if not isinstance(key, str):
-                raise PrivacyError(f"'{place}' has the key {key!r}; only names may be keys. Nothing is sent")
-            yield from _leaves(value[key], f"{place}/{key}")
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        for index, item in enumerate(value):
-            yield from _leaves(item, f"{place}/{index}")
-    elif _may_leave(value):
-        yield place, value
-    else:
-        raise PrivacyError(f"'{place}' is a {type(value).__name__}; only plain values and tensors may leave a site")
-
-
-def _may_leave(leaf: Any) -> bool:
-    if isinstance(leaf, Tensor) or leaf is None or type(leaf) in (bool, int, str):
-        return True
-    return leaf.dtype.kind in "biuf" if isinstance(leaf, np.ndarray) else type(leaf) is float and math.isfinite(leaf)
-
-
-def _size(leaf: Any) -> int:
-    if isinstance(leaf, Tensor):
-        return leaf.numel() * leaf.element_size()
-    return leaf.nbytes if isinstance(leaf, np.ndarray) else len(json.dumps(leaf).encode())
-
-
-def _head(place: str, leaf: Any) -> str:
-    if isinstance(leaf, Tensor):
-        return f"{place} {kind(leaf)}"
-    return f"{place} {leaf.dtype} {leaf.shape}" if isinstance(leaf, np.ndarray) else place
-
-
-def _body(leaf: Any) -> bytes | memoryview:
-    if isinstance(leaf, Tensor):
-        return leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return np.ascontiguousarray(leaf).tobytes() if isinstance(leaf, np.ndarray) else json.dumps(leaf).encode()

@@ -31,8 +31,7 @@ def provision(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, help=OUT)
     arguments = parser.parse_args(argv)
     if arguments.project is None:
-        text = f"name a project file: copy {EXAMPLE}, change what is marked with <-, and name the copy"
-        raise SiteConfigError(text)
+        raise SiteConfigError(f"name a project file: copy {EXAMPLE}, change what is marked with <-, and name the copy")
     wanted = read_project(arguments.project)
     federation = Federation.open(_outside(arguments.out or Path(HOME) / wanted["name"]))
     had = bool(federation.project)
@@ -42,7 +41,7 @@ def provision(argv: Sequence[str]) -> int:
         return 0
     if had:
         print("The federation existed; its certificate authority and the other kits are unchanged.")
-    _tell(federation, made)
+    _report(federation, made)
     return 0
 
 
@@ -60,11 +59,12 @@ def add_site(argv: Sequence[str]) -> int:
     if not federation.project:
         raise SiteConfigError(f"{federation.folder} holds no federation; make one with scripts/provision.sh")
     if arguments.renew:
-        kit = federation.renew(arguments.name)
-        print(f"New certificate for {arguments.name}, valid until {_ends(kit)}. Give it the files")
+        startup = federation.renew(arguments.name) / "startup"
+        files = sorted((*startup.glob("*.crt"), *startup.glob("*.key")))
         print(
-            "\n".join(f"  {path}" for path in sorted((kit / "startup").glob("*.*")) if path.suffix in (".crt", ".key"))
+            f"New certificate for {arguments.name}, valid until {_ends(next(startup.glob('*.crt')))}. Give it the files"
         )
+        print("\n".join(f"  {path}" for path in files))
         print("for its kit's startup/, and let it restart. The old certificate is not revoked: it ends by itself.")
         return 0
     if arguments.org is None:
@@ -74,7 +74,7 @@ def add_site(argv: Sequence[str]) -> int:
     site = {"name": arguments.name, "type": "client", "org": arguments.org, "fedmed_role": arguments.role}
     site["custom_code"] = arguments.custom_code
     made = federation.provision({**federation.project, "participants": [*federation.project["participants"], site]})
-    _tell(federation, made)
+    _report(federation, made)
     return 0
 
 
@@ -93,19 +93,17 @@ def _only() -> Path:
     return found[0]
 
 
-def _ends(kit: Path) -> str:
-    certificate = next(path for path in (kit / "startup").glob("*.crt"))
+def _ends(certificate: Path) -> str:
     return f"{x509.load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc:%Y-%m-%d}"
 
 
-def _tell(federation: Federation, made: Sequence[str]) -> None:
+def _report(federation: Federation, made: Sequence[str]) -> None:
     participants = {p["name"]: p for p in federation.project["participants"]}
-    authority = federation.kits / made[0] / "startup" / "rootCA.pem"
-    end = x509.load_pem_x509_certificate(authority.read_bytes()).not_valid_after_utc
     print(f"Federation '{federation.project['name']}' in {federation.folder}")
     for name in made:
-        print(f"  kits/{name:<28} for {_whom(participants[name])}, valid until {_ends(federation.kits / name)}")
-    print(ADVICE.format(end=f"{end:%Y-%m-%d}"))
+        own = next((federation.kits / name / "startup").glob("*.crt"))
+        print(f"  kits/{name:<28} for {_whom(participants[name])}, valid until {_ends(own)}")
+    print(ADVICE.format(end=_ends(federation.kits / made[0] / "startup" / "rootCA.pem")))
 
 
 def _whom(participant: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
 from fedmed.jobs import app_configs
-from fedmed.methods.load import installed
+from fedmed.methods.find_method import installed
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
 
@@ -19,7 +19,7 @@ TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
 # What every job of ours loads beyond NVFlare's own list.
 PARTS = (
     "fedmed.flare.controller.FederationController",
-    "fedmed.flare.filters.SiteLimitsFilter",
+    app_configs.LIMITS,
     "fedmed.flare.persistor.BundleModelPersistor",
     app_configs.PARTIAL,
 )
@@ -37,17 +37,8 @@ NEEDS: dict[Role, str] = {
     "unsupervised": "This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
     "evaluate": "This site is only scored: its datalist needs 'testing', images with masks. It trains nothing.",
 }
-PRIVACY = {
-    "scopes": [
-        {
-            "name": "site",
-            "properties": {},
-            "task_data_filters": [],
-            "task_result_filters": [{"path": "fedmed.flare.filters.SiteLimitsFilter", "args": {}}],
-        }
-    ],
-    "default_scope": "site",
-}
+SCOPE = {"properties": {}, "task_data_filters": [], "task_result_filters": [{"path": app_configs.LIMITS, "args": {}}]}
+PRIVACY = {"scopes": [{"name": "site", **SCOPE}], "default_scope": "site"}
 
 
 def job_classes() -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -24,21 +25,6 @@ from fedmed.provisioning.project_file import read_project
 
 RECORD = "project.yml"  # of a federation's folder: what was provisioned
 PARTS = {".lock", ".gitignore", "authority", "kits"}  # what an interrupted first provisioning leaves
-
-
-class _Log:
-    """What NVFlare says while it provisions; errors are kept for the message."""
-
-    def __init__(self) -> None:
-        self.errors: list[str] = []
-
-    def info(self, text: str) -> None:
-        pass
-
-    debug = warning = info
-
-    def error(self, text: str) -> None:
-        self.errors.append(text)
 
 
 @dataclass
@@ -65,7 +51,7 @@ class Federation:
         if record.is_file():
             return cls(folder, read_project(record))
         if folder.exists() and (not folder.is_dir() or set(os.listdir(folder)) - PARTS):
-            raise SiteConfigError(f"{folder} exists and is no federation of FedMed's; choose another folder with --out")
+            raise SiteConfigError(f"{folder} exists and is not a federation of FedMed's; choose another with --out")
         return cls(folder)
 
     @property
@@ -90,13 +76,12 @@ class Federation:
             SiteConfigError: the project is wrong, or contradicts the federation in this folder.
         """
         self._agrees(wanted)
-        known = self.project.get("participants", [])
         new = [p for p in wanted["participants"] if p["name"] not in self.names()]
-        if not new:
-            return []
-        project = {**deepcopy(dict(wanted)), "participants": [*known, *new]}
-        self._build(project, [p["name"] for p in new])
-        return [p["name"] for p in new]
+        names = [p["name"] for p in new]
+        if new:
+            participants = [*self.project.get("participants", []), *new]
+            self._build({**deepcopy(dict(wanted)), "participants": participants}, names)
+        return names
 
     def renew(self, name: str) -> Path:
         """Give a participant a new key and a new certificate, in its kit's ``startup/``; the old one ends by itself.
@@ -117,11 +102,11 @@ class Federation:
         """An existing federation may only grow."""
         if not self.project:
             return
-        anew = f"{self.folder} holds a federation already; for another one choose another folder with --out"
         differs = f"differs from what was provisioned before ({self.folder / RECORD})"
         for key in sorted((set(wanted) | set(self.project)) - {"participants", "description"}):
             if wanted.get(key) != self.project.get(key):
-                raise SiteConfigError(f"'{key}' {differs}; {anew}")
+                remedy = f"{self.folder} holds a federation already; for another one choose another folder with --out"
+                raise SiteConfigError(f"'{key}' {differs}; {remedy}")
         before = {p["name"]: p for p in self.project["participants"]}
         for one in wanted["participants"]:
             if before.get(one["name"], one) != one:
@@ -148,16 +133,18 @@ class Federation:
 
 
 def _provision(project: Mapping[str, Any], workspace: Path) -> Path:
-    log, said = _Log(), io.StringIO()
+    errors: list[str] = []
+    log = SimpleNamespace(error=errors.append, **dict.fromkeys(("debug", "info", "warning"), lambda text: None))
+    output = io.StringIO()
     try:
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
             plain = deepcopy(dict(project)) | {"gen_scripts": False}
             builders = prepare_builders(plain)
             context = Provisioner(str(workspace), builders).provision(prepare_project(plain), logger=log)
     except (SystemExit, Exception) as error:  # noqa: BLE001 - NVFlare raises many kinds for a wrong project
         raise SiteConfigError(f"NVFlare refuses the project: {error}") from error
-    if log.errors or context.get(CtxKey.BUILD_ERROR):
-        raise SiteConfigError(f"NVFlare could not make the kits: {'; '.join(log.errors) or said.getvalue()[-500:]}")
+    if errors or context.get(CtxKey.BUILD_ERROR):
+        raise SiteConfigError(f"NVFlare could not make the kits: {'; '.join(errors) or output.getvalue()[-500:]}")
     return Path(context[CtxKey.CURRENT_PROD_DIR])
 
 

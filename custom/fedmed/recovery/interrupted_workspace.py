@@ -7,7 +7,8 @@ from fedmed.errors import StateError
 from fedmed.recovery.server_state import RESULT, STATE
 
 RUN = "simulate_job"  # the simulator's only job, and the in-process loop's
-FACTS = "run.json"  # is written once an earlier run was taken over, if there was one
+FACTS = "run.json"  # is written once an interrupted run was taken over, if there was one
+BACKUP = "before-"  # and a number: the name under which an interrupted run makes room
 
 
 def records(workspace: Path, run: str = RUN) -> Path:
@@ -16,36 +17,22 @@ def records(workspace: Path, run: str = RUN) -> Path:
 
 
 def interrupted(workspace: Path) -> Path | None:
-    """The workspace of the run to continue: this one, or the one that was moved aside for it in vain.
+    """The workspace of the run to continue: this one, or the backup from which nothing went on; None without a run.
 
     Raises:
         StateError: the run is finished.
     """
-    here = records(workspace)
-    if (here / RESULT).is_file():
-        raise StateError(f"the run in {workspace} is finished; there is nothing to resume")
-    if (here / STATE).is_file():
-        return workspace
-    before = [] if (here / FACTS).is_file() else _asides(workspace)
-    kept = [path for path in before if (records(path) / STATE).is_file()]
-    return kept[-1] if kept else None
+    found = _unfinished(workspace, [records(path) for path in _backups(workspace.parent, f"{workspace.name}.")])
+    return found and found.parents[2]
 
 
-def next_aside(workspace: Path) -> Path:
+def next_backup(workspace: Path) -> Path:
     """Where the workspace would be moved to."""
-    return _aside(workspace, len(_asides(workspace)) + 1)
+    number = len(_backups(workspace.parent, f"{workspace.name}.")) + 1
+    return workspace.with_name(f"{workspace.name}.{BACKUP}{number}")
 
 
-def _aside(workspace: Path, number: int) -> Path:
-    return workspace.with_name(f"{workspace.name}.before-{number}")
-
-
-def _asides(workspace: Path) -> list[Path]:
-    places = (_aside(workspace, number) for number in range(1, 1000))
-    return [path for path in places if path.is_dir()]
-
-
-def set_aside(workspace: Path, sites: Iterable[str]) -> str | None:
+def move_interrupted(workspace: Path, sites: Iterable[str]) -> str | None:
     """Make room for the in-process loop, which keeps the runs of a workspace side by side at each site.
 
     Args:
@@ -59,15 +46,28 @@ def set_aside(workspace: Path, sites: Iterable[str]) -> str | None:
         StateError: the run in the workspace is finished.
     """
     server = workspace / "server"
-    asides = [name for name in (f"before-{number}" for number in range(1, 1000)) if (server / name).is_dir()]
-    if (records(workspace) / RESULT).is_file():
-        raise StateError(f"the run in {workspace} is finished; there is nothing to resume")
-    if not (records(workspace) / STATE).is_file():
-        before = [] if (records(workspace) / FACTS).is_file() else asides
-        kept = [name for name in before if (records(workspace, name) / STATE).is_file()]
-        return kept[-1] if kept else None
-    name = f"before-{len(asides) + 1}"
-    for folder in (*(workspace / site for site in sites), server):  # the server last: without it nothing is set aside
+    backups = [path.name for path in _backups(server)]
+    found = _unfinished(workspace, [records(workspace, name) for name in backups])
+    if found is None or found.parent.name != RUN:
+        return found.parent.name if found else None
+    name = f"{BACKUP}{len(backups) + 1}"
+    for folder in (*(workspace / site for site in sites), server):  # the server last: it decides whether there is a run
         if (folder / RUN).is_dir() and not (folder / name).exists():
             (folder / RUN).rename(folder / name)
     return name
+
+
+def _unfinished(workspace: Path, backups: Iterable[Path]) -> Path | None:
+    """The server's folder of the run to continue, in the workspace itself or else in the newest of its backups."""
+    here = records(workspace)
+    if (here / RESULT).is_file():
+        raise StateError(f"the run in {workspace} is finished; there is nothing to resume")
+    if (here / STATE).is_file():
+        return here
+    found = [] if (here / FACTS).is_file() else [path for path in backups if (path / STATE).is_file()]
+    return found[-1] if found else None
+
+
+def _backups(folder: Path, prefix: str = "") -> list[Path]:
+    places = (folder / f"{prefix}{BACKUP}{number}" for number in range(1, 1000))
+    return [path for path in places if path.is_dir()]

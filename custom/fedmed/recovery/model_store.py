@@ -11,13 +11,13 @@ from typing import Any
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
-from fedmed.bundles.load import Bundle
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
 from fedmed.kinds.sound_bundle import check_bundle
-from fedmed.privacy.ledger import kind
+from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")
 MODELS = "FEDMED_MODELS"  # a folder of checkpoints at the server
@@ -29,10 +29,8 @@ class ModelStore:
 
     Args:
         folder: where ``FL_global_model.pt`` and ``best_FL_global_model.pt`` are written.
-        bundle: name of the bundle.
-        overlays: overlays that define the network.
-        overrides: plain values for overridable settings.
-        seed: seed of the initial weights.
+        bundle, overlays, overrides: name of the bundle, and what defines the network beside it.
+        seed: of the initial weights.
         checkpoint: name of a file in ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from (a bare state dict,
             or a run's global model); None = initial weights. Only the server needs the file. A job cannot name other
             folders.
@@ -96,12 +94,12 @@ class ModelStore:
         tensors = named_tensors(self._network)
         if self.checkpoint is None:
             return tensors
-        found, names = read_checkpoint(self.checkpoint), self.taken
+        found, names = _read_checkpoint(self.checkpoint), self.taken
         if not names:
             raise JobError(f"'checkpoint_tensors' {self._patterns} match no tensor of the model; correct them")
-        strangers = [name for name in found if name not in tensors] if self._patterns is None else []
-        if strangers:
-            raise self._misfit(strangers[0], "which the model does not have; say what to take in 'checkpoint_tensors'")
+        unknown = [name for name in found if name not in tensors] if self._patterns is None else []
+        if unknown:
+            raise self._misfit(unknown[0], "which the model does not have; say what to take in 'checkpoint_tensors'")
         for name in names:
             if name not in found:
                 raise self._misfit(name, "which it does not hold")
@@ -125,12 +123,9 @@ class ModelStore:
 
     def describe(self) -> dict[str, Any]:
         """Plain facts for the run's record."""
-        facts: dict[str, Any] = {
-            "bundle": self.bundle.name,
-            "version": self.bundle.version,
-            "digest": self.bundle.digest,
-        }
-        facts |= {"overlays": self.bundle.overlays, "overrides": self.bundle.overrides, "seed": self.seed}
+        bundle = self.bundle
+        facts: dict[str, Any] = {"bundle": bundle.name, "version": bundle.version, "digest": bundle.digest}
+        facts |= {"overlays": bundle.overlays, "overrides": bundle.overrides, "seed": self.seed}
         facts |= {"checkpoint": self.checkpoint.name} if self.checkpoint else {}
         return facts | ({"checkpoint_tensors": self._patterns} if self._patterns is not None else {})
 
@@ -139,15 +134,10 @@ class ModelStore:
         save_tensors(self.folder / (BEST if best else LAST), {"model": dict(tensors), "meta": dict(meta)})
 
 
-def read_checkpoint(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a file that is a bare state dict or a run's global model.
-
-    Raises:
-        JobError: it is neither.
-        StateError: it is damaged.
-    """
+def _read_checkpoint(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file that is a bare state dict or a run's global model."""
     content = load_tensors(path)
     model = content.get("model", content) if isinstance(content, Mapping) else None
     if not isinstance(model, Mapping) or not model or not all(isinstance(value, Tensor) for value in model.values()):
-        raise JobError(f"checkpoint {path} holds no named tensors; give a state dict or a run's global model")
+        raise JobError(f"checkpoint {path} does not hold named tensors; give a state dict or a run's global model")
     return dict(model)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.errors import JobError, StateError
-from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import PLACE, read_job
 from fedmed.jobs.job_id import check_plain
 from fedmed.recovery.interrupted_workspace import RUN
@@ -24,13 +23,7 @@ PLACES = ("workspace/fedmed", "fedmed", ".")
 
 @dataclass(frozen=True)
 class Interrupted:
-    """An interrupted run.
-
-    Attributes:
-        id: the job that made it.
-        state: the server's state, or None where only the server has it.
-        job: its job folder, if it is known.
-    """
+    """An interrupted run: the job that made it, the server's state, and the job's folder, as far as they are known."""
 
     id: str
     state: ServerState | None = None
@@ -42,10 +35,8 @@ class Resumed:
     """A job that continues a run.
 
     Attributes:
-        folder: the job folder.
-        id: the job that it continues.
-        done: rounds that are done; None where only the server knows.
-        rounds: rounds of the whole run.
+        folder, id: the job folder, and the job that it continues.
+        done, rounds: rounds that are done, None where only the server knows; rounds of the whole run.
         private: site -> round of the private state that it must find again.
     """
 
@@ -121,15 +112,20 @@ def write_resumed(
     """
     if run.job is None:
         raise JobError(f"the job folder of '{run.id}' is not with its run; give it with --job")
-    job, out = resuming(read_job(run.job, load_server().allowed_classes), run.id, rounds, fresh), Path(out)
-    state = run.state.read() if run.state else None
+    resume = {"job": check_plain(run.id)} | ({"fresh": list(fresh)} if fresh else {})
+    longer = {} if rounds is None else {"rounds": rounds}
+    job = read_job(run.job, load_server().allowed_classes).changed({"resume": resume, **longer})
+    state, out = run.state.read() if run.state else None, Path(out)
     if state:
         check_same(state, config_of(job.plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
     if out.exists() and not (replace and (out / "meta.json").is_file()):
-        raise JobError(f"{out} exists{' and is no job folder' if replace else ''}; choose another or use --replace")
+        raise JobError(f"{out} exists{' and is not a job folder' if replace else ''}; choose another or use --replace")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".job-") as temporary:
-        new = copy_job(run.job, job, Path(temporary) / "job")
+        new = Path(temporary) / "job"
+        shutil.copytree(run.job, new, ignore=shutil.ignore_patterns(".__nvfl*", CARRIED))  # signatures, an older state
+        for path in new.glob(f"*/{PLACE}"):
+            path.write_bytes(job.text.encode())
         if run.state and state:
             _carry(run.state, state, new / job.server_app / CARRIED)
         if out.exists():
@@ -137,24 +133,6 @@ def write_resumed(
         new.rename(out)
     private = {site: round for site, round in state.last_round.items() if site not in fresh} if state else {}
     return Resumed(out, run.id, state.round + 1 if state else None, job.study.rounds, private)
-
-
-def resuming(job: Job, id: str, rounds: int | None = None, fresh: Sequence[str] = ()) -> Job:
-    """The job that continues another one: the same study, with ``resume`` and perhaps more rounds.
-
-    Raises:
-        JobError: the id, the rounds or a site of ``fresh`` do not fit.
-    """
-    said = {"job": check_plain(id)} | ({"fresh": list(fresh)} if fresh else {})
-    return job.changed({"resume": said} | ({} if rounds is None else {"rounds": rounds}))
-
-
-def copy_job(source: Path, job: Job, out: Path) -> Path:
-    """Copy a job folder with another study, and without its signatures and an older state."""
-    shutil.copytree(source, out, ignore=shutil.ignore_patterns(".__nvfl*", CARRIED))
-    for path in out.glob(f"*/{PLACE}"):
-        path.write_bytes(job.text.encode())
-    return out
 
 
 def _carry(source: ServerState, state: SavedState, folder: Path) -> None:

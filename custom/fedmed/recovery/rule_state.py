@@ -15,7 +15,7 @@ class RuleState:
 
     Attributes:
         rule: its class path.
-        network: name -> shape and dtype of the model's tensors, in words.
+        network: name -> shape and dtype of the model's tensors, in words; see :func:`network`.
         state: the rule's own, plain values and tensors.
         for_roles: role -> tensors that its sites train from instead of the model's.
         values: site -> values that go with its next task.
@@ -28,33 +28,17 @@ class RuleState:
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(
-        cls,
-        rule: str,
-        model: Mapping[str, Tensor],
-        state: Mapping[str, Any],
-        for_roles: Mapping[str, Mapping[str, Tensor]],
-        values: Mapping[str, Mapping[str, Any]],
-    ) -> "RuleState":
-        """The state of a rule for this model."""
-        return cls(rule, _network(model), state, {role: dict(t) for role, t in for_roles.items()}, dict(values))
-
-    @classmethod
     def from_content(cls, content: Mapping[str, Any], where: object) -> "RuleState":
         """Inverse of :meth:`content`.
 
         Raises:
             StateError: it does not hold what a server writes.
         """
-        try:
-            made = cls(**{f.name: content[f.name] for f in fields(cls)})
-        except (KeyError, TypeError) as error:
-            raise StateError(f"{where} holds no state of a rule ({error}); copy the run's folder again") from error
-        if not isinstance(made.rule, str) or not all(
-            isinstance(getattr(made, f.name), Mapping) for f in fields(cls)[1:]
-        ):
-            raise StateError(f"{where} holds no state of a rule; copy the run's folder again")
-        return made
+        found: dict[str, Any] = {f.name: content.get(f.name) for f in fields(cls)}
+        rule = found.pop("rule")
+        if not isinstance(rule, str) or not all(isinstance(value, Mapping) for value in found.values()):
+            raise StateError(f"{where} does not hold the state of a rule; copy the run's folder again")
+        return cls(rule, **found)
 
     def content(self) -> dict[str, Any]:
         """Plain values and tensors."""
@@ -69,15 +53,16 @@ class RuleState:
         hint = "continue with the job that made it, or start a new run"
         if self.rule != rule:
             raise StateError(f"the kept state is of the rule {self.rule}, this job's rule is {rule}; {hint}")
-        ours = _network(model)
+        ours = network(model)
         for name in sorted(set(ours) | set(self.network)):
             if ours.get(name) != self.network.get(name):
-                theirs, here = self.network.get(name, "not there"), ours.get(name, "not there")
+                theirs, here = self.network.get(name, "missing"), ours.get(name, "missing")
                 raise StateError(
                     f"the kept state of rule {rule} is for another network: tensor '{name}' is {theirs} there and "
                     f"{here} here; {hint}"
                 )
 
 
-def _network(model: Mapping[str, Tensor]) -> dict[str, str]:
+def network(model: Mapping[str, Tensor]) -> dict[str, str]:
+    """Name -> dtype and shape."""
     return {name: f"{str(t.dtype).removeprefix('torch.')} {tuple(t.shape)}" for name, t in model.items()}

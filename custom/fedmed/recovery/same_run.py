@@ -8,7 +8,7 @@ from typing import Any
 
 from fedmed.errors import JobError, StateError
 from fedmed.jobs.plan import Plan
-from fedmed.recovery.earlier_jobs import earlier_folder
+from fedmed.recovery.continued_jobs import folder_of_job
 from fedmed.recovery.model_store import ModelStore
 from fedmed.recovery.saved_state import SavedState
 from fedmed.recovery.server_state import RESULT, STATE, ServerState
@@ -24,14 +24,14 @@ def find_state(id: str, app: Path, folder: Path) -> ServerState:
     """Find the state of the job that is resumed: brought by this one, or in the server's own workspace.
 
     Args:
-        id: the earlier job.
+        id: of that job.
         app: this job's app folder at the server.
         folder: this job's folder at the server.
 
     Raises:
         StateError: it is in neither place, or that job was finished; says where it was looked for.
     """
-    places = [Path(app) / CARRIED, earlier_folder(id, folder)]
+    places = [app / CARRIED, folder_of_job(id, folder)]
     for place in places:
         if (place / RESULT).is_file():
             raise StateError(f"job '{id}' was finished ({place / RESULT}); there is nothing to resume")
@@ -47,7 +47,7 @@ def find_state(id: str, app: Path, folder: Path) -> ServerState:
 def config_of(plan: Plan, aggregator: Mapping[str, Any], store: ModelStore) -> dict[str, Any]:
     """What a run is made of, as plain values."""
     parts = {"controller": asdict(plan), "aggregator": dict(aggregator), "model": store.describe()}
-    return json.loads(json.dumps(parts))
+    return dict(json.loads(json.dumps(parts)))
 
 
 def check_same(state: SavedState, config: Mapping[str, Any]) -> None:

@@ -6,10 +6,10 @@ same round, ``rule/round_<r>.pt``, if it left anything. These files are there be
 deleted only after the state that no longer does. So they never mix, whatever ``FL_global_model.pt`` holds by then.
 """
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,10 @@ from torch import Tensor
 
 from fedmed.durable_files import link, load_tensors, save_json, save_tensors
 from fedmed.errors import JobError, StateError
+from fedmed.jobs.job_id import check_plain
 from fedmed.recovery.rule_state import RuleState
-from fedmed.recovery.saved_state import SavedState, checked
+from fedmed.recovery.saved_state import SavedState
+from fedmed.settings.yaml_model import Document, check_model
 
 STATE, MODELS, RULE, ROUNDS, RESULT = "server_state.json", "models", "rule", "rounds.jsonl", "result.json"
 FORMAT = 1
@@ -67,7 +69,7 @@ class ServerState:
                 save_tensors(path, {"model": dict(tensors[round]), "meta": {"round": round}})
         if rule is not None and not (path := self.rule_path(state.round)).is_file():
             save_tensors(path, {"meta": {"round": state.round}, **rule.content()})
-        save_json(self.path, {"format": FORMAT, **asdict(state)})
+        save_json(self.path, {"format": FORMAT, **state.model_dump()})
         needed = {self.model_path(round) for round in state.models} | {self.rule_path(state.round)}
         for path in (*self.models.iterdir(), *self.rules.glob("*")):
             if path not in needed:
@@ -83,8 +85,11 @@ class ServerState:
             content = json.loads(self.path.read_text(encoding="utf-8"))
             if content.pop("format") != FORMAT:
                 raise StateError(f"{self.path} was written by another version of FedMed; continue with that one")
-            known = {f.name for f in fields(SavedState)}
-            return checked(SavedState(**{key: value for key, value in content.items() if key in known}))
+            known = {key: value for key, value in content.items() if key in SavedState.model_fields}
+            state = check_model(Document(self.path, known), SavedState, error=JobError)
+            for id in state.earlier:
+                check_plain(id)
+            return state
         except (OSError, ValueError, TypeError, KeyError, AttributeError, JobError) as error:
             raise StateError(f"{self.path} cannot be read: {error}; copy the run's folder again") from error
 
@@ -94,10 +99,7 @@ class ServerState:
         Raises:
             StateError: the file is missing, damaged, or of another round.
         """
-        content = load_tensors(path := self.model_path(round))
-        if content.get("meta", {}).get("round") != round:
-            raise StateError(f"{path} holds the model of another round; copy the run's folder again")
-        return dict(content["model"])
+        return dict(_of_round(self.model_path(round), round)["model"])
 
     def read_rule(self, state: SavedState) -> RuleState | None:
         """Read what the rule left in the state's round; None if nothing.
@@ -105,26 +107,16 @@ class ServerState:
         Raises:
             StateError: the file is missing, damaged, or of another round.
         """
-        if not state.rule:
-            return None
-        content = load_tensors(path := self.rule_path(state.round))
-        if content.get("meta", {}).get("round") != state.round:
-            raise StateError(f"{path} holds the rule's state of another round; copy the run's folder again")
-        return RuleState.from_content(content, path)
+        path = self.rule_path(state.round)
+        return RuleState.from_content(_of_round(path, state.round), path) if state.rule else None
 
     def read_rounds(self, until: int) -> list[dict[str, Any]]:
-        """Lines of ``rounds.jsonl`` up to a round; what a kill left of a later line is no matter."""
-        lines = {}
-        try:
-            texts = (self.folder / ROUNDS).read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            texts = []
-        for text in texts:
-            try:
+        """Lines of ``rounds.jsonl`` up to a round, without what a kill left of a later line."""
+        lines, path = {}, self.folder / ROUNDS
+        for text in path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else ():
+            with contextlib.suppress(ValueError, TypeError, KeyError):
                 line = json.loads(text)
                 lines[int(line["round"])] = line
-            except (ValueError, TypeError, KeyError):
-                continue
         return [lines[round] for round in sorted(lines) if round <= until]
 
     def remove(self) -> None:
@@ -132,3 +124,10 @@ class ServerState:
         self.path.unlink(missing_ok=True)
         for folder in (self.models, self.rules):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _of_round(path: Path, round: int) -> dict[str, Any]:
+    content = load_tensors(path)
+    if content.get("meta", {}).get("round") != round:
+        raise StateError(f"{path} is of another round; copy the run's folder again")
+    return content

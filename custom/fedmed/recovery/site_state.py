@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedmed.durable_files import link, load_tensors, save_file, save_tensors
 from fedmed.errors import JobError, StateError
-from fedmed.recovery.earlier_jobs import earlier_folder, holders
+from fedmed.recovery.continued_jobs import folder_of_job, jobs_with_state
 
 HELD = "received.pt"
 
@@ -32,7 +32,7 @@ class SiteState:
 
     def _path(self, round: int) -> Path:
         if type(round) is not int or round < 0:  # it comes from the network, and becomes a part of a path
-            raise JobError(f"{round!r} is no round of a run; do server and site use the same FedMed?")
+            raise JobError(f"{round!r} is not a round of a run; do server and site use the same FedMed?")
         return self.folder / f"round_{round}.pt"
 
     def load(self, round: int | None) -> dict[str, Any]:
@@ -40,7 +40,7 @@ class SiteState:
 
         Raises:
             StateError: the round's file is missing or damaged, or was made with other settings.
-            JobError: an earlier job's name is none.
+            JobError: what the task says of earlier jobs is malformed.
         """
         if round is None:
             return {}
@@ -48,19 +48,21 @@ class SiteState:
         try:
             return load_tensors(self._path(round))
         except StateError as error:
-            hint = "without that state the site cannot continue"
-            if places := self._places(round):
-                looked = ", ".join(str(place.parent) for place in places)
-                hint = (
-                    f"the job continues another one, whose state was looked for in {looked}: put that folder back, or "
-                    "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
-                )
+            looked = ", ".join(str(place.parent) for place in self._places(round))
+            hint = (
+                f"the job continues another one, whose state was looked for in {looked}: put that folder back, or "
+                "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
+            )
+            hint = hint if looked else "without that state the site cannot continue"
             raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error
 
     def _places(self, round: int) -> list[Path]:
         """Where earlier jobs of the run would keep a round's state, the newest job first."""
         name = self._path(round).name
-        return [earlier_folder(id, self.root) / "state" / name for id in holders(round, _checked(self.earlier))]
+        earlier = self.earlier  # it comes from the network
+        if not isinstance(earlier, Mapping) or not all(type(done) is int for done in earlier.values()):
+            raise JobError(f"the task names the jobs that it continues as {earlier!r}; do both use the same FedMed?")
+        return [folder_of_job(id, self.root) / "state" / name for id in jobs_with_state(round, earlier)]
 
     def take_over(self, round: int) -> None:
         """Get a round's state from the job of the run that made it, which stays as it was.
@@ -113,10 +115,3 @@ class SiteState:
         for path in self.folder.glob("round_*.pt"):
             if path.name not in names:
                 path.unlink()
-
-
-def _checked(earlier: Mapping[str, int]) -> Mapping[str, int]:
-    """It comes from the network."""
-    if not isinstance(earlier, Mapping) or not all(type(done) is int for done in earlier.values()):
-        raise JobError(f"the task names the jobs that it continues as {earlier!r}; do both use the same FedMed?")
-    return earlier

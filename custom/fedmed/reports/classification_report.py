@@ -1,44 +1,121 @@
-"""What a report shows of a classification: a score of each site's list, heat-maps, ROC and reliability curves."""
+"""What a report shows of a classification: a score of each site's list, ROC and reliability curves, and heat-maps."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
-from fedmed.reports import heatmaps, roc
-from fedmed.reports.classified import read_classified
-from fedmed.reports.run import Run, Site
+from fedmed.errors import DataError
+from fedmed.reports import roc
+from fedmed.reports.class_probabilities import tested
+from fedmed.reports.palette import HEAT, INK, MUTED, PAPER, png_address
+from fedmed.reports.run_contents import Run, Site
+from fedmed.reports.run_files import read_arrays
+from fedmed.reports.run_report import Chart
 from fedmed.reports.scored_report import ScoredReport
-from fedmed.reports.site_rows import Column
-from fedmed.reports.words import NOTHING, fixed
+from fedmed.reports.site_rows import SiteRow, span
+from fedmed.reports.words import fixed
+
+WIDE = 3.4  # inches of an image and its overlay
+OPAQUE = 0.72  # of the strongest heat; the image must stay visible below it
+RAMP = LinearSegmentedColormap.from_list("heat", HEAT)
+KEYS = ("image", "heat", "probabilities", "classes", "label", "case")
+
+
+@dataclass(frozen=True)
+class Classified:
+    """One case: image and heat-map (H, W) float in 0..1, and a probability for each class, the highest first.
+
+    The heat-map is of the class with the highest probability.
+    """
+
+    kind: str
+    case: str
+    image: np.ndarray
+    heat: np.ndarray
+    probabilities: dict[str, float]
+    label: str
+
+    @property
+    def predicted(self) -> str:
+        """The class with the highest probability."""
+        return next(iter(self.probabilities))
+
+
+def read_classified(path: Path, kind: str) -> Classified:
+    """Read ``best.npz`` and the like; DataError for a damaged file."""
+    image, heat, probabilities, classes, label, case = read_arrays(path, KEYS)
+    if image.ndim != 2 or heat.shape != image.shape or probabilities.shape != classes.shape or classes.ndim != 1:
+        raise DataError(f"{path}: image and heat-map, or classes and probabilities, differ in shape; evaluate again")
+    names = [str(name) for name in classes]
+    # The label may be written as the class's place.
+    truth = names[int(label)] if np.issubdtype(label.dtype, np.integer) else str(label)
+    image, heat = (np.nan_to_num(array.astype(np.float64)).clip(0, 1) for array in (image, heat))
+    ranked = sorted(zip(names, map(float, probabilities), strict=True), key=lambda pair: -pair[1])
+    return Classified(kind, str(case), image, heat, dict(ranked), truth)
 
 
 class ClassificationReport(ScoredReport):
     """A run with a score that only a whole list has, such as the area under the ROC curve."""
 
-    template = "classification.html.j2"
+    template, has_role = "classification.html.j2", False
 
-    def columns(self, run: Run) -> list[Column]:
-        """The score with its interval, and the accuracy; the role has no room in 80 columns beside them."""
-        return [
-            Column("site", lambda row: row.name),
-            Column("labels", lambda row: "\n".join(filter(None, (row.labels, row.scored)))),
-            Column("cases", lambda row: str(row.n_cases or NOTHING), right=True),
-            Column(run.score.label, lambda row: fixed(row.mean), right=True),
-            Column("95 % interval", lambda row: row.interval, right=True),
-            Column("accuracy", lambda row: fixed(row.test.get("accuracy")), right=True),
-        ]
+    def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """The score with its interval, and the accuracy."""
+        interval, accuracy = span(row.low, row.high), fixed(row.test.get("accuracy"))
+        return {run.score.label: fixed(row.mean), "95 % interval": interval, "accuracy": accuracy}
 
     def values(self, run: Run) -> dict[str, Any]:
-        """The pictures of each site, ready for the page."""
-        pictures = [(site, [heatmaps.entry(p) for p in site.pictures(read_classified)]) for site in run.sites]
-        return super().values(run) | {"pictures": pictures, "scale": heatmaps.css_gradient()}
+        """With the pictures of each site."""
+        pictures = [(site, list(site.pictures(read_classified))) for site in run.sites]
+        scale = f"linear-gradient(90deg, {', '.join(HEAT)})"
+        helpers = {"png_address": png_address, "overlay": overlay, "span": span}
+        return super().values(run) | {"pictures": pictures, "scale": scale, **helpers}
 
-    def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
+    def charts(self, run: Run) -> dict[str, Chart]:
         """With the sites' cases at hand, also how the probabilities behave."""
-        known = {"roc": roc.roc, "confusion": roc.confusion} if roc.tested(run) else {}
+        known = {"roc": Chart(roc.roc), "confusion": Chart(roc.confusion)} if tested(run) else {}
         return super().charts(run) | known
 
     def figure(self, site: Site) -> Figure | None:
-        """A site's pictures for a PNG."""
-        return heatmaps.figure(site)
+        """The pictures of a site side by side, for a PNG; None where there are none."""
+        pictures = list(site.pictures(read_classified))
+        if not pictures:
+            return None
+        rows, columns = pictures[0].image.shape
+        tall, bars = WIDE * rows / (2 * columns), 0.1 + 0.22 * len(pictures[0].probabilities)
+        drawing = Figure(figsize=(WIDE * len(pictures), tall + bars + 0.75))
+        drawing.set_layout_engine("constrained", wspace=0.06)
+        drawing.suptitle(site.name, x=0.004, ha="left", fontweight="bold", fontsize=11, color=INK)
+        grid = drawing.subplots(2, len(pictures), height_ratios=(tall, bars), squeeze=False)
+        for (above, below), picture in zip(grid.T, pictures, strict=True):
+            above.imshow(np.hstack([np.repeat(picture.image[..., None], 3, axis=2), overlay(picture)]))
+            above.axvline(picture.image.shape[1] - 0.5, color=PAPER, linewidth=2)
+            called = "right" if picture.predicted == picture.label else f"called {picture.predicted}"
+            above.set_title(f"{picture.kind}: {called}", fontsize=9.5)
+            above.set_axis_off()
+            _bars(below, picture)
+        return drawing
+
+
+def overlay(picture: Classified) -> np.ndarray:
+    """The image below its heat: (H, W, 3) float in 0..1. Where nothing is warm, the image is as it was."""
+    opacity = OPAQUE * np.sqrt(picture.heat)[..., None]  # root: half the heat must not look like none
+    return picture.image[..., None] * (1 - opacity) + RAMP(picture.heat)[..., :3] * opacity
+
+
+def _bars(axes: Axes, picture: Classified) -> None:
+    """Names left of bars, all within the width of the pictures."""
+    for place, (name, value) in enumerate(picture.probabilities.items()):
+        true = name == picture.label
+        axes.barh(place, value, height=0.55, color=INK if true else MUTED, alpha=1.0 if true else 0.55, linewidth=0)
+        weight: dict[str, Any] = {"va": "center", "fontsize": 8.5, "fontweight": "bold" if true else "normal"}
+        axes.text(-1.0, place, f"{name}, truth" if true else name, color=INK, **weight)
+        axes.text(1.3, place, f"{value:.2f}", color=INK, ha="right", **weight)
+    axes.set_ylim(len(picture.probabilities) - 0.4, -0.6)
+    axes.set_xlim(-1.0, 1.3)
+    axes.set_axis_off()

@@ -16,11 +16,10 @@ def last_error(log: Path, state: LiveState) -> str:
 
     Args:
         log: everything that NVFlare printed.
-        state: the run as far as its files told.
+        state: the run as far as its files tell.
     """
-    told = [f"{name}: {site.error}" for name, site in state.sites.items() if site.error]
-    if told:
-        return "; ".join(told)
+    if messages := [f"{name}: {site.error}" for name, site in state.sites.items() if site.error]:
+        return "; ".join(messages)
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line.strip() for line in ANSI.sub("", text).splitlines() if line.strip()]
     for pattern in (EXCEPTION, LOGGED):

@@ -1,8 +1,11 @@
 """The ledger of a site as a page: what it has sent in a job."""
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
+
+import pandas as pd
 
 from fedmed.errors import FedMedError
 from fedmed.reports.sheet import Sheet, SheetTable
@@ -22,9 +25,10 @@ CLOSING = [
         ],
     )
 ]
+Line = dict[str, Any]
 
 
-def ledger_sheet(lines: Sequence[dict[str, Any]]) -> Sheet:
+def ledger_sheet(lines: Sequence[Line]) -> Sheet:
     """Put the lines of a ledger on a page.
 
     Raises:
@@ -33,30 +37,43 @@ def ledger_sheet(lines: Sequence[dict[str, Any]]) -> Sheet:
     if not lines:
         raise FedMedError("the ledger is empty: nothing has been sent yet")
     answers = [line for line in lines if line.get("answer") != "live"]
-    last = next((line for line in reversed(answers) if "epsilon" in line), None)
-    of = {kind: [line for line in lines if line.get("answer") == kind] for kind in ("update", "scores", "release")}
-    refused = [line for line in answers if line.get("answer") == "refused"]
-    total = sum(line.get("bytes", 0) for line in answers)
-    facts = [("updates", str(len(of["update"]))), ("scores", str(len(of["scores"])))]
+    counts, site = Counter(line.get("answer") for line in answers), str(lines[0].get("site", "?"))
     summaries = sum(bool(line.get("extras")) and not line.get("tensors") for line in answers)
-    facts += [("summaries", str(summaries))] if summaries else []
-    facts += [("releases", str(len(of["release"]))), ("held back or failed", str(len(refused)))]
-    facts += [("sent in all", size(total))] + ([("ε so far", plain_epsilon(last["epsilon"]))] if last else [])
-    tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _answers(answers))]
+    epsilons = [line["epsilon"] for line in answers if "epsilon" in line]
+    facts = [
+        ("updates", str(counts["update"])),
+        ("scores", str(counts["scores"])),
+        *([("summaries", str(summaries))] if summaries else []),
+        ("releases", str(counts["release"])),
+        ("held back or failed", str(counts["refused"])),
+        ("sent in all", size(_bytes(answers))),
+        *([("ε so far", plain_epsilon(epsilons[-1]))] if epsilons else []),
+    ]
+    tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
     if numbers := _numbers(lines):
         note = "Also those that are shown while a site works. Counts are of single values."
         tables.append(SheetTable("Numbers", note, ["name", "sent#", "smallest#", "largest#"], numbers))
-    if tensors := _tensors(answers):
+    if times := Counter(tensor for line in answers for tensor in line.get("tensors", {}).items()):
+        tensors = [[name, kind, str(n)] for (name, kind), n in times.items()]
         tables.append(SheetTable("Tensors", "", ["name", "kind", "times#"], tensors, long=True))
-    summary = _summary(lines[0].get("site", "?"), of, refused, total, last)
-    return Sheet(str(lines[0].get("site", "?")), KIND, summary, facts, tables, _notices(answers, refused), CLOSING)
+    return Sheet(site, KIND, _summary(site, answers, counts), facts, tables, _notices(answers), CLOSING)
 
 
-def _summary(site: str, of: dict[str, list], refused: list, total: int, last: dict[str, Any] | None) -> str:
-    names = {name for line in of["update"] + of["release"] for name in line.get("tensors", {})}
-    text = f"{site} sent {count(len(of['update']), 'update')} with {count(len(names), 'tensor')}, {size(total)} in all"
-    text += f", and released private layers {len(of['release'])} times" if _released(of["release"]) else ""
-    text += "." if not refused else f"; of {count(len(refused), 'further task')} only an error code left."
+def _bytes(answers: Sequence[Line]) -> int:
+    return sum(line.get("bytes", 0) for line in answers)
+
+
+def _summary(site: str, answers: Sequence[Line], counts: Counter[Any]) -> str:
+    released = [line for line in answers if line.get("answer") == "release"]
+    sent = [line for line in answers if line.get("answer") == "update"] + released
+    names = {name for line in sent for name in line.get("tensors", {})}
+    text = f"{site} sent {count(counts['update'], 'update')} with {count(len(names), 'tensor')}"
+    text += f", {size(_bytes(answers))} in all"
+    if any(line.get("tensors") for line in released):
+        text += f", and released private layers {len(released)} times"
+    refused = counts["refused"]
+    text += f"; of {count(refused, 'further task')} only an error code left." if refused else "."
+    last = next((line for line in reversed(answers) if "epsilon" in line), None)
     if last is None:
         return f"{text} No noise was added."
     spent = f"ε = {plain_epsilon(last['epsilon'])} and δ = {plain_delta(last['delta'])}"
@@ -67,40 +84,32 @@ def weak(epsilon: float) -> list[str]:
     """What must be said of a large ε."""
     if epsilon <= MEANINGFUL:
         return []
-    said = f"An ε of {plain_epsilon(epsilon)} promises practically nothing"
-    return [f"{said}; what is called meaningful lies below {MEANINGFUL}."]
+    promise = f"An ε of {plain_epsilon(epsilon)} promises practically nothing"
+    return [f"{promise}; what is called meaningful lies below {MEANINGFUL}."]
 
 
-def _released(lines: list[dict[str, Any]]) -> bool:
-    return any(line.get("tensors") for line in lines)
-
-
-def _notices(answers: Sequence[dict[str, Any]], refused: Sequence[dict[str, Any]]) -> list[str]:
+def _notices(answers: Sequence[Line]) -> list[str]:
     notices = []
     if any(line.get("noise_seed") for line in answers):
         notices.append("The noise came from a fixed seed (noise_seed), so it protected nothing.")
     notices += weak(max((line["epsilon"] for line in answers if "epsilon" in line), default=0.0))
-    noised = [line for line in answers if line.get("answer") == "update" and "epsilon" in line]
-    if noised and len(noised) < sum(line.get("answer") == "update" for line in answers):
+    if {"epsilon" in line for line in answers if line.get("answer") == "update"} == {True, False}:
         notices.append("Some updates left without noise; ε does not hold for them.")
-    for line in refused:
-        notices.append(f"{line.get('task')}, round {_round(line)}: {line.get('reason', '')}")
-    return notices
+    refused = [line for line in answers if line.get("answer") == "refused"]
+    return notices + [f"{line.get('task')}, round {_round(line)}: {line.get('reason', '')}" for line in refused]
 
 
-def _answers(answers: Sequence[dict[str, Any]]) -> list[list[str]]:
+def _rows(answers: Sequence[Line]) -> list[list[str]]:
     rows = []
     for line in answers:
         numbers = {k: line[k] for k in ("n_steps", "n_samples") if line.get(k)} | line.get("metrics", {})
-        said = ", ".join(f"{name} {_plain(value)}" for name, value in numbers.items())
+        text = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items()) or NOTHING
         when = datetime.fromisoformat(line["time"]).strftime("%d %b %Y, %H:%M:%S")
-        rows.append(
-            [when, str(line.get("task")), _round(line), _what(line), said or NOTHING, line.get("sha256", "")[:12]]
-        )
+        rows.append([when, str(line.get("task")), _round(line), _what(line), text, line.get("sha256", "")[:12]])
     return rows
 
 
-def _what(line: dict[str, Any]) -> str:
+def _what(line: Line) -> str:
     if line.get("answer") == "refused":
         return "an error code"
     extras = f"extras: {', '.join(line['extras'])}" if line.get("extras") else ""
@@ -116,26 +125,11 @@ def _what(line: dict[str, Any]) -> str:
     return f"{what}; {extras}" if extras else what
 
 
-def _numbers(lines: Sequence[dict[str, Any]]) -> list[list[str]]:
-    values: dict[str, list[float]] = {}
-    for line in lines:
-        for name, value in line.get("metrics", {}).items():
-            values.setdefault(name, []).append(value)
-    return [[n, str(len(v)), _plain(min(v)), _plain(max(v))] for n, v in sorted(values.items())]
+def _numbers(lines: Sequence[Line]) -> list[list[str]]:
+    values = pd.DataFrame([line.get("metrics", {}) for line in lines], dtype=float).agg(["count", "min", "max"])
+    return [[name, f"{n:.0f}", f"{low:.4g}", f"{high:.4g}"] for name, (n, low, high) in sorted(values.items())]
 
 
-def _tensors(answers: Sequence[dict[str, Any]]) -> list[list[str]]:
-    times: dict[tuple[str, str], int] = {}
-    for line in answers:
-        for key in line.get("tensors", {}).items():
-            times[key] = times.get(key, 0) + 1
-    return [[name, kind, str(n)] for (name, kind), n in times.items()]
-
-
-def _round(line: dict[str, Any]) -> str:
+def _round(line: Line) -> str:
     round = line.get("round")
     return NOTHING if round is None or round < 0 else str(round + 1)
-
-
-def _plain(value: float) -> str:
-    return f"{value:.4g}"

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on: follows the files of a run folder, knows nothing of processes."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +10,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedmed.reports.live_state import ACCURACIES, LOSSES, LiveSite, LiveState, either
+from fedmed.methods.declarations import LOSS
+from fedmed.reports.live_state import SCORE, LiveSite, LiveState
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text
 from fedmed.reports.run_files import number
 from fedmed.reports.tail import Arrival, Tail
 from fedmed.reports.words import NOTHING, duration, fixed
 
-WORDS = {
+TASKS = {
     "train": "training",
     "validate": "validating",
     "evaluate": "evaluating",
@@ -43,46 +44,45 @@ class Follower:
 
     def poll(self, now: float | None = None) -> list[str]:
         """Read what is new; return one plain line for each finished round and each site event but steps."""
-        if facts := self._run.poll():
+        for facts in self._run.poll():
             self.state.run_event(facts)
         news = [(name, line) for name, tail in self._sites.items() for line in tail.poll()]
         news.sort(key=lambda pair: number(pair[1].get("time")) or 0.0)
         finished = [(line, int(line.get("round") or 0)) for line in self._rounds.poll()]
-        told = []
+        texts = []
         for name, line in news:
             # A round's own line carries no time; it stands before the first site that is in a later round.
             while finished and int(line.get("round") or 0) > finished[0][1]:
-                told.append(self._finish(finished.pop(0)[0], now))
+                texts.append(self._finish(finished.pop(0)[0], now))
             self.state.site_event(name, line)
-            told.append(site_line(name, line, self.state.label))
-        told += [self._finish(line, now) for line, _ in finished]
-        return [text for text in told if text]
+            texts.append(site_line(name, line, self.state))
+        texts += [self._finish(line, now) for line, _ in finished]
+        return [text for text in texts if text]
 
     def _finish(self, line: dict[str, Any], now: float | None) -> str:
         self.state.round_event(line, time.time() if now is None else now)
         return round_line(line, self.state)
 
 
-def site_line(site: str, line: dict[str, Any], label: str) -> str:
+def site_line(site: str, line: dict[str, Any], state: LiveState) -> str:
     """One event as a plain line; empty for a step."""
-    event, task = line.get("event"), str(line.get("task") or "")
+    event, task, headings = line.get("event"), str(line.get("task") or ""), state.headings()
     where = f"round {int(line.get('round') or 0) + 1}/{line.get('total_rounds', '?')} {site:<12}"
-    named = (("loss", LOSSES), ("contrastive accuracy", ACCURACIES), (label, ("score",)))
-    numbers = [f"{word} {value:.4f}" for word, keys in named if (value := either(line, keys, None)) is not None]
     if event == "step":
         return ""
     if event == "error":
         return f"{where} {task}: ERROR {error_text(line)}"
-    words = {"start": f"{task} starts", "validated": "received model", "end": f"{task} done"}
-    return " ".join([where, words.get(str(event), f"{task} {event}"), *numbers])
+    events = {"start": f"{task} starts", "validated": "received model", "end": f"{task} done"}
+    numbers = [f"{headings[key]} {value:.4f}" for key, value in state.numbers(line).items()]
+    return " ".join([where, events.get(str(event), f"{task} {event}"), *numbers])
 
 
 def round_line(line: dict[str, Any], state: LiveState) -> str:
     """A finished round as a plain line."""
-    score, refused = number(line.get("score")), line.get("refused") or ()
+    score = number(line.get("score"))
     parts = [f"round {state.rounds_done}/{state.total_rounds or '?'} finished"]
     parts += [f"in {duration(number(line.get('seconds')))}", f"accepted {len(line.get('accepted') or ())}"]
-    parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in refused]
+    parts += [f"refused {r.get('site')} ({r.get('reason')})" for r in line.get("refused") or ()]
     parts += [f"cut {site} to {100 * (number(left) or 0):.3g} %" for site, left in (line.get("clipped") or {}).items()]
     parts += [] if score is None else [f"validation {state.label} of the model it began with {score:.4f}"]
     warnings = [f"\nWARNING {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
@@ -99,45 +99,35 @@ def render(state: LiveState, now: float) -> RenderableType:
 
 
 def _head(state: LiveState, now: float) -> Table:
-    total, done = state.total_rounds or 1, state.rounds_done
+    total, done, left = state.total_rounds or 1, state.rounds_done, state.seconds_left(now)
     phase = f"round {min(done + 1, total)} of {state.total_rounds}" if state.total_rounds else "starting"
-    ended, left = bool(state.total_rounds and done >= total), state.seconds_left(now)
+    if state.total_rounds and done >= total:
+        phase = "final scores" if state.validated else "all rounds done"
     times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left")
     head = Table.grid(padding=(0, 2))
-    head.add_row(
-        Text(state.job, style="bold"),
-        Text(("final scores" if state.validated else "all rounds done") if ended else phase),
-        ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0]),
-        Text(times, no_wrap=True),
-    )
+    bar = ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0])
+    head.add_row(Text(state.job, style="bold"), Text(phase), bar, Text(times, no_wrap=True))
     return head
 
 
-def _numbers(state: LiveState) -> list[tuple[str, Callable[[LiveSite], float | None]]]:
-    """Heads and values of the columns of numbers: no column that this run can never fill."""
-    found: list[tuple[str, Callable[[LiveSite], float | None]]] = [("loss", lambda site: site.loss)]
-    if any(site.accuracy is not None for site in state.sites.values()):
-        found.append(("contrastive accuracy", lambda site: site.accuracy))
-    if state.validated:
-        found.append((state.label, lambda site: site.score))
-    return found
-
-
 def _site_table(state: LiveState) -> Table:
-    table, numbers = Table(box=None, padding=(0, 2, 0, 0), header_style="dim"), _numbers(state)
+    """One row a site; no column that this run can never fill."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("site", "now", "round", "steps", ""):
         table.add_column(name)
-    for name, _ in numbers:
-        table.add_column(name, justify="right")
+    always = {LOSS.name, *([SCORE] if state.validated else [])}
+    keys = [key for key in state.headings() if key in always or any(key in s.numbers for s in state.sites.values())]
+    for key in keys:
+        table.add_column(state.headings()[key], justify="right")
     for index, (name, site) in enumerate(state.sites.items()):
         colour = DARK[index % len(DARK)]
-        now = "error" if site.error else WORDS.get(site.task, site.task) if site.busy else "waiting"
+        now = "error" if site.error else TASKS.get(site.task, site.task) if site.busy else "waiting"
         table.add_row(
             Text(name, style=f"bold {colour}"),
             Text(now, style="red" if site.error else "" if site.busy else "dim"),
             NOTHING if site.round is None else str(site.round + 1),
             ProgressBar(total=site.steps or 1, completed=site.step, width=20, complete_style=colour),
             f"{site.step}/{site.steps}" if site.steps else "",
-            *(fixed(value(site)) for _, value in numbers),
+            *(fixed(site.numbers.get(key)) for key in keys),
         )
     return table

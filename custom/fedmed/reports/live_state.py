@@ -1,29 +1,28 @@
 """The state of a run while it goes on, built from the lines of its files."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean, median_high
 from typing import Any
 
-from fedmed.reports.run import error_text
+from fedmed.methods.declarations import LOSS, Scalar
+from fedmed.reports.run import error_text, known_method, score_of
 from fedmed.reports.run_files import number
-from fedmed.reports.run_score import NEUTRAL, score_of
+from fedmed.reports.training_scalars import declared, leading
 
-LOSSES = ("loss", "train_loss")  # of a step, and of a round
-ACCURACIES = ("contrastive_accuracy", "train_contrastive_accuracy")
+SCORE = "score"  # its key in a site's lines, and its name until the run's records name another
 
 
 @dataclass
 class LiveSite:
-    """What one site does now."""
+    """What one site does now; ``numbers`` are its last ones, by :meth:`LiveState.headings`."""
 
     task: str = ""
     round: int | None = None
     step: int = 0
     steps: int = 0
-    loss: float | None = None
-    accuracy: float | None = None  # contrastive
-    score: float | None = None
+    numbers: dict[str, float] = field(default_factory=dict)
     busy: bool = False
     error: str = ""
 
@@ -33,8 +32,9 @@ class LiveState:
     """A run as far as its files tell. Times are seconds since the epoch.
 
     Attributes:
-        label: of the score; a neutral word until the run has told.
+        label: of the score; a neutral word until the run's records name it.
         validated: whether labelled sites score the models of the rounds.
+        scalars: of its training that are shown.
     """
 
     job: str
@@ -45,16 +45,26 @@ class LiveState:
     round_seconds: list[float] = field(default_factory=list)
     last_round_end: float | None = None
     best_score: float | None = None
-    label: str = NEUTRAL
+    label: str = SCORE
     validated: bool = True
+    scalars: Sequence[Scalar] = (LOSS,)
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def run_event(self, facts: dict[str, Any]) -> None:
         """Take the ``run.json`` of the run."""
-        self.label = score_of(facts).label
+        self.label, self.scalars = score_of(facts).label, leading(declared(known_method(facts)))
         self.validated = ((facts.get("config") or {}).get("controller") or {}).get("select") != "last"
         self.total_rounds = int(facts.get("rounds") or self.total_rounds)
+
+    def headings(self) -> dict[str, str]:
+        """Key of a number of a site -> what a person reads."""
+        return {scalar.name: scalar.label for scalar in self.scalars} | {SCORE: self.label}
+
+    def numbers(self, line: dict[str, Any]) -> dict[str, float]:
+        """The numbers in a site's line, whose names have ``train_`` in them only at the end of a round."""
+        found = {key: number(line.get(key.removeprefix("train_"), line.get(key))) for key in self.headings()}
+        return {key: value for key, value in found.items() if value is not None}
 
     def site_event(self, name: str, line: dict[str, Any]) -> None:
         """Take one line of a site's ``progress.jsonl``."""
@@ -62,9 +72,7 @@ class LiveState:
         self.total_rounds = int(line.get("total_rounds") or self.total_rounds)
         site.round, site.task = line.get("round", site.round), str(line.get("task") or site.task)
         site.steps = int(line.get("steps") or site.steps)
-        site.loss = either(line, LOSSES, site.loss)
-        site.accuracy = either(line, ACCURACIES, site.accuracy)
-        site.score = either(line, ("score",), site.score)
+        site.numbers |= self.numbers(line)
         if event == "start":
             site.step, site.busy, site.error, site.steps = 0, True, "", int(line.get("steps") or 0)
         elif event == "step":
@@ -77,32 +85,20 @@ class LiveState:
     def round_event(self, line: dict[str, Any], now: float) -> None:
         """Take one line of ``rounds.jsonl``."""
         self.rounds_done = int(line.get("round", self.rounds_done)) + 1
-        self.last_round_end = now
+        self.last_round_end, where = now, f"round {self.rounds_done}"
         seconds, score = number(line.get("seconds")), number(line.get("score"))
         self.round_seconds += [] if seconds is None else [seconds]
         if score is not None:
             self.best_score = max(score, self.best_score if self.best_score is not None else score)
-        self.refused += [
-            f"round {self.rounds_done}: {r.get('site')} refused: {r.get('reason')}" for r in line.get("refused") or ()
-        ]
-        self.warnings += [
-            f"warning, round {self.rounds_done}: {w.get('site')}: {w.get('message')}"
-            for w in line.get("warnings") or ()
-        ]
+        self.refused += [f"{where}: {r.get('site')} refused: {r.get('reason')}" for r in line.get("refused") or ()]
+        self.warnings += [f"warning, {where}: {w.get('site')}: {w.get('message')}" for w in line.get("warnings") or ()]
 
     def seconds_left(self, now: float) -> float | None:
         """Estimate from the last five rounds; in the first round, from the steps done. None: nothing to go by yet."""
         remaining = self.total_rounds - self.rounds_done
         if self.round_seconds:
-            recent = sorted(self.round_seconds[-5:])
-            typical = recent[len(recent) // 2]
+            typical = median_high(self.round_seconds[-5:])
             spent = min(now - (self.last_round_end or now), typical)
             return max(0.0, remaining * typical - spent) if remaining > 0 else 0.0
-        shares = [site.step / site.steps for site in self.sites.values() if site.steps]
-        share = sum(shares) / len(shares) if shares else 0.0
+        share = fmean([site.step / site.steps for site in self.sites.values() if site.steps] or [0.0])
         return (now - self.started) * (self.total_rounds / share - 1) if share > 0.1 and self.total_rounds else None
-
-
-def either(line: dict[str, Any], keys: Iterable[str], otherwise: float | None) -> float | None:
-    """The first of the keys that holds a number, else ``otherwise``."""
-    return next((value for key in keys if (value := number(line.get(key))) is not None), otherwise)

@@ -1,9 +1,14 @@
 """What happened in a run besides its scores: one sentence each, and nothing that the files do not say."""
 
-from fedmed.reports.clipped_updates import clip_note
-from fedmed.reports.run import Run
+import math
+from collections import Counter
+from statistics import median_high
+
+import numpy as np
+
+from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
-from fedmed.reports.words import count, join, plain_delta, plain_epsilon, size
+from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_epsilon, size
 
 
 def remarks(run: Run) -> list[str]:
@@ -45,15 +50,15 @@ def privacy_notes(run: Run) -> list[str]:
     """One sentence on each site that let the server know how it protected its updates."""
     notes = []
     for site in run.sites:
-        told = [line.sites[site.name] for line in run.rounds if line.sites.get(site.name, {}).get("clip_norm")]
-        if not told:
+        sent = [line.sites[site.name] for line in run.rounds if site.name in line.sites]
+        last = next((values for values in reversed(sent) if values.get("clip_norm")), {})
+        if not (norm := last.get("clip_norm")):
             continue
-        last = told[-1]
-        note = f"{site.name} clipped its updates to a norm of {last['clip_norm']:g}"
+        note = f"{site.name} clipped its updates to a norm of {norm:g}"
         if noise := last.get("noise_multiplier"):
-            note += f" and added Gaussian noise of {noise * last['clip_norm']:.3g} to every value"
-        if last.get("epsilon") is not None and last.get("delta"):
-            spent = f"ε = {plain_epsilon(last['epsilon'])} at δ = {plain_delta(last['delta'])}"
+            note += f" and added Gaussian noise of {noise * norm:.3g} to every value"
+        if (epsilon := last.get("epsilon")) is not None and (delta := last.get("delta")):
+            spent = f"ε = {plain_epsilon(epsilon)} at δ = {plain_delta(delta)}"
             note += f": {spent} over all its jobs, for its data as a whole, not for single patients"
         notes.append(f"{note}.")
     return notes
@@ -70,21 +75,40 @@ def warnings(run: Run) -> list[tuple[str, str, str]]:
 
 def errors(run: Run) -> list[tuple[str, str]]:
     """(site, message) of every error that a site reported, each once and with how often it came."""
-    found = []
-    for site in run.sites:
-        for message in dict.fromkeys(site.errors):
-            times = site.errors.count(message)
-            found.append((site.name, message if times == 1 else f"{message} ({times} times)"))
-    return found
+    counts = [(site.name, message, times) for site in run.sites for message, times in Counter(site.errors).items()]
+    return [(site, message if times == 1 else f"{message} ({times} times)") for site, message, times in counts]
 
 
 def named_rounds(rounds: list[int]) -> str:
     """``round 4`` or ``rounds 1–3, 5``, of ascending numbers."""
-    parts: list[list[int]] = []
-    for index in rounds:
-        if parts and index == parts[-1][-1] + 1:
-            parts[-1].append(index)
-        else:
-            parts.append([index])
+    parts = np.split(rounds, np.flatnonzero(np.diff(rounds) != 1) + 1)
     text = ", ".join(str(part[0]) if len(part) == 1 else f"{part[0]}–{part[-1]}" for part in parts)
     return f"round {text}" if len(rounds) == 1 else f"rounds {text}"
+
+
+def clip_rows(run: Run) -> list[list[str]]:
+    """Site, median and largest norm of its updates, rounds in which one was cut, and the least that was left of it.
+
+    Only sites whose updates the server measured; none where the job sets no ``clip_norm``.
+    """
+    rows = []
+    for site in (site.name for site in run.sites):
+        norms = [line.norms[site] for line in run.rounds if site in line.norms]
+        if not norms:
+            continue
+        left = [line.clipped[site] for line in run.rounds if site in line.clipped]
+        sizes = sorted(math.inf if norm is None else norm for norm in norms)
+        texts = [f"{norm:.3g}" if norm < math.inf else "overflow" for norm in (median_high(sizes), sizes[-1])]
+        cut = f"{len(left)} of {count(len(norms), 'round')}"
+        rows.append([site, *texts, cut, f"{100 * min(left):.3g} %" if left else NOTHING])
+    return rows
+
+
+def clip_note(run: Run) -> str:
+    """What the server bounds, and whom that concerned; empty where it bounds nothing."""
+    rows, bound = clip_rows(run), number((run.config.get("aggregator") or {}).get("clip_norm"))
+    if not rows or bound is None:
+        return ""
+    cut = [row[0] for row in rows if row[-1] != NOTHING]
+    whom = f"That happened to {join(cut)}" if cut else "No update was longer"
+    return f"The server cuts every update to a norm of {bound:g} (clip_norm). {whom}."

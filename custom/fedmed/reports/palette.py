@@ -4,6 +4,12 @@ Eight hues after Okabe and Ito (2008), told apart with every common colour visio
 because a line in them vanishes on white or on black. Beyond eight sites the colours repeat.
 """
 
+import base64
+from io import BytesIO
+
+import numpy as np
+from PIL import Image
+
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#2f93c9", "#6b6b6b", "#7a5c3e")
 DARK = ("#4aa8e0", "#f08a3c", "#2fc79a", "#dd8fc4", "#e6b23a", "#8fd0f5", "#a9adb3", "#c3a17c")
 INK, MUTED, GRID, PAPER = "#1b1f24", "#667080", "#dfe3e8", "#fdfdfc"
@@ -30,3 +36,10 @@ def css(dark: bool) -> str:
     """The variables of one theme as CSS declarations."""
     theme = (*DARK, INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK) if dark else (*LIGHT, INK, MUTED, GRID, PAPER)
     return " ".join(f"{name}: {colour};" for name, colour in zip(VARIABLES.values(), theme, strict=True))
+
+
+def png_address(image: np.ndarray) -> str:
+    """An image (H, W) or (H, W, 3), float in 0..1, as the address of an 8-bit PNG within the page."""
+    buffer = BytesIO()
+    Image.fromarray((image * 255).round().astype(np.uint8)).save(buffer, "PNG", optimize=True)
+    return f"data:image/png;base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"

@@ -3,99 +3,27 @@
 As a radiologist sees it: the patient's right is on the left, the sagittal slice looks to the left. All at one scale.
 """
 
-import zlib
-from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
-import nibabel as nib
 import numpy as np
 from matplotlib import patheffects
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from nibabel.filebasedimages import ImageFileError
 from scipy import ndimage
 
-from fedmed.data.geometry import corner_distance
-from fedmed.errors import DataError
-from fedmed.reports.overlays import SCALE_BAR, contours
 from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
+from fedmed.reports.segmentation_report import SCALE_BAR, contours
 from fedmed.reports.surface import Viewpoint, find_lungs, render
+from fedmed.reports.viewed_case import ViewedCase
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
 NIGHT = "#08090b"
 EDGE = [patheffects.withStroke(linewidth=2.5, foreground=NIGHT)]  # can be read on black and on white
-WORDS = {"xycoords": "axes fraction", "textcoords": "offset points", "color": INK_DARK, "fontsize": 9}
-WORDS |= {"path_effects": EDGE}
-SAME_PLACE = 0.1  # mm between corners of an image and its mask
-PLANES = ("axial", "coronal", "sagittal")
-MARKS = {"axial": "RLAP", "coronal": "RLHF", "sagittal": "APHF"}  # left, right, top, bottom
-
-
-@dataclass(frozen=True)
-class ViewedCase:
-    """A scan with one or two masks, array axes towards right, front, head (nearly so where the scan is oblique).
-
-    Args:
-        name: shown above the picture.
-        image: (X, Y, Z) HU.
-        prediction, truth: bool, the image's shape; no truth is None.
-        spacing: voxel size in mm.
-    """
-
-    name: str
-    image: np.ndarray
-    prediction: np.ndarray
-    truth: np.ndarray | None
-    spacing: tuple[float, float, float]
-
-    def millilitres(self, mask: np.ndarray) -> float:
-        return float(mask.sum()) * float(np.prod(self.spacing)) / 1000
-
-    def dice(self) -> float | None:
-        """Dice of prediction and truth; None without truth or where both are empty."""
-        if self.truth is None or not (self.truth.any() or self.prediction.any()):
-            return None
-        both = float((self.truth & self.prediction).sum())
-        return 2 * both / float(self.truth.sum() + self.prediction.sum())
-
-
-def read_case(image: Path, prediction: Path, truth: Path | None = None) -> ViewedCase:
-    """Read a case from NIfTI files.
-
-    Raises:
-        DataError: a file is missing or unreadable, is no single volume, or a mask is on another grid than the image.
-    """
-    scan = _read(image)
-    masks = [None if path is None else _read(path) for path in (prediction, truth)]
-    for path, mask in zip((prediction, truth), masks, strict=True):
-        if mask is not None:
-            _same_grid(Path(image), scan, Path(path), mask)
-    values = [None if m is None else np.asarray(nib.as_closest_canonical(m).dataobj) > 0.5 for m in masks]
-    straight = nib.as_closest_canonical(scan)
-    spacing = tuple(float(s) for s in np.linalg.norm(straight.affine[:3, :3], axis=0))
-    name = Path(image).name.removesuffix(".gz").removesuffix(".nii")
-    return ViewedCase(name, np.asarray(straight.dataobj, dtype=np.float32), values[0], values[1], spacing)
-
-
-def _read(path: Path) -> nib.Nifti1Image:
-    if not Path(path).is_file():
-        raise DataError(f"{path} does not exist; give a NIfTI file")
-    try:
-        image = nib.load(path)
-        values = np.asarray(image.dataobj, dtype=np.float32)  # now, for only this finds a file that is cut off
-    except (ImageFileError, EOFError, OSError, ValueError, zlib.error) as error:
-        raise DataError(f"{path} cannot be read ({error}); give a NIfTI file") from error
-    if len(image.shape) != 3:
-        raise DataError(f"{path} has shape {image.shape}; a single volume (X, Y, Z) is needed")
-    return nib.Nifti1Image(values, image.affine)
-
-
-def _same_grid(image: Path, scan: nib.Nifti1Image, path: Path, mask: nib.Nifti1Image) -> None:
-    if mask.shape != scan.shape:
-        raise DataError(f"{path} has shape {mask.shape}, but {image} has {scan.shape}; give a mask of this image")
-    apart = corner_distance(scan.affine, mask.affine, scan.shape)
-    if not apart <= SAME_PLACE:
-        raise DataError(f"{path} lies {apart:.1f} mm away from {image}; give a mask of this image")
+WORDS: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9}
+WORDS |= {"color": INK_DARK, "path_effects": EDGE}
+FRONT = Viewpoint()
+MARKS = {"axial": tuple("RLAP"), "coronal": tuple("RLHF"), "sagittal": tuple("APHF")}  # left, right, top, bottom
 
 
 def focus(case: ViewedCase) -> tuple[int, int, int]:
@@ -103,12 +31,12 @@ def focus(case: ViewedCase) -> tuple[int, int, int]:
     prediction; the middle of the volume where nothing is marked."""
     masks = [mask for mask in (case.truth, case.prediction) if mask is not None and mask.any()]
     if not masks:
-        return tuple(n // 2 for n in case.image.shape)
+        x, y, z = (n // 2 for n in case.image.shape)
+        return x, y, z
     parts, _ = ndimage.label(masks[0])
-    sizes = np.bincount(parts.ravel())
-    largest = parts == 1 + int(np.argmax(sizes[1:]))
-    others = ((1, 2), (0, 2), (0, 1))
-    return tuple(int(np.argmax(largest.sum(axis=axes))) for axes in others)
+    largest = parts == 1 + np.argmax(np.bincount(parts.ravel())[1:])
+    x, y, z = (int(np.argmax(largest.sum(axis=others))) for others in ((1, 2), (0, 2), (0, 1)))
+    return x, y, z
 
 
 def cut(volume: np.ndarray, plane: str, at: tuple[int, int, int]) -> np.ndarray:
@@ -147,25 +75,23 @@ def _outline(axes: Axes, mask: np.ndarray, size: tuple[float, float], colour: st
     if fill and mask.any():
         height, width = mask.shape[0] * size[0], mask.shape[1] * size[1]
         paint = np.zeros((*mask.shape, 4))
-        paint[..., :3] = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        paint[..., 3] = fill * mask
+        paint[..., :3], paint[..., 3] = to_rgb(colour), fill * mask
         axes.imshow(paint, extent=(0, width, height, 0), interpolation="nearest")
     for line in contours(mask, size):
-        axes.plot(line[:, 0], line[:, 1], color=colour, linewidth=1.2)
+        axes.plot(*line.T, color=colour, linewidth=1.2)
 
 
 def draw_lungs(axes: Axes, case: ViewedCase, view: Viewpoint) -> None:
     """Draw the lungs in 3D with the prediction inside, and what of the truth the prediction missed."""
-    lesions = [(case.prediction, PREDICTION)]
+    lesions, lungs = [(case.prediction, PREDICTION)], find_lungs(case.image, case.spacing) | case.prediction
     if case.truth is not None:
         lesions.append((case.truth & ~case.prediction, TRUTH))
-    marked = np.logical_or.reduce([mask for mask, _ in lesions])
-    lungs = find_lungs(case.image, case.spacing) | marked
+        lungs |= case.truth
     axes.imshow(render(lungs, lesions, case.spacing, view), interpolation="bilinear")
     axes.set_axis_off()
 
 
-def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | None = None) -> Figure:
+def case_figure(case: ViewedCase, view: Viewpoint = FRONT, title: str | None = None) -> Figure:
     """Axial slice and 3D view above, coronal and sagittal slice below, all slices at one scale.
 
     Args:
@@ -178,16 +104,13 @@ def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | No
     gap, head = 0.06, 0.42  # inches between the pictures and above them
     width, height = (x + y) * scale + gap, (y + z) * scale + gap + head
     figure, at = Figure(figsize=(width, height), facecolor=NIGHT), focus(case)
-    columns = {0: (0.0, x * scale), 1: (x * scale + gap, y * scale)}
-    rows = {0: (z * scale + gap, y * scale), 1: (0.0, z * scale)}
-
-    def place(row: int, column: int) -> Axes:
-        (left, wide), (low, high) = columns[column], rows[row]
-        return figure.add_axes((left / width, low / height, wide / width, high / height))
-
-    for plane, row, column in (("axial", 0, 0), ("coronal", 1, 0), ("sagittal", 1, 1)):
-        draw_plane(place(row, column), case, plane, at)
-    draw_lungs(place(0, 1), case, view or Viewpoint())
+    edges = {"left": 0, "right": 1, "bottom": 0, "top": 1 - head / height}
+    spaces = {"wspace": 2 * gap / (x + y) / scale, "hspace": 2 * gap / (y + z) / scale}  # of the pictures' mean size
+    ratios: dict[str, Any] = {"width_ratios": (x, y), "height_ratios": (y, z)}
+    panels = figure.subplots(2, 2, gridspec_kw=edges | spaces, **ratios)
+    for plane, axes in (("axial", panels[0, 0]), ("coronal", panels[1, 0]), ("sagittal", panels[1, 1])):
+        draw_plane(axes, case, plane, at)
+    draw_lungs(panels[0, 1], case, view)
     _scale_bar(figure.axes[0])
     _heading(figure, case, title or case.name, 1 - 0.5 * head / height)
     return figure
@@ -195,10 +118,9 @@ def case_figure(case: ViewedCase, view: Viewpoint | None = None, title: str | No
 
 def _scale_bar(axes: Axes) -> None:
     right, bottom = axes.get_xlim()[1] - 8, axes.get_ylim()[0] - 8
-    middle, long = right - SCALE_BAR / 2, [right - SCALE_BAR, right]
-    axes.plot(long, [bottom] * 2, color=INK_DARK, linewidth=2, path_effects=EDGE)
-    words = {"ha": "center", "va": "bottom", "path_effects": EDGE}
-    axes.text(middle, bottom - 4, "5 cm", color=INK_DARK, fontsize=8, **words)
+    axes.plot([right - SCALE_BAR, right], [bottom] * 2, color=INK_DARK, linewidth=2, path_effects=EDGE)
+    words: dict[str, Any] = {"ha": "center", "va": "bottom", "path_effects": EDGE}
+    axes.text(right - SCALE_BAR / 2, bottom - 4, "5 cm", color=INK_DARK, fontsize=8, **words)
 
 
 def _heading(figure: Figure, case: ViewedCase, title: str, y: float) -> None:

@@ -1,10 +1,10 @@
 """Charts of a run, each drawn once: to PNG for slides, to SVG with the page's colours for the report."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from io import BytesIO, StringIO
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
@@ -15,48 +15,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from fedmed.reports.palette import GRID, INK, MUTED, PAPER, VARIABLES, site_colours
-from fedmed.reports.run import Run
+from fedmed.reports.run_contents import Run
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.words import size
 
 WIDTH = 10.6  # inches; the page shows them at 100 px an inch
-FONTS = ["Inter", "Helvetica Neue", "Arial", "Liberation Sans", "DejaVu Sans"]
-RC: dict[str, Any] = {
-    "font.family": "sans-serif",
-    "font.sans-serif": FONTS,
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": MUTED,
-    "axes.titlecolor": INK,
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.spines.left": False,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": GRID,
-    "grid.linewidth": 0.8,
-    "xtick.color": MUTED,
-    "ytick.color": MUTED,
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "fedmed",
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-}
+STYLE = Path(__file__).parent / "templates" / "report.mplstyle"
+COLOURS: dict[Any, Any] = {"text.color": INK, "axes.edgecolor": GRID, "axes.labelcolor": MUTED, "axes.titlecolor": INK}
+COLOURS |= {"grid.color": GRID, "xtick.color": MUTED, "ytick.color": MUTED}
+BESIDE: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+BESIDE |= {"fontsize": 9, "annotation_clip": False}
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """Matplotlib settings of the charts, for the time of a block."""
-    with mpl.rc_context(RC):
-        yield
+    return mpl.rc_context(COLOURS, fname=STYLE)
 
 
 def round_ticks(start: int, end: int) -> list[int]:
@@ -76,63 +49,54 @@ def round_axis(axes: Axes, run: Run, start: int) -> None:
 
 def participation(run: Run) -> Figure:
     """Who was aggregated in which round: disc area is the coefficient, a cross is a refused update."""
-    sites = [site for site in run.sites if _took_part(run, site.name)] or run.sites
+    names = {name for line in run.rounds for name in (*line.coefficients, *dict(line.refused))}
     colours = site_colours([site.name for site in run.sites])
+    sites = [name for name in colours if name in names] or list(colours)
     figure = Figure(figsize=(WIDTH, 0.95 + 0.36 * len(sites)), layout="constrained")
     axes = figure.subplots()
     axes.set_title("Aggregation coefficient of each update")
     largest = max((c for line in run.rounds for c in line.coefficients.values()), default=0.0) or 1.0
     unit = min(210.0, (560 / max(run.total_rounds, 1)) ** 2)
-    for row, site in enumerate(sites):
-        given = [(r.index + 1, max(r.coefficients[site.name], 0)) for r in run.rounds if site.name in r.coefficients]
-        refused = [r.index + 1 for r in run.rounds if site.name in dict(r.refused) and site.name not in r.coefficients]
-        areas = [unit * c / largest for _, c in given]
-        axes.scatter([x for x, _ in given], [row] * len(given), s=areas, color=colours[site.name], linewidths=0)
+    for row, name in enumerate(sites):
+        given = {r.index + 1: max(r.coefficients[name], 0) for r in run.rounds if name in r.coefficients}
+        refused = [r.index + 1 for r in run.rounds if name in dict(r.refused) and r.index + 1 not in given]
+        areas = [unit * coefficient / largest for coefficient in given.values()]
+        axes.scatter(list(given), [row] * len(given), s=areas, color=colours[name], linewidths=0)
         axes.scatter(refused, [row] * len(refused), s=min(unit / 2, 44), color=INK, marker="x", linewidths=1.4)
         if given:
-            mean = sum(c for _, c in given) / len(given)
-            axes.annotate(f"{mean:.3f}", (1, row), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
-    axes.annotate("mean", (1, -0.82), (10, 0), xycoords=("axes fraction", "data"), **(_BESIDE | {"color": MUTED}))
-    axes.set_yticks(range(len(sites)), [site.name for site in sites], color=INK)
-    axes.set_ylim(len(sites) - 0.4, -0.6)
-    axes.set_xlabel("round")
+            axes.annotate(f"{fmean(given.values()):.3f}", (1, row), (10, 0), **BESIDE)
+    axes.annotate("mean", (1, -0.82), (10, 0), color=MUTED, **BESIDE)
+    axes.set_yticks(range(len(sites)), sites, color=INK)
+    axes.set(ylim=(len(sites) - 0.4, -0.6), xlabel="round")
     round_axis(axes, run, start=1)
     return figure
 
 
-_BESIDE: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "annotation_clip": False}
-
-
-def _took_part(run: Run, name: str) -> bool:
-    return any(name in r.coefficients or name in dict(r.refused) for r in run.rounds)
-
-
 def traffic(run: Run) -> Figure:
     """Bytes that travelled and seconds that passed in each round."""
-    figure = Figure(figsize=(WIDTH, 2.5), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2.5))
+    figure.set_layout_engine("constrained", wspace=0.06)
     sent, took = figure.subplots(1, 2)
-    figure.get_layout_engine().set(wspace=0.06)
-    x = np.array([r.index + 1 for r in run.rounds], dtype=float)
-    down = np.array([r.bytes_down or 0 for r in run.rounds], dtype=float)
-    up = np.array([r.bytes_up or 0 for r in run.rounds], dtype=float)
+    rows = [(r.index + 1, r.bytes_down or 0, r.bytes_up or 0, r.seconds or 0) for r in run.rounds]
+    x, down, up, seconds = np.array(rows, dtype=float).reshape(-1, 4).T
+    look: dict[str, Any] = {"width": 0.72, "color": MUTED, "linewidth": 0}
     sent.set_title("Bytes sent a round")
-    sent.bar(x, down, width=0.72, color=MUTED, linewidth=0, label="to the sites")
-    sent.bar(x, up, width=0.72, bottom=down, color=MUTED, alpha=0.4, linewidth=0, label="to the server")
+    sent.bar(x, down, label="to the sites", **look)
+    sent.bar(x, up, bottom=down, alpha=0.4, label="to the server", **look)
     sent.yaxis.set_major_formatter(FuncFormatter(lambda value, _: size(value) if value else "0"))
     took.set_title("Seconds a round")
-    took.bar(x, [r.seconds or 0 for r in run.rounds], width=0.72, color=MUTED, linewidth=0)
+    took.bar(x, seconds, **look)
     if len(x):
         sent.set_ylim(top=max(1.0, float((down + up).max())) * 1.3)
         sent.legend(frameon=False, loc="upper right", ncols=2, handlelength=0.9, handleheight=0.9, borderaxespad=0)
+    last = max(run.total_rounds, 1)
     for axes in (sent, took):
-        axes.set_xlabel("round")
-        axes.set_xlim(0.4, max(run.total_rounds, 1) + 0.6)
-        axes.set_xticks(round_ticks(1, max(run.total_rounds, 1)))
+        axes.set(xlabel="round", xlim=(0.4, last + 0.6), xticks=round_ticks(1, last))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=4))
     return figure
 
 
-def test_scores(run: Run) -> Figure:
+def final_scores(run: Run) -> Figure:
     """Final score of each site with its spread or interval, and every case where cases with a score are here."""
     rows = site_rows(run)
     colours = site_colours([row.name for row in rows])
@@ -140,16 +104,15 @@ def test_scores(run: Run) -> Figure:
     axes = figure.subplots()
     axes.set_title(f"{run.score.label} on the test lists")
     for place, row in enumerate(rows):
-        _test_row(axes, place, row, colours[row.name])
+        _final_score(axes, place, row, colours[row.name])
     axes.set_yticks(range(len(rows)), [row.name for row in rows], color=INK)
-    axes.set_ylim(len(rows) - 0.4, -0.6)
-    axes.set_xlim(0, 1)
+    axes.set(xlim=(0, 1), ylim=(len(rows) - 0.4, -0.6))
     axes.grid(axis="x")
     axes.grid(visible=False, axis="y")
     return figure
 
 
-def _test_row(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
+def _final_score(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
     if row.mean is None:
         axes.text(0.01, place, "not tested", color=MUTED, va="center")
         return
@@ -157,10 +120,7 @@ def _test_row(axes: Axes, place: int, row: SiteRow, colour: str) -> None:
     if row.low is not None and row.high is not None:
         axes.plot([row.low, row.high], [place, place], color=colour, linewidth=1.6)
     axes.plot([row.mean, row.mean], [place - 0.26, place + 0.26], color=colour, linewidth=3.2)
-    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), xycoords=("axes fraction", "data"), **_BESIDE)
-
-
-test_scores.__test__ = False  # a chart, whatever its name tells pytest
+    axes.annotate(f"{row.mean:.3f}", (1, place), (10, 0), **BESIDE)
 
 
 def svg(figure: Figure, name: str) -> str:

@@ -1,6 +1,6 @@
 """How the probabilities of a classification behave at each site: ROC curves, reliability and confusion."""
 
-from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from fedmed.reports.classified import Probabilities, probabilities
+from fedmed.reports.class_probabilities import Probabilities, tested
 from fedmed.reports.palette import INK, MUTED, site_colours
 from fedmed.reports.plots import WIDTH
-from fedmed.reports.run import Run
+from fedmed.reports.run_contents import Run
 
 ACROSS = 4  # panels in a row
 BIN = 10  # cases in a bin of the reliability curve, or as few more as make equal bins
@@ -19,24 +19,22 @@ MAX_BINS = 8
 LETTER = 0.075  # inches, about
 
 
-def tested(run: Run) -> dict[str, Probabilities]:
-    """Site -> the probabilities of its cases, of the sites whose cases are here."""
-    known = {site.name: probabilities(site.cases) for site in run.sites}
-    return {name: found for name, found in known.items() if found is not None and len(found.labels)}
-
-
 def roc(run: Run) -> Figure:
     """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
-    classes = _classes(sites.values())
-    figure, panels = _panels(len(classes) + 1, height=3.3)
+    classes = list(dict.fromkeys(name for found in sites.values() for name in found.classes))
+    figure, panels = _panels(len(classes) + 1, height=3.3, h_pad=0.14)  # between the names and the titles
+    for axes in panels:
+        _unit_square(axes)
     for axes, name in zip(panels, classes, strict=False):
         axes.set_title(f"ROC, {name}")
-        for site, found in sites.items():
-            _step(axes, found, name, colours[site])
         axes.set_xlabel("false positive rate")
+        for site, found in sites.items():
+            place = found.classes.index(name) if name in found.classes else -1
+            if place >= 0 and (curve := roc_points(found.labels == place, found.values[:, place])):
+                axes.plot(*curve, color=colours[site], linewidth=1.8, clip_on=False)
     panels[0].set_ylabel("true positive rate")
-    last = panels[len(classes)]
+    last = panels[-1]
     last.set_title("Reliability")
     for site, found in sites.items():
         confidence, share, cases = reliability(found)
@@ -44,7 +42,6 @@ def roc(run: Run) -> Figure:
         last.scatter(confidence, share, s=10 + 1.6 * cases, color=colours[site], linewidths=0, clip_on=False)
     lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
     figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
-    figure.get_layout_engine().set(h_pad=0.14)  # between the names and the titles
     last.set_xlabel("probability of the called class")
     last.set_ylabel("share that was right")
     return figure
@@ -72,19 +69,20 @@ def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarra
     right = found.predicted == found.labels
     order = np.argsort(confidence, kind="stable")
     bins = np.array_split(order, min(MAX_BINS, max(1, len(order) // BIN)))
-    means = [(confidence[b].mean(), right[b].mean(), len(b)) for b in bins]
-    return tuple(np.array(means, dtype=float).T)
+    cases = np.array([len(b) for b in bins], dtype=float)
+    return np.array([confidence[b].mean() for b in bins]), np.array([right[b].mean() for b in bins]), cases
 
 
 def confusion(run: Run) -> Figure:
     """One panel a site: cases of each true class (rows) and what the model called them (columns)."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
-    classes = _classes(sites.values())
-    cell, longest = (WIDTH - 1.2) / min(len(sites), ACROSS) / len(classes), LETTER * max(map(len, classes))
-    slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"} if longest > cell else {}
-    height = 0.9 + 0.42 * len(classes) + (0.6 * longest if slanted else 0)
-    figure, panels = _panels(len(sites), height, square=False)
-    for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=False)):
+    n = max(len(found.classes) for found in sites.values())
+    longest = LETTER * max(len(name) for found in sites.values() for name in found.classes)
+    slanted: dict[str, Any] = {}
+    if longest > (WIDTH - 1.2) / min(len(sites), ACROSS) / n:
+        slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    figure, panels = _panels(len(sites), height=0.9 + 0.42 * n + (0.6 * longest if slanted else 0))
+    for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=True)):
         axes.set_title(site)
         counts = confusion_counts(found)
         _cells(axes, counts, colours[site])
@@ -104,41 +102,30 @@ def confusion_counts(found: Probabilities) -> np.ndarray:
 
 def _cells(axes: Axes, counts: np.ndarray, colour: str) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    for (row, column), n in np.ndenumerate(counts):
-        box = {"facecolor": colour, "alpha": 0.04 + 0.5 * shares[row, column], "linewidth": 0}
-        axes.add_patch(Rectangle((column - 0.47, row - 0.45), 0.94, 0.9, **box))
-        axes.text(
-            column, row, str(n), ha="center", va="center", color=INK, fontweight="bold" if row == column else None
-        )
+    for (row, called), n in np.ndenumerate(counts):
+        look: dict[str, Any] = {"facecolor": colour, "alpha": 0.04 + 0.5 * shares[row, called], "linewidth": 0}
+        axes.add_patch(Rectangle((called - 0.47, row - 0.45), 0.94, 0.9, **look))
+        weight = "bold" if row == called else "normal"
+        axes.text(called, row, str(n), ha="center", va="center", color=INK, fontweight=weight)
     axes.set_xlim(-0.5, len(counts) - 0.5)
     axes.set_ylim(len(counts) - 0.5, -0.5)
     axes.grid(visible=False)
     axes.spines["bottom"].set_visible(False)
 
 
-def _classes(found: Iterable[Probabilities]) -> list[str]:
-    return list(dict.fromkeys(name for one in found for name in one.classes))
-
-
-def _step(axes: Axes, found: Probabilities, name: str, colour: str) -> None:
-    place = found.classes.index(name) if name in found.classes else None
-    points = None if place is None else roc_points(found.labels == place, found.values[:, place])
-    if points is not None:
-        axes.plot(*points, color=colour, linewidth=1.8, clip_on=False)
-
-
-def _panels(n: int, height: float, square: bool = True) -> tuple[Figure, list[Axes]]:
+def _panels(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:
+    """A figure with n panels, whose rows are so many inches high."""
     rows = -(-n // ACROSS)
-    figure = Figure(figsize=(WIDTH, height * rows), layout="constrained")
-    figure.get_layout_engine().set(wspace=0.05, hspace=0.08)
-    panels = list(figure.subplots(rows, min(n, ACROSS) if rows == 1 else ACROSS, squeeze=False).flat)
+    figure = Figure(figsize=(WIDTH, height * rows))
+    figure.set_layout_engine("constrained", wspace=0.05, hspace=0.08, **layout)
+    panels = list(figure.subplots(rows, min(n, ACROSS), squeeze=False).flat)
     for axes in panels[n:]:
         axes.set_axis_off()
-    for axes in panels[:n] if square else ():
-        axes.set_xlim(0, 1)
-        axes.set_ylim(0, 1)
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-        axes.set_box_aspect(1)
-        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
-    return figure, panels
+    return figure, panels[:n]
+
+
+def _unit_square(axes: Axes) -> None:
+    axes.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1)
+    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)

@@ -6,26 +6,36 @@ from typing import Any
 
 from fedmed.reports.run_files import number, read_lines
 
+Numbers = dict[str, dict[str, float | None]]
+
 
 @dataclass(frozen=True)
 class Round:
-    """One line of ``rounds.jsonl``; unknown numbers are None."""
+    """One line of ``rounds.jsonl``; unknown numbers are None.
+
+    Attributes:
+        refused, warnings: (site, reason or message).
+        sites, extras: site -> the numbers that came with its update, and beside its model.
+        aggregated: False = too few updates came, and the model stayed as it was.
+        norms: site -> norm of its update, where the server cuts them; None = beyond the largest number.
+        clipped: site -> what was left of an update that was cut, [0, 1).
+        extras_bytes: of everything that sites sent beside their models, arrays included.
+    """
 
     index: int
     seconds: float | None
-    accepted: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-    coefficients: dict[str, float]
-    sites: dict[str, dict[str, float | None]]
     score: float | None
     bytes_down: float | None
     bytes_up: float | None
-    aggregated: bool = True  # False: too few updates, the model stayed as it was
-    warnings: tuple[tuple[str, str], ...] = ()  # (site, message)
-    norms: dict[str, float | None] = field(default_factory=dict)  # with clip_norm; None: beyond the largest number
-    clipped: dict[str, float] = field(default_factory=dict)  # site -> what was left of its update, [0, 1)
-    extras: dict[str, dict[str, float | None]] = field(default_factory=dict)  # site -> what it sent beside its model
-    extras_bytes: float | None = None  # of all of it, arrays included
+    extras_bytes: float | None
+    refused: tuple[tuple[str, str], ...]
+    warnings: tuple[tuple[str, str], ...]
+    coefficients: dict[str, float]
+    sites: Numbers
+    extras: Numbers = field(default_factory=dict)
+    aggregated: bool = True
+    norms: dict[str, float | None] = field(default_factory=dict)
+    clipped: dict[str, float] = field(default_factory=dict)
 
 
 def read_rounds(path: Path) -> list[Round]:
@@ -39,22 +49,26 @@ def read_rounds(path: Path) -> list[Round]:
 
 
 def _round(line: dict[str, Any]) -> Round:
-    coefficients = {site: number(c) or 0.0 for site, c in (line.get("coefficients") or {}).items()}
+    def of_sites(key: str) -> dict[str, Any]:
+        return line.get(key) or {}
+
     return Round(
         index=int(line.get("round", 0)),
-        accepted=tuple(line.get("accepted") or ()),
-        refused=tuple((str(r.get("site")), str(r.get("reason"))) for r in line.get("refused") or ()),
-        coefficients=coefficients,
-        sites=_numbers(line.get("sites")),
-        aggregated=line.get("aggregated") is not False,
-        warnings=tuple((str(w.get("site")), str(w.get("message"))) for w in line.get("warnings") or ()),
-        norms={site: number(norm) for site, norm in (line.get("norms") or {}).items()},
-        extras=_numbers(line.get("extras")),
+        seconds=number(line.get("seconds")),
+        score=number(line.get("score")),
+        bytes_down=number(line.get("bytes_down")),
+        bytes_up=number(line.get("bytes_up")),
         extras_bytes=number(line.get("bytes_extras")),
-        clipped={site: number(factor) or 0.0 for site, factor in (line.get("clipped") or {}).items()},
-        **{key: number(line.get(key)) for key in ("seconds", "score", "bytes_down", "bytes_up")},
+        refused=tuple((str(r.get("site")), str(r.get("reason"))) for r in line.get("refused") or ()),
+        warnings=tuple((str(w.get("site")), str(w.get("message"))) for w in line.get("warnings") or ()),
+        coefficients={site: number(value) or 0.0 for site, value in of_sites("coefficients").items()},
+        sites=_numbers(of_sites("sites")),
+        extras=_numbers(of_sites("extras")),
+        aggregated=line.get("aggregated") is not False,
+        norms={site: number(norm) for site, norm in of_sites("norms").items()},
+        clipped={site: number(factor) or 0.0 for site, factor in of_sites("clipped").items()},
     )
 
 
-def _numbers(of_sites: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, float | None]]:
-    return {site: {key: number(value) for key, value in told.items()} for site, told in (of_sites or {}).items()}
+def _numbers(of_sites: dict[str, dict[str, Any]]) -> Numbers:
+    return {site: {key: number(value) for key, value in values.items()} for site, values in of_sites.items()}

@@ -1,27 +1,28 @@
 """The report of a run: one HTML page that needs nothing else, and PNGs beside it."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, notes, palette, plots, representation_charts
-from fedmed.reports.clipped_updates import clip_note, clip_rows
-from fedmed.reports.run import Run, read_run
-from fedmed.reports.run_report import report_of
+from fedmed.reports import curves, notes, palette, plots
+from fedmed.reports.run import read_run
+from fedmed.reports.run_contents import Run
+from fedmed.reports.run_report import Chart, report_of, sections_of
+from fedmed.reports.sheet import fill_template
 from fedmed.reports.words import NOTHING, fixed, flat
 
-TEMPLATE = "report.html.j2"
+EVERY_RUN = ("curves", "aggregation", "traffic")
 BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
+DISCS = (
+    "The area of a disc is the weight of a site's update in that round; a cross is an update that was refused or did "
+    "not come."
+)
 
 
-@dataclass(frozen=True)
-class Report:
+class Report(NamedTuple):
     """Where a report was written."""
 
     html: Path
@@ -56,45 +57,37 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
     """Write every chart and every site's pictures as PNG; pictures of an earlier report of the folder are removed."""
     for old in out.glob("slices_*.png"):
         old.unlink()
-    figures, report = {name: draw(run) for name, draw in charts(run).items()}, report_of(run)
+    figures, report = {name: chart.draw(run) for name, chart in charts(run).items()}, report_of(run)
     figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(site))}
     for name, drawing in figures.items():
         plots.png(drawing, out / f"{name}.png")
     return [out / f"{name}.png" for name in figures]
 
 
-def charts(run: Run) -> dict[str, Callable[[Run], Figure]]:
-    """Name -> how to draw it: every run's charts, and those of its kind."""
-    drawn = representation_charts.weights if representation_charts.changes(run) else plots.participation
-    return {"curves": curves.curves, "aggregation": drawn, "traffic": plots.traffic, **report_of(run).charts(run)}
+def charts(run: Run) -> dict[str, Chart]:
+    """Name -> chart: every run's, those of its kind, and those of its method."""
+    report = report_of(run)
+    standard = (Chart(curves.curves, report.training(run)), Chart(plots.participation, DISCS), Chart(plots.traffic))
+    found = dict(zip(EVERY_RUN, standard, strict=True)) | report.charts(run)
+    for section in sections_of(run):
+        found |= section.charts(run)
+    return found
 
 
 def page(run: Run) -> str:
     """Return the HTML of a run's report."""
-    style = {"autoescape": True, "undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = Environment(loader=PackageLoader("fedmed.reports"), **style)
-    colours, report = [site.name for site in run.sites], report_of(run)
-    return environment.get_template(TEMPLATE).render(
+    report, drawn = report_of(run), charts(run)
+    return fill_template(
+        "report.html.j2",
         run=run,
-        light=palette.css(dark=False),
-        dark=palette.css(dark=True),
-        truth=palette.TRUTH,
-        prediction=palette.PREDICTION,
         when=started(run.started),
         report=report,
-        index={name: place % len(palette.LIGHT) for place, name in enumerate(colours)},
-        refusals=notes.refusals(run),
-        warnings=notes.warnings(run),
-        releases=notes.release_notes(run),
-        privacy=notes.privacy_notes(run),
-        clipped=clip_note(run),
-        norms=clip_rows(run),
-        resumed=notes.resumed_note(run),
+        index={site.name: place % len(palette.LIGHT) for place, site in enumerate(run.sites)},
+        notes=notes,
         unchanged=[line.index + 1 for line in run.rounds if not line.aggregated],
-        errors=notes.errors(run),
-        charts={name: Markup(plots.svg(draw(run), name)) for name, draw in charts(run).items() if name != BESIDE},
-        changes=representation_charts.changes(run),
-        self_adaptive=isinstance((run.config.get("aggregator") or {}).get("weighting"), Mapping),
+        method_charts=[name for section in sections_of(run) for name in section.charts(run) if name not in EVERY_RUN],
+        captions={name: chart.caption for name, chart in drawn.items()},
+        charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != BESIDE},
         settings=settings(run),
         fixed=fixed,
         NOTHING=NOTHING,
@@ -104,7 +97,7 @@ def page(run: Run) -> str:
 
 def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
     """Everything needed to repeat the run, in groups of (name, value)."""
-    run_facts = {
+    run_facts: dict[str, Any] = {
         "job": run.job,
         "bundle": run.bundle,
         "overlays": run.overlays,
@@ -114,8 +107,8 @@ def settings(run: Run) -> list[tuple[str, list[tuple[str, str]]]]:
         "time": dict(report_of(run).facts(run))["time"],
     }
     weights = {site.name: f"{site.role}, weight {site.weight:g}" for site in run.sites}
-    groups = {"Run": run_facts, "Sites": weights, "Settings": run.config, "Versions": run.versions}
-    groups["Server hardware"] = run.hardware
+    groups: dict[str, dict[str, Any]] = {"Run": run_facts, "Sites": weights, "Settings": run.config}
+    groups |= {"Versions": run.versions, "Server hardware": run.hardware}
     return [(name, flat(values)) for name, values in groups.items() if values]
 
 

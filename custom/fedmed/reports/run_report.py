@@ -1,68 +1,106 @@
 """What the report of a run is made of: a class for each kind of task, which the kind names by path."""
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from matplotlib.figure import Figure
 from rich.table import Table
 
-from fedmed.bundles.load import Bundle
-from fedmed.kinds.kind import Kind
-from fedmed.kinds.load import kind_of, load_kind, made
-from fedmed.reports.run import Run, Site
-from fedmed.reports.unscored_report import UnscoredReport
+from fedmed.bundles.bundle import Bundle
+from fedmed.class_paths import import_named
+from fedmed.kinds.find_kind import kind_of, load_kind, made
+from fedmed.reports.run_contents import Run, Site
+from fedmed.reports.run_files import number
+from fedmed.reports.training_scalars import reported
+from fedmed.reports.words import duration, join, size
+
+UNSCORED = "fedmed.reports.unscored_report.UnscoredReport"  # by path, as the others: it derives from what is here
 
 
-class RunReport(Protocol):
-    """What a report needs to know of one kind of run.
+class Chart(NamedTuple):
+    """How a chart is drawn, and what stands above it on the page."""
+
+    draw: Callable[[Run], Figure]
+    caption: str = ""
+
+
+class RunReport:
+    """What a report needs to know of one kind of run; a kind's class says the rest.
 
     Attributes:
         template: its part of the page, the result and the pictures.
     """
 
-    template: str
+    template = ""
 
     def summary(self, run: Run) -> str:
         """One plain sentence made of the run's numbers."""
+        raise NotImplementedError
 
     def note(self, run: Run) -> str:
         """How the model was chosen."""
-
-    def facts(self, run: Run) -> list[tuple[str, str]]:
-        """The short figures at the top of the page."""
+        raise NotImplementedError
 
     def table(self, run: Run) -> Table:
         """The per-site table for a terminal."""
+        raise NotImplementedError
+
+    def figures(self, run: Run) -> list[tuple[str, str]]:
+        """Figures for the top of the page that only this kind of run has."""
+        raise NotImplementedError
+
+    def facts(self, run: Run) -> list[tuple[str, str]]:
+        """The short figures at the top of the page."""
+        sent = sum((r.bytes_down or 0) + (r.bytes_up or 0) for r in run.rounds)
+        seconds = number((run.result or {}).get("seconds_total")) or sum(r.seconds or 0 for r in run.rounds)
+        done = f"{len(run.rounds)}" + ("" if len(run.rounds) == run.total_rounds else f" of {run.total_rounds}")
+        first = [("rounds", done), ("sites", str(len(run.sites)))]
+        return [*first, *self.figures(run), ("sent in all", size(sent or None)), ("time", duration(seconds))]
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
+        return f"Each site's mean {join([scalar.label for scalar in reported(run)])} in a round"
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the template needs."""
+        return {}
 
-    def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
+    def charts(self, run: Run) -> dict[str, Chart]:
         """Charts beside those that every run has."""
+        return {}
 
     def figure(self, site: Site) -> Figure | None:
         """A site's pictures side by side, for a PNG; None where there are none."""
+        return None
+
+
+class ReportSection(Protocol):
+    """What a report shows of one method alone; the method names it by class path in ``report_sections``."""
+
+    def charts(self, run: Run) -> dict[str, Chart]:
+        """Name -> chart; one with the name of a chart that every run has takes its place."""
+
+    def columns(self, run: Run) -> dict[str, dict[str, float]]:
+        """Head of a column of the table of sites that nobody scores -> site -> number."""
+
+    def notes(self, run: Run) -> list[str]:
+        """Sentences below that table."""
+
+
+def sections_of(run: Run) -> Sequence[ReportSection]:
+    """What the run's method adds to its report."""
+    return [import_named(path)() for path in run.method.report_sections()]
 
 
 def report_of(run: Run) -> RunReport:
     """What reports a run: its kind's, or where no site was ever to be asked for a score, one without scores.
 
     Raises:
-        BundleError: the run's kind is not installed here.
-    """
-    kind = kind_of_run(run)
-    return made(kind.report) if run.scored or not kind.labelled else UnscoredReport()
-
-
-def kind_of_run(run: Run) -> Kind:
-    """The kind that the run's records name; in runs of an earlier FedMed, that of the bundle as it is installed here.
-
-    Raises:
-        BundleError: that kind or bundle is not installed here.
+        BundleError: the run's kind or bundle is not installed here.
     """
     if run.kind:
-        return load_kind(run.kind, f"{run.folder}: 'kind' in run.json")
-    return kind_of(Bundle(run.bundle, run.overlays))
+        kind = load_kind(run.kind, f"{run.folder}: 'kind' in run.json")
+    else:  # of an earlier FedMed: the kind of the bundle as it is installed here
+        kind = kind_of(Bundle(run.bundle, run.overlays))
+    report: RunReport = made(kind.report if run.validated or run.tested or not kind.labelled else UNSCORED)
+    return report

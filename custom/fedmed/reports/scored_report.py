@@ -1,120 +1,111 @@
 """What reports say of every run whose sites are compared by a score, whatever the score is."""
 
-from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
-from matplotlib.figure import Figure
 from rich.table import Table
 
 from fedmed.reports import plots
 from fedmed.reports.notes import remarks
-from fedmed.reports.run import Run, Site
+from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
-from fedmed.reports.site_rows import Column, facts, screen_table, site_rows
+from fedmed.reports.run_report import Chart, RunReport
+from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join
 
 
-class ScoredReport:
-    """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say."""
+class ScoredReport(RunReport):
+    """A run whose sites are asked for a score; what its pictures and its table hold is for a subclass to say.
 
-    template = ""
+    Attributes:
+        has_role: whether the table for a terminal has room for the site's role.
+    """
 
-    def columns(self, run: Run) -> list[Column]:
-        """Columns of the table in a terminal."""
+    has_role = True
+
+    def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """A site's numbers in the table for a terminal, by the heads of their columns."""
         raise NotImplementedError
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the kind's template needs."""
-        return {"rows": site_rows(run), "selection": selection_note(run)}
+        return {"rows": site_rows(run)}
 
-    def charts(self, run: Run) -> dict[str, Callable[[Run], Figure]]:
-        """Charts that this kind of run has beside those of every run."""
-        return {"test_scores": plots.test_scores} if run.tested else {}
+    def charts(self, run: Run) -> dict[str, Chart]:
+        """Final scores, once the sites were tested."""
+        return {"test_scores": Chart(plots.final_scores)} if run.tested else {}
 
     def summary(self, run: Run) -> str:
-        """One plain sentence made of the run's numbers."""
-        return summary(run)
+        """What the model reaches at the sites of each role, or how far the run has come."""
+        done, label = len(run.rounds), run.score.label
+        if run.result is None:
+            state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
+            best = max((r.score for r in run.rounds if r.score is not None), default=None)
+            return f"{state}." if best is None else f"{state}; the best validation {label} so far is {best:.2f}."
+        parts, best_round = _tested_groups(run), run.result.get("best_round")
+        model = "the last model" if best_round is None else f"the model of round {int(best_round) + 1}"
+        model = "the initial model" if best_round == -1 else model
+        start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {model}"
+        if not parts:
+            tested = any(row.n_cases for row in site_rows(run))
+            return f"{start} was chosen; {f'its test gave no {label}' if tested else 'no site tested it'}."
+        return f"{start} reaches a mean test {label} of {join(parts)}."
 
     def note(self, run: Run) -> str:
-        """Which sites chose the model."""
-        return selection_note(run)
+        """Which sites chose it, and what the other sites' labels were used for. Never claims more than the files."""
+        selected_by = list((run.result or {}).get("selected_by") or [])
+        others = [site.name for site in run.sites if site.role != "supervised"]
+        strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
+        if run.result is None:
+            return "No model was selected, because the run did not reach its end."
+        if not selected_by or run.result.get("best_round") is None:
+            return "No model was selected by a score: the tested model is the last aggregate."
+        if strangers:
+            return (
+                f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
+                f"so the {run.score.label} reported there is not independent of the selection."
+            )
+        note = f"The model was selected using labelled sites only: {join(selected_by)}."
+        return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
 
-    def facts(self, run: Run) -> list[tuple[str, str]]:
-        """The short figures at the top of the page."""
+    def figures(self, run: Run) -> list[tuple[str, str]]:
+        """The round that was chosen, and its validation score."""
         result = run.result or {}
-        best = number(result.get("best_round"))
-        chosen = NOTHING if best is None else ("initial model" if best < 0 else f"round {int(best) + 1}")
-        validation = [(f"validation {run.score.label}", fixed(number(result.get("best_score"))))]
-        return facts(run, [("selected", chosen), *(validation if run.validated else [])])
+        best, score = (number(result.get(key)) for key in ("best_round", "best_score"))
+        chosen = NOTHING if best is None else "initial model" if best < 0 else f"round {int(best) + 1}"
+        return [("selected", chosen), *([(f"validation {run.score.label}", fixed(score))] if run.validated else [])]
 
     def table(self, run: Run) -> Table:
-        """The per-site table for a terminal."""
-        title = f"{run.job}: {run.score.label} on each site's test list"
-        return screen_table(title, self.columns(run), site_rows(run), remarks(run))
+        """The final scores of each site."""
+        rows = []
+        for row in site_rows(run):
+            labels = "\n".join(filter(None, (row.labels, row.scored)))  # in one column, for 80 columns are full
+            role = {"role": row.role} if self.has_role else {}
+            first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
+            rows.append(first | self.cells(run, row))
+        return screen_table(f"{run.job}: {run.score.label} on each site's test list", rows, remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
-        text = "Each site's mean loss in a round"
+        text, labelled = super().training(run), run.by_role("supervised")
         if run.validated:
-            text += (
-                f", and the {run.score.label} of the model it received, on the validation list of the labelled sites"
-            )
-            text += " (thin line: their mean)" if len(run.by_role("supervised")) > 1 else ""
+            text += f", and the {run.score.label} of the model it received, on the validation list of the labelled"
+            text += " sites (thin line: their mean)" if len(labelled) > 1 else " sites"
         text += "."
-        if run.by_role("unsupervised") and run.by_role("supervised"):
+        if run.by_role("unsupervised") and labelled:
             text += " Dashed: sites that train without labels; their loss is another quantity than the labelled sites'."
         return text
 
 
-def summary(run: Run) -> str:
-    """One plain sentence made of the run's numbers."""
-    done = len(run.rounds)
-    if run.result is None:
-        state = f"This run has finished {done} of {count(run.total_rounds, 'round')} and has no final test"
-        best = max((r.score for r in run.rounds if r.score is not None), default=None)
-        return f"{state}." if best is None else f"{state}; the best validation {run.score.label} so far is {best:.2f}."
+def _tested_groups(run: Run) -> list[str]:
+    """Mean score of the tested sites of each role, in words."""
     rows = {row.name: row for row in site_rows(run)}
     means = {name: row.mean for name, row in rows.items() if row.mean is not None}
     parts = []
     for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen")):
         if tested := [site for site in run.by_role(role) if site.name in means]:
-            mean = sum(means[site.name] for site in tested) / len(tested)
+            mean = fmean(means[site.name] for site in tested)
             borrowed = {rows[site.name].scored for site in tested} - {""}
-            parts.append(" ".join([f"{mean:.2f} at the {group(tested, word)}", *sorted(borrowed)]))
-    start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {selected_model(run)}"
-    if not parts:
-        tested = any(row.n_cases for row in rows.values())
-        return f"{start} was chosen; {f'its test gave no {run.score.label}' if tested else 'no site tested it'}."
-    return f"{start} reaches a mean test {run.score.label} of {join(parts)}."
-
-
-def selected_model(run: Run) -> str:
-    """Name the selected model, rounds counted from 1."""
-    best = (run.result or {}).get("best_round")
-    if best is None:
-        return "the last model"
-    return "the initial model" if best < 0 else f"the model of round {int(best) + 1}"
-
-
-def selection_note(run: Run) -> str:
-    """Which sites chose the model, and what the other sites' labels were used for. Never claims more than the files."""
-    selected_by = list((run.result or {}).get("selected_by") or [])
-    supervised = [site.name for site in run.by_role("supervised")]
-    others = [site.name for site in run.sites if site.role != "supervised"]
-    strangers = [name for name in selected_by if name not in supervised]
-    if run.result is None:
-        return "No model was selected, because the run did not reach its end."
-    if not selected_by or run.result.get("best_round") is None:
-        return "No model was selected by a score: the tested model is the last aggregate."
-    if strangers:
-        return (
-            f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
-            f"so the {run.score.label} reported there is not independent of the selection."
-        )
-    note = f"The model was selected using labelled sites only: {join(selected_by)}."
-    return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
-
-
-def group(sites: list[Site], word: str) -> str:
-    """``unlabelled site ct_east`` or ``3 labelled sites``."""
-    return f"{word} site {sites[0].name}" if len(sites) == 1 else f"{len(sites)} {word} sites"
+            group = f"{word} site {tested[0].name}" if len(tested) == 1 else f"{len(tested)} {word} sites"
+            parts.append(" ".join([f"{mean:.2f} at the {group}", *sorted(borrowed)]))
+    return parts

@@ -1,66 +1,55 @@
 """A page of facts and tables, on screen or as one HTML file that needs nothing else."""
 
 from dataclasses import dataclass, field
-from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from rich.console import Console
 from rich.table import Table as ScreenTable
+from rich.text import Text
 
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports import palette
 
-TEMPLATE = "sheet.html.j2"
-
 
 @dataclass(frozen=True)
 class SheetTable:
-    """One table.
-
-    Attributes:
-        title, note: above it.
-        columns: heads; one that ends in ``#`` holds numbers, which stand at the right.
-        rows: texts, as many in each as there are columns.
-        long: on the page alone, folded up; the screen says how many rows there are.
-    """
+    """One table, below its title and note."""
 
     title: str
     note: str
-    columns: list[str]
+    columns: list[str]  # heads; one that ends in ``#`` holds numbers, which stand at the right
     rows: list[list[str]]
-    long: bool = False
+    long: bool = False  # on the page alone, folded up; the screen says how many rows there are
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """The page.
+    """The page."""
 
-    Attributes:
-        title: whose page; ``kind``: which page.
-        summary: the most important in one or two sentences.
-        facts: short figures, (name, value).
-        notices: what must not be overlooked.
-        tables: in their order.
-        closing: (head, paragraphs) of the box at the end.
-    """
-
-    title: str
-    kind: str
-    summary: str
-    facts: list[tuple[str, str]]
+    title: str  # whose page
+    kind: str  # which page
+    summary: str  # the most important in one or two sentences
+    facts: list[tuple[str, str]]  # short figures, (name, value)
     tables: list[SheetTable]
-    notices: list[str] = field(default_factory=list)
-    closing: list[tuple[str, list[str]]] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)  # what must not be overlooked
+    closing: list[tuple[str, list[str]]] = field(default_factory=list)  # (head, paragraphs) of the box at the end
+
+
+def fill_template(name: str, **values: Any) -> str:
+    """Return the HTML of a template of this folder, with the colours of both themes."""
+    layout: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "undefined": StrictUndefined}
+    environment = Environment(loader=PackageLoader("fedmed.reports"), autoescape=True, **layout)
+    values |= {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
+    values |= {"truth": palette.TRUTH, "prediction": palette.PREDICTION}
+    return environment.get_template(name).render(values)
 
 
 def html(sheet: Sheet) -> str:
     """Return the page's HTML."""
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    source = resources.files("fedmed.reports").joinpath("templates", TEMPLATE).read_text(encoding="utf-8")
-    colours = {"light": palette.css(dark=False), "dark": palette.css(dark=True)}
-    return environment.from_string(source).render(sheet=sheet, **colours)
+    return fill_template("sheet.html.j2", sheet=sheet)
 
 
 def write_html(sheet: Sheet, path: Path) -> Path:
@@ -78,18 +67,18 @@ def write_html(sheet: Sheet, path: Path) -> Path:
 
 def show(sheet: Sheet, console: Console) -> None:
     """Print the page; long tables are only counted."""
-    console.print(sheet.summary, markup=False, highlight=False)
+    console.print(Text(sheet.summary))
     for notice in sheet.notices:
-        console.print(f"! {notice}", markup=False, highlight=False, style="bold")
+        console.print(Text(f"! {notice}", style="bold"))
     for table in sheet.tables:
         if table.long:
-            console.print(f"{table.title}: {len(table.rows)}; --out PAGE lists them", markup=False, highlight=False)
+            console.print(Text(f"{table.title}: {len(table.rows)}; --out PAGE lists them"))
             continue
         grid = ScreenTable(title=table.title, title_justify="left", title_style="bold")
         for column in table.columns:
             grid.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
         for row in table.rows:
-            grid.add_row(*(text.replace("[", r"\[") for text in row))
+            grid.add_row(*map(Text, row))
         console.print(grid)
     for head, paragraphs in sheet.closing:
-        console.print(f"{head}: {' '.join(paragraphs)}", markup=False, highlight=False)
+        console.print(Text(f"{head}: {' '.join(paragraphs)}"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.colors import to_rgb
 from scipy import ndimage
 
 AIR = -400.0  # HU; denser than healthy lung, thinner than soft tissue
@@ -20,17 +21,11 @@ GLASS = np.array([0.62, 0.74, 0.86])
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """Parallel projection of a patient who faces the viewer.
+    """Parallel projection of a patient who faces the viewer."""
 
-    Args:
-        azimuth: degrees that the viewer walks towards the patient's left side.
-        elevation: degrees that the viewer rises above the patient's chest.
-        pixels: at most, of the picture's longer side; a pixel is at least 1 mm wide.
-    """
-
-    azimuth: float = 24.0
-    elevation: float = 10.0
-    pixels: int = 400
+    azimuth: float = 24.0  # degrees that the viewer walks towards the patient's left side
+    elevation: float = 10.0  # degrees that the viewer rises above the patient's chest
+    pixels: int = 400  # at most, of the picture's longer side; a pixel is at least 1 mm wide
 
     def axes(self) -> np.ndarray:
         """Rows: the picture's right, its top, and away from the viewer, as directions in RAS+, shape (3, 3)."""
@@ -64,22 +59,13 @@ def find_lungs(image: np.ndarray, spacing: Sequence[float]) -> np.ndarray:
     if not sizes.any():
         return np.zeros(image.shape, dtype=bool)
     largest = [part for part in np.argsort(sizes)[-2:] if sizes[part] > 0.1 * sizes.max()]
-    return _closed(np.isin(parts, largest), [max(1, round(4.0 / s)) for s in spacing])
-
-
-def _closed(mask: np.ndarray, reach: list[int]) -> np.ndarray:
-    """Fill gaps up to twice ``reach`` voxels wide: the vessels."""
-    width = [2 * r + 1 for r in reach]
-    wide = np.pad(mask, [(r, r) for r in reach])
-    wide = ndimage.minimum_filter(ndimage.maximum_filter(wide, width), width)
-    return wide[tuple(slice(r, -r) for r in reach)]
+    reach = [max(1, round(4.0 / s)) for s in spacing]  # gaps up to twice as wide are filled: the vessels
+    padded = np.pad(np.isin(parts, largest), [(r, r) for r in reach])
+    return ndimage.grey_closing(padded, tuple(2 * r + 1 for r in reach))[tuple(slice(r, -r) for r in reach)]
 
 
 def render(
-    lungs: np.ndarray,
-    lesions: Sequence[tuple[np.ndarray, str]],
-    spacing: Sequence[float],
-    view: Viewpoint | None = None,
+    lungs: np.ndarray, lesions: Sequence[tuple[np.ndarray, str]], spacing: Sequence[float], view: Viewpoint
 ) -> np.ndarray:
     """Draw the lungs, transparent, and the lesions, solid.
 
@@ -93,13 +79,11 @@ def render(
         (H, W, 4) float in 0..1: colour (not multiplied by opacity) and opacity. One pixel is the same length across
         and down.
     """
-    view = view or Viewpoint()
     masks = [lungs, *(mask for mask, _ in lesions)]
-    box = _box(np.logical_or.reduce(masks))
-    fields = (_field(mask[box], spacing) for mask in masks)
-    colours = [np.array([int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]) for _, colour in lesions]
-    light = LIGHT / np.linalg.norm(LIGHT)
-    turned = [_turn(field, view) for field in fields]
+    whole = tuple(slice(0, n) for n in lungs.shape)
+    box = next(iter(ndimage.find_objects(np.logical_or.reduce(masks).astype(np.uint8))), whole)
+    turned = [_turn(_field(mask[box], spacing), view) for mask in masks]
+    colours, light = [np.array(to_rgb(colour)) for _, colour in lesions], LIGHT / np.linalg.norm(LIGHT)
     height, width = turned[0].shape[1:]
     colour, opacity = np.zeros((height, width, 3), np.float32), np.zeros((height, width, 1), np.float32)
     for depth in range(1, len(turned[0]) - 1):
@@ -108,11 +92,6 @@ def render(
             colour += (1 - opacity) * share * paint
             opacity += (1 - opacity) * share
     return np.concatenate([np.clip(colour / np.maximum(opacity, 1e-6), 0, 1), opacity], axis=-1)
-
-
-def _box(mask: np.ndarray) -> tuple[slice, ...]:
-    """The part of the volume that holds anything; all of it where nothing does."""
-    return (ndimage.find_objects(mask.astype(np.uint8)) or [tuple(slice(0, n) for n in mask.shape)])[0]
 
 
 def _field(mask: np.ndarray, spacing: Sequence[float]) -> np.ndarray:

@@ -1,13 +1,11 @@
-"""Follow files that another process appends to."""
+"""Follow files that another process writes."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-Identity = tuple[int, int]
 
-
-def identity(path: Path) -> Identity | None:
+def identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from its successor of the same name; None for no file."""
     try:
         state = path.stat()
@@ -26,40 +24,39 @@ class Tail:
         self.path, self._before, self._offset = path, identity(path), 0
 
     def poll(self) -> list[dict[str, Any]]:
+        """The objects of the lines that are new since the last call."""
+        new = self._unread()
+        complete = new[: new.rfind(b"\n") + 1]
+        self._offset += len(complete)
+        return [line for text in complete.splitlines() if (line := _parsed(text))]
+
+    def _unread(self) -> bytes:
         if self._before is not None and identity(self.path) == self._before:
-            return []
+            return b""
         self._before = None
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)
-                new = file.read()
+                return file.read()
         except OSError:
-            return []
-        complete = new[: new.rfind(b"\n") + 1]
-        self._offset += len(complete)
-        return [line for text in complete.splitlines() if isinstance(line := _parsed(text), dict)]
+            return b""
 
 
-class Arrival:
-    """A JSON file that another process writes once, whole; one that was there before belongs to an earlier run."""
+class Arrival(Tail):
+    """Reads a JSON file that another process writes once, whole."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self._before, self._read = path, identity(path), False
-
-    def poll(self) -> dict[str, Any] | None:
-        """The file's object, the first time that it is there; otherwise None."""
-        if self._read or identity(self.path) in (None, self._before):
-            return None
-        try:
-            content = _parsed(self.path.read_bytes())
-        except OSError:
-            return None
-        self._read = isinstance(content, dict)
-        return content if self._read else None
+    def poll(self) -> list[dict[str, Any]]:
+        """The file's object, the first time that it is there; otherwise nothing."""
+        new = self._unread()
+        content = _parsed(new)
+        self._offset += len(new) if content else 0
+        return [content] if content else []
 
 
-def _parsed(text: bytes) -> Any:
+def _parsed(text: bytes) -> dict[str, Any]:
+    """The JSON object that a text is; empty for anything else."""
     try:
-        return json.loads(text)
+        content = json.loads(text)
     except ValueError:
-        return None
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -35,12 +35,12 @@ def duration(seconds: float | None) -> str:
     """Seconds as ``42 s``, ``3 min 05 s`` or ``2 h 07 min``."""
     if seconds is None:
         return NOTHING
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    total = round(seconds)
+    if total < 60:
+        return f"{total} s"
+    if total < 3600:
+        return f"{total // 60} min {total % 60:02d} s"
+    return f"{total // 3600} h {total % 3600 // 60:02d} min"
 
 
 def count(n: int, word: str) -> str:

@@ -1,13 +1,15 @@
 """Pydantic's errors in plain words: key, value, what it must be, and what to do."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
-Place = tuple[str | int, ...]
+from fedmed.settings.yaml_document import Document, Mistake, Place
+
 MUST_BE = {
     "string_type": "a text",
     "path_type": "a path",
@@ -20,32 +22,18 @@ MUST_BE = {
     "tuple_type": "a list",
     "dict_type": "'key: value' lines",
     "model_type": "'key: value' lines",
-    "model_attributes_type": "'key: value' lines",
+    "in_words": "{in_words}",  # see InWords in yaml_model.py
     "none_required": "empty",
     "literal_error": "{expected}",
     "greater_than": "above {gt:g}",
     "greater_than_equal": "at least {ge:g}",
     "less_than": "below {lt:g}",
     "less_than_equal": "at most {le:g}",
-    "string_pattern_mismatch": "a text that fits {pattern}",
     "string_too_short": "a text of {min_length} characters or more",
-    "too_short": "a list of {min_length} or more",
-    "too_long": "a list of {max_length} at most",
+    "too_short": "of {min_length} entries or more",
+    "too_long": "of {max_length} entries at most",
 }
 LONGEST = 80  # characters of a value in a message
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong.
-
-    Attributes:
-        text: which key, what is wrong with it, and what to do; no full stop at its end.
-        line: of the file, counted from 1; None if unknown.
-    """
-
-    text: str
-    line: int | None = None
 
 
 class Contradictions(ValueError):
@@ -60,78 +48,78 @@ class Contradictions(ValueError):
         super().__init__("; ".join(text for _, text in found))
 
 
-def findings(error: ValidationError, model: type[BaseModel], values: Any, lines: Mapping[Place, int]) -> list[Finding]:
+def in_plain_words(error: ValidationError, model: type[BaseModel], values: Any, document: Document) -> list[Mistake]:
     """Translate an error of pydantic's.
 
     Args:
         error: from validating ``values`` with ``model``.
         model: names the keys that there are.
         values: plain values, as they were validated.
-        lines: place of a key -> its line.
+        document: knows their lines.
 
     Returns:
-        A finding for each place, in the order of pydantic.
+        A mistake for each place, in the order of pydantic.
     """
     wanted: dict[tuple[Place, str], list[str]] = {}  # the branches of a union have a place in common
-    for one in error.errors():
-        place = _place(one["loc"], values, one["type"] == "missing")
+    placed = [(_place(one["loc"], values, one["type"] == "missing"), one) for one in error.errors()]
+    for place, one in placed:
+        if one["type"].endswith("_type") and any(p[: len(place)] == place != p for p, _ in placed):
+            continue  # the value is of another branch of a union, and something inside it is wrong
         for where, said, must in _said(one, place, model):
             wanted.setdefault((where, said), []).extend([must] if must else [])
     return [
-        Finding(said + (f"; it must be {', or '.join(dict.fromkeys(must))}" if must else ""), _line(place, lines))
+        Mistake(said + (f"; it must be {', or '.join(dict.fromkeys(must))}" if must else ""), document.line(place))
         for (place, said), must in wanted.items()
     ]
 
 
 def _said(one: Mapping[str, Any], place: Place, model: type[BaseModel]) -> Iterator[tuple[Place, str, str]]:
     """Yield place, sentence, and what the value must be."""
-    kind, value = one["type"], one["input"]
-    error = one.get("ctx", {}).get("error")
+    kind, value, error = one["type"], one["input"], one.get("ctx", {}).get("error")
     if isinstance(error, Contradictions):
         yield from (((*place, key), text, "") for key, text in error.found)
     elif kind == "missing":
-        yield place, f"{_words(place)} is missing", ""
+        about = _keys(model, place[:-1])[str(place[-1])].description
+        yield place, f"{_words(place)} is missing" + (f": {about.rstrip('.')}" if about else ""), ""
     elif kind == "extra_forbidden":
         yield place, _unknown(place, model), ""
     elif kind == "value_error":
         yield place, f"{_words(place)} is {_short(value)}; {error}" if place else str(error), ""
     else:
-        template = MUST_BE.get(kind)
-        must = template.format(**one.get("ctx", {})) if template else f"different ({one['msg']})"
-        yield place, f"{_words(place)} is {_short(value)}{_hint(kind, value)}", must
+        must = MUST_BE.get(kind, "different ({in_words})").format(in_words=one["msg"], **one.get("ctx", {}))
+        of_key = one["loc"][-1] == "[key]"  # of a mapping in which not every name may stand
+        said = "has a wrong name" if of_key else f"is {_short(value)}{_hint(kind, value)}"
+        yield place, f"{_words(place)} {said}", must
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
+    return text if len(text := repr(value)) <= LONGEST else f"{text[:LONGEST]}…"
 
 
 def _hint(kind: str, value: Any) -> str:
-    """Why a text that looks like a number is none."""
+    """Why a text that looks like a number is not one."""
     if isinstance(value, str) and kind in ("float_type", "int_type"):
-        try:
-            number = float(value)
-        except ValueError:
-            return ""
-        exact = f"{number:.20f}".rstrip("0")
-        return f" (YAML takes it for a text; write {exact})" if "e" in value.lower() else " (write it without quotes)"
+        with suppress(ValueError):
+            exact = f"{float(value):.20f}".rstrip("0")
+            text = f"YAML takes it for a text; write {exact}" if "e" in value.lower() else "write it without quotes"
+            return f" ({text})"
     return " (write it in quotes)" if kind == "string_type" and isinstance(value, int | float) else ""
 
 
 def _unknown(place: Place, model: type[BaseModel]) -> str:
-    known = sorted(_known(model, place[:-1]))
+    known = sorted(_keys(model, place[:-1]))
     near = get_close_matches(str(place[-1]), known, 1)
     meant = f"did you mean '{near[0]}'? " if near else ""
     return f"unknown {_words(place)}; {meant}Known: {', '.join(known)}"
 
 
-def _known(model: type[BaseModel], place: Place) -> set[str]:
+def _keys(model: type[BaseModel], place: Place) -> dict[str, FieldInfo]:
     """Keys of the models that may stand in a place."""
     models = {model}
     for key in (key for key in place if isinstance(key, str)):
         fields = [field for one in models for name, field in one.model_fields.items() if key in (name, field.alias)]
         models = {found for field in fields for found in _models(field.annotation)}
-    return {field.alias or name for one in models for name, field in one.model_fields.items()}
+    return {field.alias or name: field for one in models for name, field in one.model_fields.items()}
 
 
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
@@ -162,8 +150,3 @@ def _words(place: Place) -> str:
         return f"key '{name}'"
     above = _words(place[:last]).removeprefix("key ")
     return f"key '{name}' of entry {entry + 1} of {above}" if name else f"entry {entry + 1} of {above}"
-
-
-def _line(place: Place, lines: Mapping[Place, int]) -> int | None:
-    """The line of a key, or of what it would belong to."""
-    return next((lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in lines), None)

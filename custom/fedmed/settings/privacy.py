@@ -2,14 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from fedmed.settings.yaml_model import BesideTheFile, Contradictions, YamlModel, not_required
 
-DELTA = 1e-5
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -38,19 +36,18 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
     noise_multiplier: float | None = Field(None, gt=0)
     """Standard deviation of the noise in every coordinate, in units of ``clip_norm``."""
 
-    delta: float = Field(DELTA, gt=0, lt=1)
+    delta: float = Field(1e-5, gt=0, lt=1)
     """The δ at which ε is stated."""
 
     max_epsilon: float | None = Field(None, gt=0)
     """An answer that would bring the account above it is not given."""
 
     extras_noise: float | None = Field(None, gt=0)
-    """Standard deviation of the noise in every value of an array among the extras; plain numbers, such as ``rsa``,
-    get none."""
+    """Standard deviation of the noise in every value of an array among the extras; plain numbers get none."""
 
     extras_min_images: int | None = Field(None, ge=2)
     """Fewest images of which statistics among the extras may be; a job can only ask for more. Default: the method's
-    own number, for FedMoCo twice that of the features."""
+    own number."""
 
     noise_seed: int | None = Field(None, ge=0)
     """Makes the noise repeatable and therefore worthless as protection; for experiments only."""
@@ -95,8 +92,3 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
             yield "max_epsilon", "needs 'privacy.noise_multiplier': without noise there is no account"
         if not noise and self.extras_noise is None and self.noise_seed is not None:
             yield "noise_seed", "needs 'privacy.noise_multiplier' or 'privacy.extras_noise'"
-
-
-def default_account(home: Path, site: str) -> Path:
-    """Where a site's account is kept unless its YAML says so."""
-    return home / "privacy" / f"{site}.json"

@@ -2,14 +2,13 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import fedmed_home
-from fedmed.settings.plain_errors import Place
-from fedmed.settings.privacy import Privacy, default_account
+from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml
 
@@ -18,24 +17,18 @@ CHECKOUT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """One site's settings, checked.
+    """One site's settings, checked, with defaults filled in; what is not named here is as in :class:`SiteFile`.
 
     Attributes:
-        site: name of the site in the federation.
+        site: its name in the federation.
         data_root: folder that holds every image of the site; nothing outside it is read as data.
         datalist: MONAI/MSD-style JSON with ``training``, ``validation``, ``testing`` and/or ``unlabeled``.
         device: ``cpu``, ``cuda`` or ``cuda:<index>`` (``auto`` has been resolved).
         threads: CPU threads used by torch; part of what makes two runs bit-identical.
-        workers: processes that load images.
-        amp: automatic mixed precision; GPU only.
-        cache_dir: folder of preprocessed cases, readable by the owner only.
         max_batch_size: upper limit of this machine; a job's larger batch is cut to it, and that is logged.
-        bundles: folder of this site's bundles, or None for the defaults.
-        source: the file the settings come from.
+        source: the file that the settings come from.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
-            trained part of their own can be scored with it. A job can only ask.
-        privacy: the site's limits on what leaves it.
-        allowed_classes: class paths beyond FedMed's own that a job may name at this site.
+            trained part of their own can be scored with it.
     """
 
     site: str
@@ -52,20 +45,6 @@ class SiteConfig:
     privacy: Privacy
     allow_release: bool = False
     allowed_classes: tuple[str, ...] = ()
-
-
-# What a site's YAML and its settings hold alike.
-SAME = (
-    "device",
-    "threads",
-    "workers",
-    "amp",
-    "max_batch_size",
-    "bundles",
-    "privacy",
-    "allow_release",
-    "allowed_classes",
-)
 
 
 def find_site_file(site: str, workspace: Path | None = None) -> Path:
@@ -91,9 +70,7 @@ def load_site(site: str, workspace: Path | None = None) -> SiteConfig:
     Raises:
         SiteConfigError: no file, or a wrong one; the message shows path, lines, keys, remedies and an example.
     """
-    path = find_site_file(site, workspace)
-    document = read_yaml(path, error=SiteConfigError, example=EXAMPLE)
-    return parse_site(site, document.values, path, document.lines)
+    return _checked(site, read_yaml(find_site_file(site, workspace), error=SiteConfigError, example=EXAMPLE))
 
 
 def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig:
@@ -110,40 +87,37 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
     path = Path(path).expanduser().absolute()
     document = read_yaml(path, error=SiteConfigError, example=EXAMPLE)
     name = site or str(document.values.get("site") or path.stem)
-    return parse_site(name, {**document.values, **instead}, path, document.lines)
+    return _checked(name, replace(document, values={**document.values, **instead}))
 
 
-def parse_site(
-    site: str, values: Mapping[str, Any], path: Path, lines: Mapping[Place, int] | None = None
-) -> SiteConfig:
+def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
     """Check the values of one site's YAML and fill in the defaults.
 
     Args:
         site: its name in the federation.
         values: content of the YAML; relative paths are relative to its folder.
         path: the YAML.
-        lines: of its keys, for messages.
 
     Raises:
         SiteConfigError: everything that is wrong with it.
     """
-    document = Document(path, {**values, "privacy": _with_account(values.get("privacy"), site)}, lines or {})
+    return _checked(site, Document(path, values))
+
+
+def _checked(site: str, document: Document) -> SiteConfig:
+    privacy = document.values.get("privacy")
+    if privacy is None or (isinstance(privacy, Mapping) and privacy.get("account") is None):
+        privacy = {**(privacy or {}), "account": str(fedmed_home() / "privacy" / f"{site}.json")}
+    document = replace(document, values={**document.values, "privacy": privacy})
     file = check_model(document, SiteFile, error=SiteConfigError, example=EXAMPLE, context={"site": site})
-    root = file.data_root or _demo(file.demo, site)
-    own = {name: getattr(file, name) for name in SAME}
-    cache = file.cache_dir or (fedmed_home() / "cache").resolve()
-    return SiteConfig(site=site, data_root=root, datalist=root / file.datalist, cache_dir=cache, source=path, **own)
+    given: dict[str, Any] = {name: getattr(file, name) for name in SiteFile.model_fields if name != "demo"}
+    root = file.data_root or _demo(str(file.demo), site)
+    given |= {"site": site, "data_root": root, "datalist": root / file.datalist, "source": Path(document.path)}
+    given["cache_dir"] = file.cache_dir or (fedmed_home() / "cache").resolve()
+    return SiteConfig(**given)
 
 
-def _with_account(privacy: Any, site: str) -> Any:
-    """The block with a place for the account, if it gives none."""
-    given = {} if privacy is None else privacy
-    if not isinstance(given, Mapping) or given.get("account") is not None:
-        return given
-    return {**given, "account": str(default_account(fedmed_home(), site))}
-
-
-def _demo(kind: str | None, site: str) -> Path:
+def _demo(kind: str, site: str) -> Path:
     from fedmed.data.synthetic import demo_site  # the generator is only needed at demo sites
 
-    return demo_site(str(kind), site, fedmed_home())
+    return demo_site(kind, site, fedmed_home())

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from fedmed.settings.privacy import Privacy
-from fedmed.settings.yaml_model import BesideTheFile, Contradictions, YamlModel, not_required
+from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, YamlModel, not_required
 
 EXAMPLE = """\
     site: hospital_a            # optional; must equal the site's name in the federation
@@ -21,7 +21,9 @@ EXAMPLE = """\
     allowed_classes: []         # class paths beyond FedMed's own that a job may name here
     privacy: {}                 # what may leave: see docs/privacy.md
 """
-CLASS_PATH = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
+ClassPath = Annotated[
+    str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"), InWords("a class path, such as package.module.Class")
+]
 
 
 class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
@@ -63,7 +65,7 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
     allow_release: bool = False
     """May a job score sites that have no decoder of their own with this site's private layers? They leave it then."""
 
-    allowed_classes: tuple[Annotated[str, Field(pattern=CLASS_PATH)], ...] = ()
+    allowed_classes: tuple[ClassPath, ...] = ()
     """Classes beyond FedMed's own that a job may name at this site, such as my_hospital.methods.Mine."""
 
     privacy: Privacy

@@ -1,6 +1,6 @@
 """A YAML file with the lines of its keys, and the error that lists what is wrong with it."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,21 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError
-from fedmed.settings.plain_errors import Finding, Place
+
+Place = tuple[str | int, ...]  # keys and numbers of entries, from the outside in
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong with a file.
+
+    Attributes:
+        text: which key, what is wrong with it, and what to do; no full stop at its end.
+        line: of the file, counted from 1; None if unknown.
+    """
+
+    text: str
+    line: int | None = None
 
 
 @dataclass(frozen=True)
@@ -19,51 +33,67 @@ class Document:
         path: the file, for messages; also what values are called that come from no file.
         values: its content.
         lines: place of a key, such as ``("privacy", "clip_norm")``, -> its line, counted from 1.
+        twice: keys that occur twice in one place, of which YAML would silently take the last.
     """
 
     path: Path | str
     values: Mapping[str, Any]
     lines: Mapping[Place, int] = field(default_factory=dict)
+    twice: Sequence[Mistake] = ()
+
+    def line(self, place: Place) -> int | None:
+        """The line of a key, or of what it would belong to."""
+        return next((self.lines[place[:n]] for n in range(len(place), 0, -1) if place[:n] in self.lines), None)
 
 
 def read_yaml(path: Path, *, error: type[FedMedError], example: str = "") -> Document:
-    """Read a YAML file that must hold ``key: value`` lines.
+    """Read a YAML file that must hold ``key: value`` lines, each key once in its place.
 
     Raises:
-        FedMedError: of the type ``error``: not readable, no mapping, or a key that occurs twice in one place, of which
-            YAML would silently take the last.
+        FedMedError: of the type ``error``: it cannot be read, or is not such a file.
     """
     try:
-        loader = yaml.SafeLoader(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise refusal(error, path, [Mistake(f"not a readable YAML file ({problem})")], example) from problem
+    document = parse_yaml(text, path, error=error, example=example)
+    if document.twice:
+        raise refusal(error, path, document.twice, example)
+    return document
+
+
+def parse_yaml(text: str, path: Path | str, *, error: type[FedMedError], example: str = "") -> Document:
+    """As :func:`read_yaml`, of a text; keys that occur twice are left to who checks the values."""
+    lines: dict[Place, int] = {}
+    try:
+        loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        lines: dict[Place, int] = {}
         twice = _note_lines(node, (), lines, set())
         values = None if node is None else loader.construct_document(node)
-    except (OSError, UnicodeDecodeError, ValueError) as problem:
-        raise refusal(error, path, [Finding(f"not a readable YAML file ({problem})")], example) from problem
     except yaml.YAMLError as problem:
-        mark, text = getattr(problem, "problem_mark", None), getattr(problem, "problem", None) or problem
-        finding = Finding(f"not a readable YAML file ({text})", mark and mark.line + 1)
-        raise refusal(error, path, [finding], example) from problem
-    if twice:
-        raise refusal(error, path, twice, example)
+        mark, said = getattr(problem, "problem_mark", None), getattr(problem, "problem", None) or problem
+        mistake = Mistake(f"not a readable YAML file ({said})", mark and mark.line + 1)
+        raise refusal(error, path, [mistake], example) from problem
+    except (ValueError, RecursionError) as problem:  # a date that there is not, a thousand lists in one another
+        raise refusal(error, path, [Mistake(f"not a readable YAML file ({problem})")], example) from problem
     if not isinstance(values, dict):
-        raise refusal(error, path, [Finding(f"holds {type(values).__name__}, not 'key: value' lines")], example)
-    return Document(path, values, lines)
+        what = "is empty" if values is None else f"holds a {type(values).__name__}"
+        raise refusal(error, path, [Mistake(f"{what}; it must hold 'key: value' lines")], example)
+    return Document(path, values, lines, twice)
 
 
-def _note_lines(node: yaml.Node | None, place: Place, lines: dict[Place, int], above: set[int]) -> list[Finding]:
+def _note_lines(node: yaml.Node | None, place: Place, lines: dict[Place, int], above: set[int]) -> list[Mistake]:
     """Fill in ``lines`` and return keys that occur twice."""
-    twice: list[Finding] = []
+    twice: list[Mistake] = []
     if id(node) in above:
         return twice
     if isinstance(node, yaml.MappingNode):
-        own: set[Hashable] = set()
+        own: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
             if name in own and name != "<<":
                 first = lines[(*place, name)]
-                twice.append(Finding(f"key '{name}' occurs twice, in line {first} and here; remove one", line))
+                twice.append(Mistake(f"key '{name}' occurs twice, in line {first} and here; remove one", line))
             own.add(name)
             lines.setdefault((*place, name), line)
             twice += _note_lines(value, (*place, name), lines, above | {id(node)})
@@ -74,12 +104,12 @@ def _note_lines(node: yaml.Node | None, place: Place, lines: dict[Place, int], a
     return twice
 
 
-def refusal(error: type[FedMedError], path: Path | str, found: list[Finding], example: str = "") -> FedMedError:
-    """Return the error that says every finding, in the order of the file, and shows an example."""
+def refusal(error: type[FedMedError], path: Path | str, found: Sequence[Mistake], example: str = "") -> FedMedError:
+    """Return the error that says every mistake, in the order of the file, and shows an example."""
     ending = f". Example:\n{example}" if example else ""
     if len(found) == 1:
         line = f", line {found[0].line}" if found[0].line else ""
         return error(f"{path}{line}: {found[0].text}{ending}")
-    ordered = sorted(found, key=lambda finding: finding.line or 0)
+    ordered = sorted(found, key=lambda mistake: mistake.line or 0)
     text = "".join(f"\n  {f'line {one.line}: ' if one.line else ''}{one.text}" for one in ordered)
     return error(f"{path}: {len(found)} mistakes:{text}{ending and chr(10)}{ending.removeprefix('. ')}")

@@ -10,17 +10,28 @@ become paths where the model says so.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, GetCoreSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
 
 from fedmed.errors import FedMedError
-from fedmed.settings.plain_errors import Contradictions, Finding, findings
-from fedmed.settings.yaml_document import Document, read_yaml, refusal
+from fedmed.settings.plain_errors import Contradictions, in_plain_words
+from fedmed.settings.yaml_document import Document, Mistake, read_yaml, refusal
 
-__all__ = ["BesideTheFile", "Contradictions", "Document", "YamlModel", "check_model", "read_model", "read_yaml"]
+__all__ = [
+    "BesideTheFile",
+    "Contradictions",
+    "Document",
+    "InWords",
+    "YamlModel",
+    "check_model",
+    "read_model",
+    "read_yaml",
+]
 
 
 class YamlModel(BaseModel):
@@ -32,6 +43,16 @@ class YamlModel(BaseModel):
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+@dataclass(frozen=True)
+class InWords:
+    """For ``Annotated``, after a pattern: what the text must be, as an error says it."""
+
+    words: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.custom_error_schema(handler(source), "in_words", custom_error_message=self.words)
 
 
 def not_required(*names: str) -> Callable[[dict[str, Any]], None]:
@@ -50,20 +71,12 @@ def _beside_the_file(path: Path, info: ValidationInfo) -> Path:
 
 BesideTheFile = Annotated[Path, AfterValidator(_beside_the_file)]  # absolute, or relative to the file's own folder
 Model = TypeVar("Model", bound=BaseModel)
+ODD = "key {!r} is not a text (YAML takes no, on and the like for truth values); write it in quotes"
 
 
-def read_model(
-    path: Path,
-    model: type[Model],
-    *,
-    error: type[FedMedError],
-    example: str = "",
-    context: Mapping[str, Any] | None = None,
-) -> Model:
+def read_model(path: Path, model: type[Model], *, error: type[FedMedError], example: str = "") -> Model:
     """Read a YAML file and check it: :func:`read_yaml` and :func:`check_model`."""
-    return check_model(
-        read_yaml(path, error=error, example=example), model, error=error, example=example, context=context
-    )
+    return check_model(read_yaml(path, error=error, example=example), model, error=error, example=example)
 
 
 def check_model(
@@ -77,23 +90,36 @@ def check_model(
     """Return the model that a document describes.
 
     Args:
-        document: from :func:`read_yaml`, or ``Document(name, values)`` of values from elsewhere.
+        document: of a file, or ``Document(name, values)`` of values from elsewhere.
         model: what the document must be.
         error: type of the error.
-        example: lines of a right file, shown below the findings.
+        example: lines of a right file, shown below the mistakes.
         context: for the model's validators, as ``info.context``; it holds the document's path as ``file`` too.
 
     Raises:
-        FedMedError: of the type ``error``, with every finding: key, line, value and what it must be.
+        FedMedError: of the type ``error``, with every mistake: key, line, value and what it must be.
     """
+    found = list(document.twice)
     try:  # as JSON: strict about kinds of values, and yet a list can be a tuple and a text a path
         text = json.dumps(_without_empty(document.values, model), default=str)
-        return model.model_validate_json(text, strict=True, context={"file": document.path, **(context or {})})
+        found += [Mistake(ODD.format(place[-1]), document.line(place)) for place in _odd_keys(document.values)]
+        made = model.model_validate_json(text, strict=True, context={"file": document.path, **(context or {})})
     except ValidationError as problem:
-        found = findings(problem, model, json.loads(text), document.lines)
+        found += in_plain_words(problem, model, json.loads(text), document)
         raise refusal(error, document.path, found, example) from problem
     except (ValueError, RecursionError) as problem:  # an anchor within itself
-        raise refusal(error, document.path, [Finding(f"cannot be used ({problem})")], example) from problem
+        raise refusal(error, document.path, [Mistake(f"cannot be used ({problem})")], example) from problem
+    if found:
+        raise refusal(error, document.path, found, example)
+    return made
+
+
+def _odd_keys(values: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Places of keys such as ``no``, which YAML takes for a truth value; as JSON they would silently become others."""
+    for key, value in values.items() if isinstance(values, Mapping) else ():
+        if key is None or isinstance(key, bool):
+            yield *place, key
+        yield from _odd_keys(value, (*place, key))
 
 
 def _without_empty(values: Any, kind: Any) -> Any:

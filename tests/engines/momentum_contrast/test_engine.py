@@ -170,23 +170,9 @@ def test_a_loss_that_is_not_finite_is_named(build, network, batches):
         engine.run()
 
 
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("queue_size", 0),
-        ("momentum", 1.0),
-        ("temperature", 0.0),
-        ("synthetic_fraction", -0.1),
-        ("box_cox", 0.0),
-        ("key_policy", "aggregate"),
-        ("max_grad_norm", 0.0),
-        ("milestones", [-1]),
-        ("milestone_factor", 0.0),
-    ],
-)
-def test_numbers_out_of_range_are_refused(build, network, batches, option, value):
-    with pytest.raises(FedMedError, match=str(value).strip("[]")):
-        build(network, batches, **{option: value})
+def test_a_number_out_of_range_is_refused(build, network, batches):
+    with pytest.raises(FedMedError, match="temperature is 0.0"):
+        build(network, batches, temperature=0.0)
 
 
 def test_other_errors(build, network, batches):

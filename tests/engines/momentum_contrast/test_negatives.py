@@ -20,12 +20,6 @@ def test_number_of_draws(build, others, network, batches, sites, count):
     assert engine.synthetic.draw().shape == (sites * count, DIM)
 
 
-def test_rounding_does_not_lose_a_draw(build, others, network, batches):
-    engine = build(network, batches, queue_size=100, synthetic_fraction=0.29)
-    engine.receive({"others": [others(network)]})
-    assert engine.synthetic.count == 29
-
-
 @pytest.mark.parametrize("extras", [{}, {"others": []}, {"others": "of eta 0"}])
 def test_without_statistics_or_fraction_it_is_plain_moco(build, others, network, batches, extras):
     plain, other = copy.deepcopy(network), network
@@ -48,7 +42,7 @@ def test_negatives_are_the_queue_and_fresh_draws_which_never_enter_it(build, net
     seen, kept = [], []
 
     def look(engine):
-        seen.append(engine._negatives())
+        seen.append(engine.keys.negatives(engine.synthetic))
         kept.append(engine.keys.queue.keys.clone())
 
     engine.add_event_handler(Events.ITERATION_STARTED, look)

@@ -9,6 +9,7 @@ from ignite.engine import Engine
 
 from fedmed.engines.trainer import StatefulTrainer
 from fedmed.methods.declarations import BEFORE_TRAINING, FROM_A_ROUND, ONCE, WITH_UPDATE, BesideModel, Role
+from fedmed.methods.fedmoco import SELF_ADAPTIVE
 from fedmed.methods.method import MEAN, Method
 
 received = []  # (site, round, others) of every run in this process
@@ -32,7 +33,7 @@ class Exchanging(Method):
         return (*early, BesideModel("rsa", "one number", WITH_UPDATE, "to the server", "How much it moved."))
 
     def rule(self):
-        return {"path": MEAN, "args": {"weighting": {"by": "reported", "name": "rsa", "form": "gap"}}}
+        return {"path": MEAN, "args": {"weighting": {"by": SELF_ADAPTIVE, "name": "rsa", "form": "gap"}}}
 
 
 def load(datalist, key):

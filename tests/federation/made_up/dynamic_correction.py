@@ -2,7 +2,7 @@
 
 import torch
 
-from fedmed.engines.corrections import Correction
+from fedmed.engines.gradient_correction import Correction
 from fedmed.errors import StateError
 
 

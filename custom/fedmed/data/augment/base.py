@@ -8,10 +8,9 @@ from torch import Tensor
 class Augment:
     """Base of augmentations; by itself the identity.
 
-    A consistency method looks at one patch twice. ``augment(batch)`` makes what the student sees;
-    ``augment.weak(batch)`` makes what the pseudo-label is computed from, by default the patch as it is. A method
-    with a weak and a strong view, such as FixMatch, overrides both. Subclasses that draw random numbers take a
-    ``seed`` and own a generator, so that adding an augmentation changes neither sampling nor other augmentations.
+    A patch is looked at twice. ``augment(batch)`` makes what the student sees; ``augment.weak(batch)`` makes what the
+    pseudo-label is computed from, by default the patch as it is. Subclasses that draw random numbers take a ``seed``
+    and own a generator, so that adding an augmentation changes neither sampling nor other augmentations.
 
     Batches are plain tensors (B, C, ...) on any device; they are not modified. Geometry must not change, because
     pseudo-label and student are compared voxel by voxel. MONAI's random transforms change one image at a time, drawing
@@ -28,11 +27,7 @@ class Augment:
 
 
 class Compose(Augment):
-    """Several augmentations after each other; the weak views are chained too.
-
-    Args:
-        augments: called in this order.
-    """
+    """Several augmentations after each other; the weak views are chained too."""
 
     def __init__(self, augments: Sequence[Callable[[Tensor], Tensor]]) -> None:
         self.augments = tuple(augments)

@@ -1,5 +1,6 @@
 """Augmentations by the names of the paper's Table 2, as a job writes them."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from fedmed.data.augment.base import Augment, Compose
@@ -10,14 +11,11 @@ from fedmed.seeds import derive_seed
 
 CUTOUT_BOXES = {"1": 1, "2": 5}  # Cutout_1 and Cutout_2: the number names the variant, not how many boxes it has
 KNOWN = ("identity", "scale_shift", "gauss_<variance>", "cutout_1", "cutout_2", "fix_<level>")
+_NAME = re.compile(r"(identity|scale_shift)|(cutout)_([12])|(gauss|fix)_([^_]+)")
 
 
 def build_augment(
-    names: str | Sequence[str],
-    seed: int = 0,
-    shift_level: float = 0.1,
-    cutout_size: Sequence[int] = (20, 20, 3),
-    clip: bool = True,
+    names: str | Sequence[str], seed: int = 0, shift_level: float = 0.1, cutout_size: Sequence[int] = (20, 20, 3)
 ) -> Augment:
     """Return one augmentation, or several after each other.
 
@@ -30,48 +28,38 @@ def build_augment(
             its draws.
         shift_level: of ``scale_shift``.
         cutout_size: voxels of a box.
-        clip: clip to [0, 1] after each augmentation.
 
     Raises:
         FedMedError: no name, an unknown name, or a number outside the augmentation's range.
     """
-    names = list(names) if isinstance(names, (list, tuple)) else [names]
-    if not names:
+    listed: list[str] = list(names) if isinstance(names, (list, tuple)) else [str(names)]
+    if not listed:
         raise FedMedError("augmentation: the list is empty; write 'identity' to leave the patches as they are")
     makers: dict[str, Callable[[str, int], Augment]] = {
         "identity": lambda number, seed: Augment(),
-        "scale_shift": lambda number, seed: ScaleShift(shift_level, clip, seed),
-        "gauss": lambda number, seed: GaussianNoise(float(number), clip, seed),
-        "cutout": lambda number, seed: Cutout(CUTOUT_BOXES[number], cutout_size, seed=seed),
-        "fix": lambda number, seed: FixMatch(float(number), clip, seed),
+        "scale_shift": lambda number, seed: ScaleShift(shift_level, seed),
+        "gauss": lambda number, seed: GaussianNoise(float(number), seed),
+        "cutout": lambda number, seed: Cutout(CUTOUT_BOXES[number], cutout_size, seed),
+        "fix": lambda number, seed: FixMatch(float(number), seed),
     }
-    kinds = [_parse(name) for name in names]
+    kinds = [_parse(name) for name in listed]
     augments = []
     for index, (kind, number) in enumerate(kinds):
-        nth = sum(earlier == kind for earlier, _ in kinds[:index])
-        augments.append(makers[kind](number, _seed(seed, kind, nth)))
+        nth = sum(other == kind for other, _ in kinds[:index])
+        # The first scale-shift uses the seed itself: so did jobs when there was no other augmentation.
+        own = seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)
+        augments.append(makers[kind](number, own))
     return augments[0] if len(augments) == 1 else Compose(augments)
 
 
 def _parse(name: str) -> tuple[str, str]:
     """Kind and number of a name, ``("gauss", "0.01")``; the number is ``""`` where the name has none."""
-    text = str(name).lower()
-    kind, _, number = text.rpartition("_")
-    if text in ("identity", "scale_shift"):
-        return text, ""
-    if kind == "cutout" and number in CUTOUT_BOXES or kind in ("gauss", "fix") and _is_number(number):
-        return kind, number
-    raise FedMedError(f"augmentation {name!r} is unknown; use one of {', '.join(KNOWN)}, such as gauss_0.01")
-
-
-def _is_number(text: str) -> bool:
+    match = _NAME.fullmatch(str(name).lower())
+    kind, number = [*filter(None, match.groups()), ""][:2] if match else ("", "")
     try:
-        float(text)
+        float(number or 0)
     except ValueError:
-        return False
-    return True
-
-
-def _seed(seed: int, kind: str, nth: int) -> int:
-    """The first scale-shift uses the seed itself, so that earlier jobs, which had no other augmentation, repeat."""
-    return seed if (kind, nth) == ("scale_shift", 0) else derive_seed(seed, kind, nth)
+        kind = ""
+    if not kind:
+        raise FedMedError(f"augmentation {name!r} is unknown; use one of {', '.join(KNOWN)}, such as gauss_0.01")
+    return kind, number

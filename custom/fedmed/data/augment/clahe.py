@@ -1,4 +1,4 @@
-"""Stochastic contrast-limited adaptive histogram equalisation, FedMoCo's augmentation of X-rays."""
+"""Stochastic contrast-limited adaptive histogram equalisation of X-rays (Dong and Voiculescu 2021)."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
@@ -19,9 +19,9 @@ cv2.setNumThreads(0)
 class ClaheViewsd(RandomizableTransform, MapTransform):
     """Turn an image into several, each of them equalised or not, with its own strengths (Dong and Voiculescu 2021).
 
-    The default ranges are ours. The transform belongs into the loader, where worker processes
-    share the work, after the deterministic transforms and before geometric ones. OpenCV computes on 8 bits; an image
-    that is not equalised stays exactly as it is. MONAI has no CLAHE, and that of kornia takes twelve times as long.
+    The default ranges are ours. The transform belongs into the loader, where worker processes share the work, before
+    geometric ones. OpenCV computes on 8 bits; an image that is not equalised stays exactly as it is. MONAI has no
+    CLAHE, and that of kornia takes twelve times as long.
 
     Args:
         keys: of images (1, H, W), float in [0, 1].
@@ -29,7 +29,6 @@ class ClaheViewsd(RandomizableTransform, MapTransform):
         prob: probability of equalising, for each view independently.
         clip_limit: OpenCV's contrast limit is drawn uniformly from this range.
         tiles: rows and columns of the grid, each an integer drawn from this range, both ends included.
-        allow_missing_keys: skip keys that a case does not have.
 
     Returns:
         The case with (views, 1, H, W) float32 in [0, 1] under each key.
@@ -50,14 +49,13 @@ class ClaheViewsd(RandomizableTransform, MapTransform):
         prob: float = 0.5,
         clip_limit: Sequence[float] = (1.0, 4.0),
         tiles: Sequence[int] = (4, 12),
-        allow_missing_keys: bool = False,
     ) -> None:
         if views < 1 or not 0 <= prob <= 1:
             raise FedMedError(f"ClaheViewsd: views is {views} and prob is {prob}; use 1 or more and a number in [0, 1]")
         for name, pair, least in (("clip_limit", clip_limit, 0), ("tiles", tiles, 1)):
             if len(pair) != 2 or not least <= pair[0] <= pair[1]:
                 raise FedMedError(f"ClaheViewsd: {name} is {list(pair)}; give lowest and highest, from {least}")
-        MapTransform.__init__(self, keys, allow_missing_keys)
+        MapTransform.__init__(self, keys)
         RandomizableTransform.__init__(self, prob)
         self.views, self.clip_limit, self.tiles = views, tuple(clip_limit), tuple(tiles)
 
@@ -76,7 +74,7 @@ class ClaheViewsd(RandomizableTransform, MapTransform):
         made = np.empty((self.views, 1, *plain.shape), dtype=np.float32)
         for view in made[:, 0]:
             # All numbers are drawn whether they are used or not, so that prob does not change the other views' draws.
-            apply, limit = self.R.rand() < self.prob, self.R.uniform(*self.clip_limit)
+            apply, limit = self.R.rand() < self.prob, self.R.uniform(self.clip_limit[0], self.clip_limit[1])
             grid = self.R.randint(self.tiles[0], self.tiles[1] + 1, size=2).tolist()
             if apply:
                 equalised = cv2.createCLAHE(clipLimit=limit, tileGridSize=tuple(grid)).apply(eight_bits)

@@ -10,7 +10,7 @@ from fedmed.errors import FedMedError
 
 
 class Cutout(Augment):
-    """Cutout of the paper's Table 2: boxes of voxels of the resampled grid are set to one value.
+    """Cutout of the paper's Table 2: boxes of voxels of the resampled grid are set to 0, which is air.
 
     The boxes lie fully inside the patch, uniformly and independently of each other and of other patches; they may
     overlap. All channels of a patch are hidden at the same places. The pseudo-label is kept inside the boxes.
@@ -18,24 +18,23 @@ class Cutout(Augment):
     Args:
         boxes: boxes in a patch; the paper's Cutout_1 has 1, its Cutout_2 has 5.
         size: voxels of a box along each spatial axis; the paper's 20 x 20 x 3 are 16 x 16 x 15 mm on its grid.
-        value: the hidden voxels get this value; 0 is air.
         seed: of the places. They are drawn on the CPU: the same on every device.
 
     Raises:
         FedMedError: no box, or a size below one voxel; when called, a patch with other axes, or smaller than a box.
     """
 
-    def __init__(self, boxes: int = 1, size: Sequence[int] = (20, 20, 3), value: float = 0.0, seed: int = 0) -> None:
+    def __init__(self, boxes: int = 1, size: Sequence[int] = (20, 20, 3), seed: int = 0) -> None:
         if boxes < 1:
             raise FedMedError(f"Cutout: boxes is {boxes}; use 1 or more")
         plain = isinstance(size, (list, tuple)) and len(size) > 0
         if not plain or any(not isinstance(voxels, int) or voxels < 1 for voxels in size):
             raise FedMedError(f"Cutout: size is {size!r}; give integers of at least 1 voxel, such as [20, 20, 3]")
-        self.boxes, self.size, self.value = boxes, tuple(size), value
+        self.boxes, self.size = boxes, tuple(size)
         self.generator = torch.Generator().manual_seed(seed)
 
     def __call__(self, batch: Tensor) -> Tensor:
-        return batch.masked_fill(self._hidden(batch).unsqueeze(1), self.value)
+        return batch.masked_fill(self._hidden(batch).unsqueeze(1), 0.0)
 
     def _hidden(self, batch: Tensor) -> Tensor:
         """Voxels of any box: bool, (B, X, Y, ...)."""

@@ -13,7 +13,7 @@ from fedmed.errors import FedMedError
 class XrayViews:
     """Random resized crop, horizontal flip, small rotation, and change of brightness and contrast.
 
-    The views of FedMoCo (Dong and Voiculescu 2021); the default ranges are ours. Crop, flip and rotation are one
+    The views of Dong and Voiculescu (2021); the default ranges are ours. Crop, flip and rotation are one
     interpolation. Beyond the border the image is mirrored, so a constant image stays constant. Each
     image gets its own draws, from a generator of this object: the same seed gives the same views, and no other random
     numbers change. kornia's own augmentations draw from torch's global generator.
@@ -43,9 +43,9 @@ class XrayViews:
         brightness: float = 0.2,
         contrast: float = 0.3,
     ) -> None:
-        size = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
+        sides = (image_size, image_size) if isinstance(image_size, int) else tuple(image_size)
         wrong = {
-            f"image_size is {image_size}; use pixels, such as 256": len(size) != 2 or min(size) < 1,
+            f"image_size is {image_size}; use pixels, such as 256": len(sides) != 2 or min(sides) < 1,
             f"scale is {list(scale)}; give lowest and highest in (0, 1]": not 0 < scale[0] <= scale[1] <= 1,
             f"ratio is {list(ratio)}; give lowest and highest above 0": not 0 < ratio[0] <= ratio[1],
             f"flip is {flip}; use a probability": not 0 <= flip <= 1,
@@ -57,7 +57,7 @@ class XrayViews:
         for message, bad in wrong.items():
             if bad:
                 raise FedMedError(f"XrayViews: {message}")
-        self.size, self.scale, self.flip, self.degrees = size, tuple(scale), flip, degrees
+        self.size, self.scale, self.flip, self.degrees = (sides[0], sides[1]), tuple(scale), flip, degrees
         self.log_ratio = tuple(math.log(bound) for bound in ratio)
         self.brightness, self.contrast = brightness, contrast
         self.generator = torch.Generator().manual_seed(seed)

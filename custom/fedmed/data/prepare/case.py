@@ -1,47 +1,40 @@
-"""What is known about one CT volume: where it was found, and the result of its inspection."""
+"""What is known about a CT volume or an X-ray image: where it was found, and what its inspection said."""
 
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
 
 
 @dataclass(frozen=True)
 class Source:
-    """One volume as it was found; only its name has been read.
+    """One volume or image as it was found; no voxel has been read."""
 
-    Attributes:
-        case: name of the case, unique at the site, usable as a file name.
-        key: path relative to the scanned folder, without extension; patient patterns are searched in it.
-        images: the NIfTI file, or the files of a DICOM series in the order of their slices.
-        mask: NIfTI mask of the case, or None.
-        patient: whose volume it is, or None when only the DICOM header can tell.
-        dicom: whether ``images`` are DICOM files.
-    """
-
-    case: str
-    key: str
-    images: tuple[Path, ...]
-    mask: Path | None = None
-    patient: str | None = None
-    dicom: bool = False
+    case: str  # its name, unique at the site
+    files: tuple[Path, ...]  # a NIfTI file, the files of a DICOM series in the order of their slices, or an X-ray image
+    patient: str | None = None  # None when only the DICOM header can tell
+    mask: Path | None = None  # NIfTI, of a volume
+    label: str = ""  # name of an X-ray's class
+    fault: str = ""  # why it is refused before it is read
+    series: bool = False  # whether the files are a DICOM series
 
 
 @dataclass
 class Checked:
-    """What every preparation knows of a volume or image after its inspection.
+    """What every preparation knows of a volume or image after its inspection; a line of ``prepare_report.csv``."""
 
-    Attributes:
-        case: its name, unique at the site.
-        patient: whose volume or image it is; if a DICOM header tells it, a pseudonym of its PatientID.
-        faults: why it is refused; empty for a usable one.
-        notes: what a person should look at, but no reason to refuse it.
-        lists: the datalist keys that hold it.
-    """
-
-    case: str
-    patient: str
-    faults: list[str] = field(default_factory=list, kw_only=True)
-    notes: list[str] = field(default_factory=list, kw_only=True)
-    lists: list[str] = field(default_factory=list, kw_only=True)
+    case: str  # its name, unique at the site
+    patient: str  # if a DICOM header tells it, a pseudonym of its PatientID
+    found: Path  # the file, or the folder of a DICOM series
+    image: Path | None = None  # the file that training will read; a DICOM series of CT has been converted
+    mask: Path | None = None
+    shape: tuple[int, ...] = ()  # voxels along the three axes, or rows and columns
+    content: str = ""  # SHA-256 of the values; equal for copies
+    label: str = field(default="", kw_only=True)  # name of its class
+    faults: list[str] = field(default_factory=list, kw_only=True)  # why it is refused; empty for a usable one
+    notes: list[str] = field(default_factory=list, kw_only=True)  # what to look at, but no reason to refuse it
+    lists: list[str] = field(default_factory=list, kw_only=True)  # of the datalist
 
     @property
     def usable(self) -> bool:
@@ -51,24 +44,32 @@ class Checked:
 
 @dataclass
 class Case(Checked):
-    """One volume after inspection; a line of ``prepare_report.csv``.
+    """One CT volume: spacing in mm along the axes of the array, HU of all voxels, and the mask's volume in ml."""
 
-    Attributes:
-        image, mask: NIfTI files that training will read; a DICOM series has been converted.
-        found: where the image was found: the NIfTI file, or the folder of the series.
-        shape, spacing: voxels and mm along the three axes of the array.
-        hu_min, hu_mean, hu_max: of all voxels.
-        mask_ml: volume of the mask in ml, None without a mask.
-        content: SHA-256 of the voxel values; equal for copies of one volume.
-    """
-
-    found: Path
-    image: Path | None = None
-    mask: Path | None = None
-    shape: tuple[int, ...] = ()
     spacing: tuple[float, ...] = ()
     hu_min: float | None = None
     hu_mean: float | None = None
     hu_max: float | None = None
     mask_ml: float | None = None
-    content: str = ""
+
+
+@dataclass
+class XrayCase(Checked):
+    """One image: PNG, JPEG or DICOM; modality and view as its header says; smallest and largest stored value."""
+
+    kind: str = ""
+    modality: str = ""
+    view: str = ""
+    low: int | None = None
+    high: int | None = None
+
+
+def content_hash(values: np.ndarray) -> str:
+    """SHA-256 of shape and values, independent of the type in which they are stored."""
+    head = ",".join(map(str, values.shape)).encode()
+    return hashlib.sha256(head + np.ascontiguousarray(values.T, dtype="<f4").tobytes()).hexdigest()
+
+
+def pseudonym(patient: str) -> str:
+    """The name that a datalist, which others may see, has instead of a PatientID; "" for ""."""
+    return "patient-" + hashlib.sha256(patient.encode()).hexdigest()[:12] if patient else ""

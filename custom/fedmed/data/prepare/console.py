@@ -1,6 +1,9 @@
-"""What a preparation shows in the terminal."""
+"""What a preparation shows in the terminal, and the options that all preparations have."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -9,11 +12,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedmed.data.prepare.pool import Known, Track
-from fedmed.data.prepare.report import list_table, sections
-from fedmed.data.prepare.site import Prepared
+from fedmed.data.prepare.report import Prepared, Rows, shortened
+from fedmed.errors import DataError
 
 
-def progress(text: str) -> Track:
+def progress(text: str) -> Track[Known]:
     """Return a ``track`` for :func:`fedmed.data.prepare.pool.run_all` that draws a bar on stderr."""
 
     def track(cases: Iterator[Known], total: int) -> Iterator[Known]:
@@ -24,33 +27,49 @@ def progress(text: str) -> Track:
     return track
 
 
-def print_summary(prepared: Prepared, site: str) -> None:
-    """Print lists, refusals and notes of CT volumes, and where everything is."""
-    cases = prepared.cases
-    used = sum(bool(case.lists) for case in cases)
-    title = f"site '{site}': {used} of {len(cases)} volumes"
-    lists = sections(cases, [str(path) for path in prepared.stray_masks[:20]], limit=20)
-    print_site(title, list_table(cases), lists, prepared.data_root, prepared.out, site)
+def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> None:
+    """Add what every preparation of a folder of ``what`` asks; ``example`` is a pattern that finds a patient."""
+    add = parser.add_argument
+    add("folder", type=Path, help=f"folder of the {what}, searched at any depth")
+    add("--out", type=Path, required=True, metavar="SITE_DIR", help="folder to write")
+    add("--site", "--name", dest="site", required=True, help="the site's name in the federation")
+    add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
+    add("--patient-pattern", metavar="REGEX", help=f"finds the patient in the relative path, for example '{example}'")
+    add("--seed", type=int, default=0, help="of the split (default 0)")
+    add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images")
+    add("--copy", action="store_true", help="link or copy the files into SITE_DIR instead of pointing at them")
 
 
-def print_site(
-    title: str,
-    rows: Sequence[Sequence[str]],
-    lists: Mapping[str, Sequence[str]],
-    data_root: Path,
-    out: Path,
-    site: str,
-) -> None:
-    """Print a table (its heading first), the lists that are not empty, and where everything is."""
+def run_command(name: str, work: Callable[[], None]) -> int:
+    """Do the work of a command and return its exit code; errors are printed after the command's name."""
+    try:
+        work()
+    except DataError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    return 0
+
+
+def print_site(prepared: Prepared, site: str) -> None:
+    """Print lists, refusals and notes, and where everything is."""
     console = Console(highlight=False)
-    head, *body = rows
-    table = Table(*head, title=title, title_justify="left")
-    for row in body:
-        table.add_row(*row)
-    console.print(table)
-    for name, entries in lists.items():
+    used = sum(bool(case.lists) for case in prepared.cases)
+    title = f"site '{site}': {used} of {len(prepared.cases)} {prepared.what}"
+    print_table(console, prepared.rows, title)
+    for name, entries in prepared.sections.items():
         if entries:
             console.print(f"[bold]{name}[/bold]")
-            console.print("\n".join(f"  {escape(entry)}" for entry in entries), soft_wrap=True)
-    console.print(f"Images: {data_root}", soft_wrap=True)
-    console.print(f"Written: {out} ({site}.yaml, datalist.json, prepare_report.md, .csv)", soft_wrap=True)
+            console.print("\n".join(f"  {escape(entry)}" for entry in shortened(entries, 20)), soft_wrap=True)
+    console.print(f"Images: {prepared.data_root}", soft_wrap=True)
+    console.print(f"Written: {prepared.out} ({site}.yaml, datalist.json, prepare_report.md, .csv)", soft_wrap=True)
+
+
+def print_table(console: Console, rows: Rows, title: str | None = None) -> None:
+    """Print a table whose heading is the first row."""
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)

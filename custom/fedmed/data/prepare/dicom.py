@@ -6,7 +6,8 @@ import itk
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.prepare.patients import pseudonym
+from fedmed.data.geometry import nifti
+from fedmed.data.prepare.case import pseudonym
 from fedmed.errors import DataError
 
 POSITION, ORIENTATION, MODALITY, PATIENT = "0020|0032", "0020|0037", "0008|0060", "0010|0020"
@@ -54,12 +55,8 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str]:
 def convert_series(files: tuple[Path, ...], target: Path) -> str:
     """Write one CT series as NIfTI (.nii.gz) and return the pseudonym of its patient; errors as in ``read_series``."""
     array, affine, patient = read_series(files)
-    image = nib.Nifti1Image(array, affine)
-    image.header.set_xyzt_units("mm")
-    image.set_sform(affine, code=1)
-    image.set_qform(affine, code=1)
     target.parent.mkdir(parents=True, exist_ok=True)
-    nib.save(image, target)
+    nib.save(nifti(array, affine), target)
     return patient
 
 

@@ -1,23 +1,23 @@
 """Make a federation of lung-nodule crops (LIDC-IDRI) whose sites differ in slice spacing.
 
-LIDC does not name hospitals, so the sites stand for four scanning protocols, not for four institutions. The crops are
-centred on a nodule: a Dice on them is higher than on full scans.
+LIDC does not name hospitals, so the sites stand for four scanning protocols. The crops are centred on a nodule: a Dice
+on them is higher than on full scans.
 """
 
 import os
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.check import LIMITS
+from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.ct_site import fill_lists, prepared_volumes, require_usable, slice_spacing
 from fedmed.data.prepare.place import DATALIST, staging_for
-from fedmed.data.prepare.pool import Track, inspect_all
-from fedmed.data.prepare.report import slice_spacing
-from fedmed.data.prepare.scan import find_sources
-from fedmed.data.prepare.site import fill_lists, require_usable
+from fedmed.data.prepare.pool import Track
+from fedmed.data.prepare.report import Rows, listed
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
 from fedmed.errors import DataError
@@ -25,7 +25,7 @@ from fedmed.errors import DataError
 LABELLED_DATALIST = "datalist_labelled.json"
 SPLIT = (0.6, 0.2, 0.2)  # of the patients of a site that is trained on
 PATIENT = r"^(.+)_R_\d+$"
-CROP_LIMITS = replace(LIMITS, lowest_peak=-700.0)  # a crop inside a lung may hold nothing brighter than ground glass
+LOWEST_PEAK = -700.0  # HU; a crop inside a lung may hold nothing brighter than ground glass
 CHECKOUT = Path(__file__).resolve().parents[4]
 
 
@@ -53,8 +53,10 @@ def default_data() -> Path:
     return Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser() / "ct_lidc_nodules"
 
 
-def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track | None = None) -> dict:
-    """Write the four sites below ``out``.
+def prepare_lidc(
+    data: Path, out: Path, seed: int = 0, workers: int = 1, track: Track[Case] | None = None
+) -> dict[str, list[Case]]:
+    """Write the four sites below ``out``, replacing those that are there; return site → its cases.
 
     Each ``out/<site>`` is a prepared site. Next to its ``datalist.json`` is ``datalist_labelled.json``, which divides
     all of its patients among labelled ``training``, ``validation`` and ``testing``, so that any site can be the one
@@ -63,13 +65,8 @@ def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: 
 
     Args:
         data: folder with ``image`` and ``mask``.
-        out: folder of the sites; earlier sites there are replaced.
-        seed: of the splits.
-        workers: processes that read images.
-        track: see :func:`fedmed.data.prepare.pool.inspect_all`.
-
-    Returns:
-        Site → its cases, refused ones included.
+        out, seed: folder of the sites; seed of the splits.
+        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: missing data, or a group without usable cases; nothing is written.
@@ -77,9 +74,9 @@ def prepare_lidc(data: Path, out: Path, seed: int = 0, workers: int = 1, track: 
     data, out = Path(data).expanduser().resolve(), Path(out).expanduser().resolve()
     if not (data / "image").is_dir() or not (data / "mask").is_dir():
         raise DataError(f"{data} has no folders 'image' and 'mask'; give the folder of the nodule crops or FEDMED_DATA")
-    sources, _ = find_sources(data / "image", data / "mask", patient_pattern=PATIENT)
+    sources, _ = find_volumes(data / "image", data / "mask", patient_pattern=PATIENT)
     with staging_for(out) as staging:
-        sites = group(inspect_all(sources, staging / "unused", workers, CROP_LIMITS, track))
+        sites = group(inspect_all(sources, staging / "unused", workers, LOWEST_PEAK, track))
         for protocol in PROTOCOLS:
             _write_site(staging, out, protocol, data, sites[protocol.site], seed)
         _replace(staging, out)
@@ -107,17 +104,16 @@ def group(cases: Sequence[Case]) -> dict[str, list[Case]]:
     return sites
 
 
-def numbers(sites: Mapping[str, Sequence[Case]]) -> list[tuple[str, ...]]:
+def numbers(sites: dict[str, list[Case]]) -> Rows:
     """Rows (site, list, cases, patients, slice spacing in mm, median nodule volume in ml), a heading first."""
-    rows = [("site", "list", "cases", "patients", "slice spacing (mm)", "nodule, median (ml)")]
+    rows: Rows = [("site", "list", "cases", "patients", "slice spacing (mm)", "nodule, median (ml)")]
     for site, cases in sites.items():
-        for name in ("training", "validation", "testing", "unlabeled"):
-            if held := [case for case in cases if name in case.lists]:
-                spacings = [slice_spacing(case) for case in held]
-                volume = statistics.median(case.mask_ml for case in held)
-                patients = len({case.patient for case in held})
-                span = f"{min(spacings):g} … {max(spacings):g}"
-                rows.append((site, name, str(len(held)), str(patients), span, f"{volume:.3g}"))
+        for name, members in listed(cases).items():
+            spacings = [slice_spacing(case) for case in members]
+            volume = statistics.median(case.mask_ml for case in members if case.mask_ml is not None)
+            patients = len({case.patient for case in members})
+            span = f"{min(spacings):g} … {max(spacings):g}"
+            rows.append((site, name, str(len(members)), str(patients), span, f"{volume:.3g}"))
     return rows
 
 
@@ -126,35 +122,24 @@ def _site_of(case: Case) -> str:
 
 
 def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases: list[Case], seed: int) -> None:
-    site, folder = protocol.site, staging / protocol.site
+    site, folder, final = protocol.site, staging / protocol.site, out / protocol.site
     folder.mkdir()
-    final = out / site
-    _write_labelled(folder, final, data, cases, seed)
+    # The datalist in which every patient has masks; the cases' own lists do not change.
+    assigned = assign(cases, "labelled", SPLIT, seed)
+    shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
+    entries = {case.case: entry(case, data, final, folder) for case in shown}
+    write_datalist(folder / LABELLED_DATALIST, shown, entries)
     labelled = LABELLED_DATALIST if protocol.role == "unlabelled" else DATALIST
     fill_lists(cases, protocol.role, protocol.fractions, seed)
     require_usable(cases, protocol.role, protocol.fractions, data)
     spacing = f"{protocol.above:g} to {protocol.up_to:g} mm"
-    settings = {
-        "data": data,
-        "slice spacing": spacing,
-        "role": protocol.role,
-        "split": protocol.fractions,
-        "seed": seed,
-    }
-    write_files(folder, final, site, data, cases, settings)
+    settings = {"data": data, "slice spacing": spacing, "role": protocol.role, "split": protocol.fractions}
+    write_files(prepared_volumes(final, data, cases), folder, site, {**settings, "seed": seed})
     for datalist in (DATALIST, LABELLED_DATALIST):
         require_readable(folder / datalist, data)
     for configs, datalist in {"site_configs": DATALIST, "site_configs_labelled": labelled}.items():
         (staging / configs).mkdir(exist_ok=True)
         write_site_yaml(staging / configs / f"{site}.yaml", site, data, final / datalist)
-
-
-def _write_labelled(folder: Path, final: Path, data: Path, cases: Sequence[Case], seed: int) -> None:
-    """Write the datalist in which every patient has masks; the cases' own lists do not change."""
-    assigned = assign(cases, "labelled", SPLIT, seed)
-    shown = [replace(case, lists=[assigned[case.case]]) for case in cases if case.case in assigned]
-    files = {case.case: entry(case, data, final, folder) for case in shown}
-    write_datalist(folder / LABELLED_DATALIST, shown, files)
 
 
 def _replace(staging: Path, out: Path) -> None:

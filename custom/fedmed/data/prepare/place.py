@@ -17,8 +17,7 @@ PREPARED = "prepared"  # images that were converted, linked or copied
 def staging_for(out: Path) -> Iterator[Path]:
     """Give a new folder next to ``out`` that is removed at the end, whatever happens.
 
-    Raises:
-        DataError: ``out`` is a file, holds a datalist that no preparation wrote, or cannot be written.
+    DataError if ``out`` is a file, holds a datalist that no preparation wrote, or cannot be written.
     """
     if out.exists() and not out.is_dir():
         raise DataError(f"{out} is a file; --out names a folder")

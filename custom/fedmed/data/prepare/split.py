@@ -14,10 +14,6 @@ def apportion(count: int, fractions: Sequence[float]) -> list[int]:
     """Divide ``count`` into integer parts as near to ``fractions`` as possible; earlier parts win a tie.
 
     A part with a fraction above 0 gets at least one if ``count`` is large enough for all.
-
-    Example:
-        >>> apportion(10, (0.6, 0.2, 0.2)), apportion(3, (0.8, 0.1, 0.1)), apportion(1, (0.6, 0.2, 0.2))
-        ([6, 2, 2], [1, 1, 1], [1, 0, 0])
     """
     shares = [fraction * count / sum(fractions) for fraction in fractions]
     parts = [int(share + 1e-9) for share in shares]
@@ -36,9 +32,7 @@ def split_patients(patients: Iterable[str], fractions: Sequence[float], seed: in
     """Return patient → ``training``, ``validation`` or ``testing``.
 
     The order is that of a seeded hash of each patient, so it depends neither on the order of files nor on the machine.
-
-    Raises:
-        DataError: the fractions are not three numbers of at least 0 with a positive sum.
+    DataError if the fractions are not three numbers of at least 0 with a positive sum.
     """
     if len(fractions) != 3 or min(fractions) < 0 or not 0 < sum(fractions) < float("inf"):
         raise DataError(f"the split {tuple(fractions)} must be three numbers ≥ 0 (training validation testing)")

@@ -7,9 +7,10 @@ from pathlib import Path
 import yaml
 
 from fedmed.data.datalist import load_datalist
-from fedmed.data.prepare.case import Case
-from fedmed.data.prepare.place import DATALIST, REPORT
-from fedmed.data.prepare.report import LISTS, write_csv, write_markdown
+from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.prepare.case import Checked
+from fedmed.data.prepare.place import DATALIST, REPORT, publish
+from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table
 
 YAML_HEAD = """\
 # Site '{site}'. Put this file where the federation looks for it (a provisioned site: local/fedmed_site.yaml in its
@@ -24,56 +25,52 @@ amp: false       # mixed precision, GPU only
 """
 
 
-def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
-    """Read a written datalist as training does, which raises DataError for what it does not accept.
+def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
+    """Write a site's files into ``staging``, check them, and turn it into the site's folder."""
+    write_files(prepared, staging, site, settings)
+    root = staging if prepared.data_root == prepared.out else prepared.data_root
+    require_readable(staging / DATALIST, root, prepared.classes)
+    publish(staging, prepared.out)
 
-    Args:
-        datalist: the file.
-        data_root: folder of the images.
-        classes: names of the classes, if labels are class names instead of masks.
-    """
+
+def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
+    """Read a written datalist as training does, which raises DataError for what it does not accept."""
     for name in LISTS:
         load_datalist(data_root, datalist, name, required=False, classes=classes)
 
 
-def write_files(
-    staging: Path,
-    out: Path,
-    site: str,
-    data_root: Path,
-    cases: Sequence[Case],
-    settings: Mapping[str, object],
-    stray: Sequence[Path] = (),
-) -> None:
-    """Write datalist, site YAML and both reports into ``staging``, with the paths they will have in ``out``."""
-    files = {case.case: entry(case, data_root, out, staging) for case in cases if case.lists}
-    write_datalist(staging / DATALIST, cases, files)
-    write_site_yaml(staging / f"{site}.yaml", site, data_root, out / DATALIST)
-    write_csv(staging / f"{REPORT}.csv", cases, files)
-    title = f"Preparation of site '{site}'"
-    write_markdown(staging / f"{REPORT}.md", title, dict(settings), cases, [str(path) for path in stray])
+def write_files(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
+    """Write datalist, site YAML and both reports into ``staging``, with the paths they will have in the site."""
+    cases, out = prepared.cases, prepared.out
+    entries = {case.case: entry(case, prepared.data_root, out, staging) for case in cases if case.lists}
+    write_datalist(staging / DATALIST, cases, entries)
+    write_site_yaml(staging / f"{site}.yaml", site, prepared.data_root, out / DATALIST)
+    rows = (row_of(case, entries.get(case.case, {})) for case in cases)
+    (staging / f"{REPORT}.csv").write_bytes(table(prepared.columns, rows))
+    text = page(prepared, f"Preparation of site '{site}'", settings)
+    (staging / f"{REPORT}.md").write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
-def entry(case: Case, data_root: Path, out: Path, staging: Path) -> dict[str, str]:
-    """Return the datalist entry of a case: ``image``, ``label`` if there is a mask, ``patient``."""
+def entry(case: Checked, data_root: Path, out: Path, staging: Path) -> dict[str, str]:
+    """Return the datalist entry of a case: ``image``, ``label`` if it has a mask or a class, ``patient``."""
 
     def relative(path: Path) -> str:
         final = out / path.relative_to(staging) if path.is_relative_to(staging) else path
         return final.relative_to(data_root).as_posix()
 
-    label = {"label": relative(case.mask)} if case.mask else {}
-    return {"image": relative(case.image), **label, "patient": case.patient}
+    label = relative(case.mask) if case.mask else case.label
+    image = relative(case.image or case.found)
+    return {"image": image, **({"label": label} if label else {}), "patient": case.patient}
 
 
-def write_datalist(path: Path, cases: Sequence[Case], files: Mapping[str, Mapping[str, str]]) -> None:
-    """Write the MSD-style JSON; an ``unlabeled`` entry carries no label even when a mask exists."""
+def write_datalist(path: Path, cases: Sequence[Checked], entries: Mapping[str, Mapping[str, str]]) -> None:
+    """Write the MSD-style JSON; an ``unlabeled`` entry carries no label even when there is one."""
     content: dict[str, list[dict[str, str]]] = {}
     for name in LISTS:
-        entries = [dict(files[case.case]) for case in cases if name in case.lists]
-        if name == "unlabeled":
-            entries = [{key: value for key, value in e.items() if key != "label"} for e in entries]
-        if entries:
-            content[name] = entries
+        dropped = "label" if name == UNLABELED else ""
+        listed = [entries[case.case] for case in cases if name in case.lists]
+        content[name] = [{key: value for key, value in one.items() if key != dropped} for one in listed]
+    content = {name: listed for name, listed in content.items() if listed}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 

@@ -1,6 +1,5 @@
 """Inspect one X-ray image: read it, check it, measure it. Runs in worker processes."""
 
-import hashlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,10 @@ import numpy as np
 import pydicom
 from PIL import Image, ImageOps
 
-from fedmed.data.prepare.patients import pseudonym
-from fedmed.data.prepare.xray_case import XrayCase, XraySource
+from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
+from fedmed.data.prepare.folder import file_kind
 from fedmed.errors import DataError, first_line
 
-SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 CHEST = ("CHEST", "THORAX", "LUNG", "RIB")
 SIDE_VIEWS = ("LL", "RL", "LLD", "RLD", "LATERAL")
@@ -22,27 +20,18 @@ COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
 
 
-def file_kind(path: Path) -> str | None:
-    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
-    with path.open("rb") as file:
-        head = file.read(132)
-    known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
-    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in (".dcm", ".dicom", ".ima")):
-        known = "DICOM"
-    return known
-
-
-def inspect(source: XraySource) -> XrayCase:
+def inspect_xray(source: Source) -> XrayCase:
     """Check and measure one image. Never raises for bad data: the returned case lists the faults."""
-    case = XrayCase(source.case, source.patient or source.case, source.label, source.path)
+    (path,) = source.files
+    case = XrayCase(source.case, source.patient or source.case, path, path, label=source.label)
     if source.fault:
         case.faults.append(source.fault)
         return case
     try:
-        case.kind = file_kind(source.path) or ""
+        case.kind = file_kind(path) or ""
         if not case.kind:
             raise DataError("not a PNG, JPEG or DICOM file, or damaged at its start")
-        values = _read_dicom(source, case) if case.kind == "DICOM" else _read_picture(source.path)
+        values = _read_dicom(source, case) if case.kind == "DICOM" else _read_picture(path)
         _measure(values, case)
     except DataError as error:
         case.faults.append(str(error))
@@ -55,19 +44,17 @@ def inspect(source: XraySource) -> XrayCase:
 
 def _measure(values: np.ndarray, case: XrayCase) -> None:
     """Set size, range, content and what is wrong with grey values (H, W)."""
-    case.rows, case.columns = values.shape
+    rows, columns = case.shape = values.shape
     if min(values.shape) < MIN_SIDE:
-        raise DataError(f"{case.columns}×{case.rows} pixels: a thumbnail; at least {MIN_SIDE} are needed")
+        raise DataError(f"{columns}×{rows} pixels: a thumbnail; at least {MIN_SIDE} are needed")
     case.low, case.high = int(values.min()), int(values.max())
     if case.low == case.high:
         raise DataError(f"empty: every pixel is {case.low}")
-    levels = len(np.unique(values))
-    if levels < 32:
+    if len(np.unique(values)) < 32:
         case.notes.append("fewer than 32 grey levels: a mask, or a poor export?")
     if max(values.shape) > 2 * min(values.shape):
         case.notes.append("one side is more than twice the other: an image of the full spine, or a strip?")
-    head = f"{case.rows},{case.columns},".encode()
-    case.content = hashlib.sha256(head + np.ascontiguousarray(values, dtype="<i4").tobytes()).hexdigest()
+    case.content = content_hash(values)
 
 
 def _read_picture(path: Path) -> np.ndarray:
@@ -89,11 +76,11 @@ def _read_picture(path: Path) -> np.ndarray:
     return np.asarray(image.convert("L")).astype(np.int32)
 
 
-def _read_dicom(source: XraySource, case: XrayCase) -> np.ndarray:
+def _read_dicom(source: Source, case: XrayCase) -> np.ndarray:
     """Stored values (H, W); fills in what the header says."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # pydicom warns of every unusual value of a header
-        header = _header(source.path)
+        header = _header(case.found)
         case.modality, case.view = str(header.get("Modality") or ""), str(header.get("ViewPosition") or "")
         if source.patient is None:
             case.patient = pseudonym(str(header.get("PatientID") or "")) or source.case

@@ -1,48 +1,14 @@
-"""One patient's build, and the large surfaces of the chest: skin, rib cage, mediastinum, diaphragm, lungs."""
+"""The large surfaces of the chest: skin, rib cage, mediastinum, diaphragm, lungs."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.interpolate import PchipInterpolator
 
-from fedmed.data.synthetic.grid import Grid, ellipsoid, smooth_max, smooth_min, smooth_noise, superellipse, tubes
-
-
-@dataclass(frozen=True)
-class Patient:
-    """Measures of one adult, in mm and HU; drawn by :func:`draw_patient`."""
-
-    scale: float  # size of everything across the body
-    height: float  # lung base (posterior sulcus) to apex
-    cage: tuple[float, float]  # half width and half depth inside the rib cage
-    fat: float  # thickness under the skin
-    breast: float  # depth of the breasts, 0 for none
-    dome: float  # height of the right diaphragm over the posterior sulcus
-    heart: float  # relative size of the heart
-    heart_turn: float  # direction of its long axis, radians; more negative is steeper
-    spine_sway: float  # sideways bend
-    lung_hu: float  # aerated lung
-    blood_hu: float
-    marrow_hu: float
-
-
-def draw_patient(rng: np.random.Generator, shallow: float = 0.0) -> Patient:
-    """Draw a patient's build; ``shallow`` HU are added to lungs that are not filled by a deep breath."""
-    scale = float(rng.uniform(0.93, 1.06))
-    return Patient(
-        scale=scale,
-        height=float(rng.uniform(210, 245)),
-        cage=(128 * scale * float(rng.uniform(0.97, 1.04)), 90 * scale * float(rng.uniform(0.92, 1.06))),
-        fat=float(rng.uniform(6, 19)),
-        breast=float(rng.uniform(16, 27)) if rng.random() < 0.5 else 0.0,
-        dome=float(rng.uniform(52, 74)),
-        heart=float(rng.uniform(0.88, 1.12)),
-        heart_turn=float(np.clip(rng.normal(-0.55, 0.14), -0.9, -0.25)),
-        spine_sway=float(rng.normal(0, 3)),
-        lung_hu=float(rng.uniform(-885, -835)) + shallow,
-        blood_hu=float(rng.uniform(34, 48)),
-        marrow_hu=float(rng.uniform(130, 230)),
-    )
+from fedmed.data.synthetic.build import Patient, profile, spine_line
+from fedmed.data.synthetic.grid import Grid, ellipsoid, smooth_max, smooth_min, smooth_noise, superellipse
+from fedmed.data.synthetic.tubes import tubes
+from fedmed.data.synthetic.vessels import great_vessels
 
 
 @dataclass
@@ -58,34 +24,14 @@ class Chest:
     great_vessels: np.ndarray
 
 
-def profile(z: np.ndarray, height: float, values: list[float]) -> np.ndarray:
-    """A smooth function of height through ``values`` at equal steps from base (0) to apex (``height``)."""
-    curve = PchipInterpolator(np.linspace(0, 1, len(values)), values)
-    return curve(np.clip(z / height, 0, 1)).astype(np.float32)
-
-
-def spine_line(patient: Patient, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """x and y in mm of the middle of the vertebral bodies at every height: kyphosis and a little sway."""
-    t = z / patient.height
-    x = patient.spine_sway * np.sin(2.2 * t)
-    y = (-46 - 13 * np.sin(np.pi * np.clip(t * 0.85 + 0.1, 0, 1)) + 6) * patient.scale
-    return x.astype(np.float32), y.astype(np.float32)
-
-
-def build_chest(rng: np.random.Generator, grid: Grid, patient: Patient, vessels: tuple) -> Chest:
-    """Compute the large surfaces.
-
-    Args:
-        rng: draws the wobble of the outlines.
-        grid: where to compute them.
-        patient: the build.
-        vessels: centre points (N, 3) and radii (N,) in mm of the great vessels, which shape the mediastinum.
-    """
+def build_chest(rng: np.random.Generator, grid: Grid, patient: Patient) -> Chest:
+    """Compute a patient's large surfaces on a grid; ``rng`` draws the wobble of their outlines."""
     wobble = smooth_noise(rng, grid, 70.0)
     body = _body(grid, patient) + 3.0 * wobble
     cage = _cage(grid, patient) + 2.5 * wobble
     heart = _heart(grid, patient) + 2.5 * smooth_noise(rng, grid, 38.0)
-    great = tubes(grid, *vessels, reach=12.0)
+    points, radii = great_vessels(patient)  # they shape the mediastinum
+    great = tubes(grid, points, radii, reach=12.0)
     mediastinum = smooth_max(_core(grid, patient), smooth_max(heart, great, 8.0) + 3.0, 9.0)
     over = _over_diaphragm(grid, patient) + 3.5 * smooth_noise(rng, grid, 55.0)
     lungs = smooth_min(smooth_min(cage, -mediastinum, 5.0), smooth_min(over, _under_apex(grid, patient), 8.0), 4.0)
@@ -103,7 +49,7 @@ def _body(grid: Grid, patient: Patient) -> np.ndarray:
     body = superellipse(x, y + 6, width, depth, 2.5) - groove
     if patient.breast:
         for side in (-1, 1):
-            centre = (side * 72 * scale, 88 * scale + extra, 0.42 * height)
+            centre = (float(side * 72 * scale), float(88 * scale + extra), 0.42 * height)
             breast = ellipsoid(grid, centre, (52, 1.25 * patient.breast, 50), turn=-side * 0.45)
             body = smooth_max(body, breast, 10.0)
     return body

@@ -2,27 +2,31 @@
 
 import numpy as np
 
-from fedmed.data.synthetic.anatomy import Chest, Patient, spine_line
-from fedmed.data.synthetic.grid import Grid, occupancy, paint, polyline, smooth_noise, tubes
+from fedmed.data.synthetic.anatomy import Chest
+from fedmed.data.synthetic.build import Patient, spine_line
+from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import polylines, tubes
+
+Bone = tuple[np.ndarray | float, np.ndarray, np.ndarray | float]  # HU of marrow, depth field in mm, how opaque (0 … 1)
 
 
 def paint_bones(image: np.ndarray, rng: np.random.Generator, grid: Grid, patient: Patient, chest: Chest) -> None:
     """Ribs with cartilage, sternum, clavicles, shoulder blades and the spine."""
     texture = smooth_noise(rng, grid, 7.0)
     for bone in (_ribs(grid, patient, chest), _sternum(grid, patient, chest), _shoulder(grid, patient, chest)):
-        _lay(image, texture, grid, *bone)
-    part, cut = grid.crop((-60, None, None), (60, 0, None))
+        _lay(image, texture, grid, bone)
+    part, cut = grid.crop((-60, -np.inf, -np.inf), (60, 0, np.inf))
     for bone in _spine(part, patient):
-        _lay(image[cut], texture[cut], part, *bone)
+        _lay(image[cut], texture[cut], part, bone)
 
 
-def _lay(image: np.ndarray, texture: np.ndarray, grid: Grid, core: float, depth: np.ndarray, cover: float) -> None:
-    """Paint one bone: ``core`` HU of marrow, depth field in mm, and how opaque it is (0 … 1)."""
+def _lay(image: np.ndarray, texture: np.ndarray, grid: Grid, bone: Bone) -> None:
+    core, depth, cover = bone
     cortex = 620 * np.exp(-((np.maximum(depth, 0) / 2.0) ** 2))
     paint(image, core + 35 * texture + cortex, occupancy(depth, grid.spacing[0]) * cover)
 
 
-def _ribs(grid: Grid, patient: Patient, chest: Chest) -> tuple:
+def _ribs(grid: Grid, patient: Patient, chest: Chest) -> Bone:
     """Rings round the cage that fall towards the front and the sides, so that a slice cuts several of them."""
     x, y, z = grid.axes
     pitch, slope = 0.118 * patient.height, 0.55
@@ -36,7 +40,7 @@ def _ribs(grid: Grid, patient: Patient, chest: Chest) -> tuple:
     return patient.marrow_hu + 60 - 190 * (1 - bone), depth + (bone - 1) * 0.5, inside * (0.35 + 0.65 * bone)
 
 
-def _sternum(grid: Grid, patient: Patient, chest: Chest) -> tuple:
+def _sternum(grid: Grid, patient: Patient, chest: Chest) -> Bone:
     """A flat plate in front: xiphoid, body, and the wider manubrium above."""
     x, _, z = grid.axes
     t = z / patient.height
@@ -48,14 +52,13 @@ def _sternum(grid: Grid, patient: Patient, chest: Chest) -> tuple:
     return patient.marrow_hu - 60, depth, extent * front
 
 
-def _shoulder(grid: Grid, patient: Patient, chest: Chest) -> tuple:
+def _shoulder(grid: Grid, patient: Patient, chest: Chest) -> Bone:
     """Clavicles in front of the apex and shoulder blades behind the ribs."""
     s, h = patient.scale, patient.height
-    lines = []
-    for side in (-1, 1):
-        lines.append(polyline([(side * 18 * s, 50 * s, 0.85 * h), (side * 60 * s, 54 * s, 0.93 * h),
-                               (side * 120 * s, 18 * s, 1.05 * h)], [8, 6, 6.5]))  # fmt: skip
-    points, radii = (np.concatenate(part) for part in zip(*lines, strict=True))
+    points, radii = polylines(
+        ([(side * 18 * s, 50 * s, 0.85 * h), (side * 60 * s, 54 * s, 0.93 * h), (side * 120 * s, 18 * s, 1.05 * h)],
+         [8, 6, 6.5]) for side in (-1, 1)
+    )  # fmt: skip
     clavicles = tubes(grid, points, radii, reach=4.0)
     x, y, z = grid.axes
     out = -chest.cage - 24
@@ -66,7 +69,7 @@ def _shoulder(grid: Grid, patient: Patient, chest: Chest) -> tuple:
     return patient.marrow_hu, np.maximum(clavicles, np.minimum(blade, window)), 1.0
 
 
-def _spine(grid: Grid, patient: Patient) -> list[tuple]:
+def _spine(grid: Grid, patient: Patient) -> list[Bone]:
     """Bodies parted by discs; behind them the arch round the canal, spinous and transverse processes."""
     s = patient.scale
     x, y, z = grid.axes

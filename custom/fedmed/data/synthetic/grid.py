@@ -9,22 +9,17 @@ from functools import cached_property
 
 import numpy as np
 
+Position = tuple[float, float, float]  # mm in RAS+
+
 
 @dataclass(frozen=True)
 class Grid:
-    """A voxel grid aligned with the patient's axes.
+    """A voxel grid aligned with the patient's axes."""
 
-    Args:
-        shape: voxels along the three array axes.
-        spacing: voxel size in mm along the three array axes.
-        first: RAS+ position in mm of the centre of voxel (0, 0, 0).
-        signs: +1 where the array axis runs towards right, front, head; -1 where it runs against it.
-    """
-
-    shape: tuple[int, int, int]
-    spacing: tuple[float, float, float]
-    first: tuple[float, float, float]
-    signs: tuple[int, int, int] = (-1, -1, 1)
+    shape: tuple[int, int, int]  # voxels
+    spacing: tuple[float, float, float]  # mm
+    first: Position  # centre of voxel (0, 0, 0)
+    signs: tuple[int, int, int] = (-1, -1, 1)  # +1 where an array axis runs towards right, front, head
 
     @property
     def steps(self) -> np.ndarray:
@@ -40,27 +35,25 @@ class Grid:
         ]
         return lines[0][:, None, None], lines[1][None, :, None], lines[2][None, None, :]
 
-    def affine(self, shift: tuple[float, float, float] = (0.0, 0.0, 0.0)) -> np.ndarray:
-        """The 4x4 voxel-to-RAS+ matrix, with the patient moved by ``shift`` mm on the table."""
+    def affine(self, shift: np.ndarray) -> np.ndarray:
+        """The 4x4 voxel-to-RAS+ matrix, with the patient moved by ``shift`` (3,) mm on the table."""
         matrix = np.diag([*self.steps, 1.0])
-        matrix[:3, 3] = np.asarray(self.first) + np.asarray(shift)
+        matrix[:3, 3] = np.asarray(self.first) + shift
         return matrix
 
-    def crop(self, low: tuple, high: tuple) -> tuple["Grid", tuple[slice, slice, slice]]:
-        """The part of the grid between two corners (mm; None: no limit), and the slices that cut it from an array."""
+    def crop(self, low: Position, high: Position) -> tuple["Grid", tuple[slice, slice, slice]]:
+        """The part of the grid between two corners (mm), and the slices that cut it from an array."""
         cuts, first = [], []
         for axis, a, b in zip(self.axes, low, high, strict=True):
             line = axis.reshape(-1)
-            inside = np.flatnonzero((line >= (-np.inf if a is None else a)) & (line <= (np.inf if b is None else b)))
+            inside = np.flatnonzero((line >= a) & (line <= b))
             start, stop = (int(inside[0]), int(inside[-1]) + 1) if len(inside) else (0, 1)
             cuts.append(slice(start, stop))
             first.append(float(line[start]))
-        shape = tuple(cut.stop - cut.start for cut in cuts)
-        return Grid(shape, self.spacing, tuple(first), self.signs), tuple(cuts)
-
-    def index(self, points: np.ndarray) -> np.ndarray:
-        """Fractional voxel indices, shape (N, 3), of positions in mm, shape (N, 3)."""
-        return (points - np.asarray(self.first)) / self.steps
+        i, j, k = cuts
+        x, y, z = first
+        shape = (i.stop - i.start, j.stop - j.start, k.stop - k.start)
+        return Grid(shape, self.spacing, (x, y, z), self.signs), (i, j, k)
 
 
 def smooth_noise(rng: np.random.Generator, grid: Grid, length: float) -> np.ndarray:
@@ -120,64 +113,9 @@ def superellipse(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray, pow
     return np.sqrt(x * x + y * y) * (1 / rho - 1) + np.where(rho < 0.05, np.minimum(a, b), 0)
 
 
-def ellipsoid(grid: Grid, centre: tuple, radii: tuple, turn: float = 0.0) -> np.ndarray:
+def ellipsoid(grid: Grid, centre: Position, radii: Position, turn: float = 0.0) -> np.ndarray:
     """Depth field, nearly in mm, of an ellipsoid turned by ``turn`` radians about the body's long axis."""
     x, y, z = (axis - np.float32(c) for axis, c in zip(grid.axes, centre, strict=True))
     cos, sin = np.float32(np.cos(turn)), np.float32(np.sin(turn))
     u, v = (cos * x + sin * y) / radii[0], (cos * y - sin * x) / radii[1]
     return (1 - np.sqrt(u * u + v * v + (z / radii[2]) ** 2)) * np.float32(min(radii))
-
-
-def polyline(points: list[tuple], radii: list[float], step: float = 2.0) -> tuple[np.ndarray, np.ndarray]:
-    """Sample a tube's centre line every ``step`` mm: positions (N, 3) and radii (N,), both in mm."""
-    corners, radii = np.asarray(points, dtype=np.float64), np.asarray(radii, dtype=np.float64)
-    along = np.concatenate([[0], np.cumsum(np.linalg.norm(np.diff(corners, axis=0), axis=1))])
-    at = np.linspace(0, along[-1], max(int(along[-1] / step) + 1, 2))
-    return np.stack([np.interp(at, along, corners[:, i]) for i in range(3)], axis=1), np.interp(at, along, radii)
-
-
-def tubes(
-    grid: Grid, points: np.ndarray, radii: np.ndarray, reach: float, gain: np.ndarray | None = None
-) -> np.ndarray:
-    """Depth field (mm) of the union of balls: max over the points of radius - distance, at least ``-reach``.
-
-    Args:
-        grid: where to draw.
-        points: centres in mm, shape (N, 3); a tube is a row of close centres.
-        radii: mm, shape (N,).
-        reach: how far outside the surface the field is right.
-        gain: if given, shape (N,): the field is instead each ball's occupancy times its gain (0 … 1).
-    """
-    field = np.full(grid.shape, -reach if gain is None else 0.0, dtype=np.float32)
-    extent = radii + reach
-    groups = np.ceil(extent / 2.0).astype(int)
-    for group in np.unique(groups):
-        chosen = np.flatnonzero(groups == group)
-        half = np.ceil(2.0 * group / np.asarray(grid.spacing)).astype(int)
-        block = int(max(1, 400_000 // np.prod(2 * half + 1)))
-        for start in range(0, len(chosen), block):
-            part = chosen[start : start + block]
-            _splat(field, grid, points[part], radii[part], None if gain is None else gain[part], half)
-    return field
-
-
-def _splat(field, grid, points, radii, gain, half) -> None:
-    """Lay one block of balls whose boxes reach ``half`` voxels from their centres into ``field``."""
-    centres = grid.index(points)
-    squares, places = [], []
-    for axis, size in enumerate(grid.shape):
-        voxels = np.rint(centres[:, axis, None]).astype(np.int64) + np.arange(-half[axis], half[axis] + 1)
-        away = np.abs(voxels - centres[:, axis, None]) * grid.spacing[axis]
-        if axis == 2:  # a slice shows whatever lies within its thickness
-            away = np.maximum(away - 0.4 * grid.spacing[2], 0)
-        away[(voxels < 0) | (voxels >= size)] = np.inf
-        squares.append((away * away).astype(np.float32))
-        places.append(np.clip(voxels, 0, size - 1))
-    (dx, dy, dz), (i, j, k) = squares, places
-    value = (dx[:, :, None] + dy[:, None])[..., None] + dz[:, None, None]
-    np.subtract(radii.astype(np.float32)[:, None, None, None], np.sqrt(value, out=value), out=value)
-    if gain is not None:
-        value = occupancy(value, grid.spacing[0]) * gain.astype(np.float32)[:, None, None, None]
-    flat = ((i[:, :, None] * grid.shape[1] + j[:, None]) * grid.shape[2])[..., None] + k[:, None, None]
-    shown = value > (-np.inf if gain is None else 0)
-    np.maximum.at(field.reshape(-1), flat[shown], value[shown])

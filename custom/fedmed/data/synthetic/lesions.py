@@ -10,21 +10,13 @@ from fedmed.data.synthetic.grid import Grid, paint, smooth_noise
 
 @dataclass(frozen=True)
 class LesionMix:
-    """What a site's patients have.
+    """What a site's patients have: relative frequencies of three kinds of lesions, and how they look."""
 
-    Args:
-        ground_glass: relative frequency of ground-glass opacities (-750 … -350 HU).
-        consolidation: relative frequency of consolidations (-100 … 50 HU) with a rim of ground glass.
-        nodule: relative frequency of round nodules (-60 … 50 HU).
-        burden: smallest and largest share of the lungs that a patient's lesions fill.
-        density: HU added to all lesions of a site's patients (stage of the disease).
-    """
-
-    ground_glass: float = 1.0
-    consolidation: float = 0.3
-    nodule: float = 0.0
-    burden: tuple[float, float] = (0.01, 0.12)
-    density: float = 0.0
+    ground_glass: float = 1.0  # opacities of -750 … -350 HU
+    consolidation: float = 0.3  # -100 … 50 HU with a rim of ground glass
+    nodule: float = 0.0  # round, -60 … 50 HU
+    burden: tuple[float, float] = (0.01, 0.12)  # smallest and largest share of the lungs that a patient's lesions fill
+    density: float = 0.0  # HU added to all lesions of a site's patients (stage of the disease)
 
 
 MOST_LESIONS = 24
@@ -33,34 +25,22 @@ MOST_LESIONS = 24
 def add_lesions(
     image: np.ndarray, rng: np.random.Generator, grid: Grid, chest: Chest, lungs: np.ndarray, mix: LesionMix
 ) -> np.ndarray:
-    """Paint lesions into ``image`` until the drawn burden is reached.
-
-    Args:
-        image: HU, painted in place.
-        rng: draws everything.
-        grid: the grid of ``image``.
-        chest: surfaces of the patient.
-        lungs: share of lung in each voxel, 0 … 1.
-        mix: what to draw.
+    """Paint lesions into ``image`` (HU) in place until they fill the drawn share of ``lungs`` (share of each voxel).
 
     Returns:
         Share of diseased lung in each voxel, 0 … 1, float32: the truth before any annotator.
     """
     disease = np.zeros(grid.shape, dtype=np.float32)
     density = np.full(grid.shape, -600.0, dtype=np.float32)
-    warp = (
-        0.26 * smooth_noise(rng, grid, 26.0)
-        + 0.20 * smooth_noise(rng, grid, 11.0)
-        + 0.08 * smooth_noise(rng, grid, 6.0)
-    )
+    warp = 0.26 * smooth_noise(rng, grid, 26.0) + 0.20 * smooth_noise(rng, grid, 11.0)
+    warp += 0.08 * smooth_noise(rng, grid, 6.0)
     kinds = ("ground_glass", "consolidation", "nodule")
     odds = np.array([getattr(mix, kind) for kind in kinds])
     low, high = mix.burden
     goal = float(np.exp(rng.uniform(np.log(low), np.log(high)))) * float(lungs.sum())
-    centres = _centres(rng, grid, chest, lungs)
-    for centre in centres:
+    for centre in _centres(rng, grid, chest, lungs):
         kind = kinds[rng.choice(3, p=odds / odds.sum())]
-        _one(disease, density, rng, grid, chest, warp, centre, kind, goal, mix.density)
+        _add_lesion(disease, density, rng, grid, warp, centre, kind, goal, mix.density)
         if float((disease * lungs).sum()) >= goal:
             break
     disease *= lungs
@@ -81,7 +61,17 @@ def _centres(rng: np.random.Generator, grid: Grid, chest: Chest, lungs: np.ndarr
     return np.stack(np.unravel_index(chosen, grid.shape), axis=1)
 
 
-def _one(disease, density, rng, grid, chest, warp, centre, kind, goal, shift) -> None:
+def _add_lesion(
+    disease: np.ndarray,
+    density: np.ndarray,
+    rng: np.random.Generator,
+    grid: Grid,
+    warp: np.ndarray,
+    centre: np.ndarray,
+    kind: str,
+    goal: float,
+    shift: float,
+) -> None:
     """Add one lesion to ``disease`` (share) and ``density`` (HU), within its own box."""
     radii, softness, level = _shape(rng, grid, kind, goal)
     level += shift
@@ -104,10 +94,9 @@ def _one(disease, density, rng, grid, chest, warp, centre, kind, goal, shift) ->
     if kind == "consolidation":
         core = 1 / (1 + np.exp(-np.clip((0.8 - rho + 0.7 * warp[box]) / 0.05, -30, 30)))
         value = -560 + shift + (level + 560) * core
-    stronger = share > disease[box]
     weight = share / np.maximum(share + disease[box], 1e-6)
     density[box] = np.where(share > 0, density[box] * (1 - weight) + value * weight, density[box])
-    disease[box] = np.where(stronger, share, disease[box])
+    disease[box] = np.maximum(share, disease[box])
 
 
 def _shape(rng: np.random.Generator, grid: Grid, kind: str, goal: float) -> tuple[np.ndarray, float, float]:

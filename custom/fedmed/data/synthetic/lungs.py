@@ -3,8 +3,10 @@
 import numpy as np
 
 from fedmed.data.synthetic import vessels
-from fedmed.data.synthetic.anatomy import Chest, Patient
-from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise, tubes
+from fedmed.data.synthetic.anatomy import Chest
+from fedmed.data.synthetic.build import Patient
+from fedmed.data.synthetic.grid import Grid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import tubes
 
 
 def paint_lungs(
@@ -34,17 +36,9 @@ def _fissures(rng: np.random.Generator, grid: Grid, patient: Patient) -> np.ndar
 
 def _lung_vessels(rng: np.random.Generator, grid: Grid, patient: Patient, chest: Chest, ends: int) -> np.ndarray:
     """Share of blood (0 … 1) from four trees, an artery and a vein a side; ``ends`` branches an artery."""
-    s, h, d = patient.scale, patient.height, patient.dome
-    hilum = 0.60 * h
-    # Arteries follow the bronchi from the hilum, veins run lower to the left atrium.
-    roots = [(42, -14, hilum - 6), (-46, -18, hilum), (34, -8, d + 56), (-36, -12, d + 58)]
     cover = np.zeros(grid.shape, dtype=np.float32)
-    x = grid.axes[0]
-    for number, root in enumerate(roots):
-        root = np.array([root[0] * s, root[1] * s, root[2]])
-        inside = (chest.lungs > 3) & ((x > 0) == (root[0] > 0))
-        goals = vessels.end_points(rng, grid, inside, ends if number < 2 else ends * 2 // 3)
-        points, radii, upright = vessels.lung_tree(rng, root, goals, 0.68, 0.7 * grid.spacing[0])
+    trees = vessels.lung_trees(rng, grid, patient, chest.lungs > 3, ends, 0.68, 0.7 * grid.spacing[0])
+    for points, radii, upright in trees:
         thickness = np.minimum(1, 2 * radii / grid.spacing[2])
         gain = np.sqrt(upright**2 + (1 - upright**2) * thickness)
         np.maximum(cover, tubes(grid, points, radii, grid.spacing[0], gain), out=cover)
@@ -58,7 +52,8 @@ def paint_vessels(image: np.ndarray, patient: Patient, lungs: np.ndarray, cover:
 
 def paint_airways(image: np.ndarray, grid: Grid, patient: Patient) -> None:
     """Trachea and bronchi: a thin wall and air."""
-    lumen = tubes(grid, *vessels.airways(patient), reach=4.0)
+    points, radii = vessels.airways(patient)
+    lumen = tubes(grid, points, radii, reach=4.0)
     pixel = grid.spacing[0]
     paint(image, np.maximum(image, 10.0), occupancy(lumen + 1.6, pixel) * 0.75)
     paint(image, -985.0, occupancy(lumen, pixel))

@@ -3,8 +3,10 @@
 import numpy as np
 
 from fedmed.data.synthetic import vessels
-from fedmed.data.synthetic.anatomy import Chest, Patient, spine_line
-from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, paint, smooth_noise, tubes
+from fedmed.data.synthetic.anatomy import Chest
+from fedmed.data.synthetic.build import Patient, spine_line
+from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, paint, smooth_noise
+from fedmed.data.synthetic.tubes import tubes
 
 AIR, FAT, MUSCLE, LIVER = -1000.0, -105.0, 52.0, 60.0
 
@@ -66,7 +68,8 @@ def paint_heart(image: np.ndarray, rng: np.random.Generator, grid: Grid, patient
     paint(image, MUSCLE - 4, occupancy(crus, pixel) * 0.95)
     paint(image, patient.blood_hu + 2 * texture, occupancy(chest.heart, pixel))
     paint(image, patient.blood_hu, occupancy(chest.great_vessels, pixel))
-    gullet = tubes(grid, *vessels.oesophagus(patient), reach=4.0)
+    points, radii = vessels.oesophagus(patient)
+    gullet = tubes(grid, points, radii, reach=4.0)
     paint(image, 34.0, occupancy(np.minimum(gullet, chest.cage), pixel))
 
 

@@ -4,10 +4,15 @@ Lung trees follow the rule of Cuntz et al. (PLoS Comput. Biol. 2010): each new e
 length plus a share of the path to the root is least. Radii follow Murray's law.
 """
 
+from collections.abc import Iterator
+
 import numpy as np
 
-from fedmed.data.synthetic.anatomy import Patient
-from fedmed.data.synthetic.grid import Grid, polyline
+from fedmed.data.synthetic.build import Patient
+from fedmed.data.synthetic.grid import Grid, Position
+from fedmed.data.synthetic.tubes import polyline, polylines
+
+Tubes = list[tuple[list[Position], list[float]]]  # corners and radii, mm
 
 
 def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
@@ -15,7 +20,7 @@ def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
     s, h, d = patient.scale, patient.height, patient.dome
     arch, hilum = 0.76 * h, 0.61 * h
     spine = -40 * s
-    lines = [
+    lines: Tubes = [
         ([(6, 18, d + 50), (16, 22, hilum), (15, 16, arch - 6), (4, 6, arch + 3), (-13, -16, arch + 1),
           (-23, spine + 10, arch - 14), (-25, spine + 2, hilum), (-18, spine + 5, d + 30), (-9, spine + 8, -20)],
          [14, 15, 14, 13, 12.5, 12, 11.5, 11, 10.5]),
@@ -31,7 +36,7 @@ def great_vessels(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
         ([(-14, -14, arch + 2), (-22, -18, arch + 25), (-30, -22, h + 20)], [5.5, 5, 4.5]),
         ([(9, spine + 2, 0), (10, spine + 1, hilum + 6), (20, -14, hilum + 12), (24, 4, hilum + 10)], [3.5, 4, 4, 4]),
     ]  # fmt: skip
-    return _joined([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines], 4.0)
+    return polylines([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines], 4.0)
 
 
 def oesophagus(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
@@ -55,28 +60,34 @@ def airways(patient: Patient) -> tuple[np.ndarray, np.ndarray]:
         ([(-34, -27, fork - 26), (-50, -14, fork - 20), (-58, 2, fork - 12)], [4.8, 4, 2.8]),
         ([(-37, -27, fork - 28), (-43, -36, fork - 50), (-50, -50, fork - 86)], [5, 4, 2.5]),
     ]
-    return _joined([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines], 2.0)
+    return polylines([([(x * s, y * s, z) for x, y, z in points], radii) for points, radii in lines])
 
 
-def _joined(lines: list, step: float) -> tuple[np.ndarray, np.ndarray]:
-    sampled = [polyline(points, radii, step) for points, radii in lines]
-    return np.concatenate([p for p, _ in sampled]), np.concatenate([r for _, r in sampled])
+def lung_trees(
+    rng: np.random.Generator, grid: Grid, patient: Patient, inside: np.ndarray, ends: int, thin: float, step: float
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yield an artery and a vein a side as :func:`lung_tree` grows them.
+
+    They end in voxels of ``grid`` that are ``inside``; an artery has ``ends`` branches, a vein two thirds of them.
+    """
+    s, h, d = patient.scale, patient.height, patient.dome
+    hilum = 0.60 * h
+    # Arteries follow the bronchi from the hilum, veins run lower to the left atrium.
+    roots = [(42, -14, hilum - 6), (-46, -18, hilum), (34, -8, d + 56), (-36, -12, d + 58)]
+    for number, (x, y, z) in enumerate(roots):
+        same_side = inside & ((grid.axes[0] > 0) == (x > 0))
+        goals = _end_points(rng, grid, same_side, ends if number < 2 else ends * 2 // 3)
+        yield lung_tree(rng, np.array([x * s, y * s, z]), goals, thin, step)
 
 
 def lung_tree(
     rng: np.random.Generator, root: np.ndarray, ends: np.ndarray, thin: float, step: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Grow a tree from ``root`` (3,) to every end point, ``ends`` (N, 3).
-
-    Args:
-        rng: jitters the middle of each branch, so that no branch is a ruler line.
-        root: where it enters the lung, mm.
-        ends: end points, mm.
-        thin: radius of the last branches, mm.
-        step: distance of the sampled points, mm.
+    """Grow a tree from ``root`` (3,) to every end point, ``ends`` (N, 3), with last branches of radius ``thin``, in mm.
 
     Returns:
-        Points (M, 3), radii (M,) and the share of the branch's direction along z (M,), for drawing as a tube.
+        Points (M, 3) every ``step`` mm, radii (M,) and the share of the branch's direction along z (M,), for drawing
+        as a tube.
     """
     order = np.argsort(np.linalg.norm(ends - root, axis=1))
     nodes = np.concatenate([root[None], ends[order]]).astype(np.float64)
@@ -92,8 +103,10 @@ def lung_tree(
     return _sample_branches(rng, nodes, parent, radius, step)
 
 
-def _sample_branches(rng, nodes, parent, radius, step) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points every ``step`` mm along gently bent branches, with the radius of the child end."""
+def _sample_branches(
+    rng: np.random.Generator, nodes: np.ndarray, parent: np.ndarray, radius: np.ndarray, step: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points along gently bent branches, so that none is a ruler line, with the radius of the child end."""
     child = np.arange(1, len(nodes))
     start, stop = nodes[parent[child]], nodes[child]
     length = np.linalg.norm(stop - start, axis=1)
@@ -107,7 +120,7 @@ def _sample_branches(rng, nodes, parent, radius, step) -> tuple[np.ndarray, np.n
     return points, radius[child][branch], upright[branch]
 
 
-def end_points(rng: np.random.Generator, grid: Grid, inside: np.ndarray, number: int) -> np.ndarray:
+def _end_points(rng: np.random.Generator, grid: Grid, inside: np.ndarray, number: int) -> np.ndarray:
     """``number`` random positions (mm) in the voxels where ``inside`` is true; none when there is no such voxel."""
     flat = np.flatnonzero(inside)
     if not len(flat):

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from monai.data import MetaTensor
 from monai.transforms import Transform
-from torch import Tensor
 
 from fedmed.data.geometry import corner_distance
 from fedmed.errors import DataError
@@ -36,11 +36,11 @@ class CheckCased(Transform):
         return case
 
 
-def _name(tensor: Tensor) -> str:
+def _name(tensor: MetaTensor) -> str:
     return str(tensor.meta.get("filename_or_obj", "an image without a file name"))
 
 
-def _check_image(image: Tensor) -> None:
+def _check_image(image: MetaTensor) -> None:
     name, size = _name(image), tuple(image.shape[1:])
     if image.numel() == 0:
         raise DataError(f"{name}: the image is empty (shape {size}); remove it from the datalist")
@@ -48,28 +48,27 @@ def _check_image(image: Tensor) -> None:
         raise DataError(f"{name}: the image has shape {size}; a volume of at least two slices is needed")
     if image.shape[0] != 1:
         raise DataError(f"{name}: the file holds {image.shape[0]} volumes; save the one to use in a file of its own")
-    if not bool(torch.isfinite(image).all()):
-        count = int((~torch.isfinite(image)).sum())
+    if count := int((~torch.isfinite(image)).sum()):
         raise DataError(f"{name}: {count} voxels are NaN or infinite; export the image again, in Hounsfield units")
-    affine = np.asarray(image.affine, dtype=float)
+    affine = np.asarray(image.affine, dtype=np.float64)
     if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-6:
         raise DataError(f"{name}: the affine has no usable voxel spacing; export the image again with its geometry")
 
 
-def _check_mask(image: Tensor, mask: Tensor, tolerance: float) -> None:
+def _check_mask(image: MetaTensor, mask: MetaTensor, tolerance: float) -> None:
     name = _name(mask)
     if mask.shape != image.shape:
         raise DataError(
             f"{name}: the mask has shape {tuple(mask.shape)}, its image {_name(image)} has {tuple(image.shape)} "
             "(channel, x, y, z); draw or resample the mask on the grid of the image"
         )
-    distance = corner_distance(image.affine, mask.affine, tuple(image.shape[1:]))
+    distance = corner_distance(np.asarray(image.affine), np.asarray(mask.affine), tuple(image.shape[1:]))
     if not distance <= tolerance:
         raise DataError(
             f"{name}: the mask lies up to {distance:.1f} mm away from its image {_name(image)} (their affines "
             "differ); resample the mask on the grid of the image"
         )
-    plain = mask.as_tensor() if hasattr(mask, "as_tensor") else mask
+    plain = mask.as_tensor()
     wrong = plain[(plain != 0) & (plain != 1)]
     if wrong.numel():
         values = ", ".join(f"{value:g}" for value in torch.unique(wrong)[:5].tolist())

@@ -22,11 +22,10 @@ class ForegroundIndexd(Transform):
 
     Args:
         label: key of the mask, shape (1, X, Y, Z), foreground > 0.
-        limit: largest number of indices that are kept for a class.
+        limit: largest number of indices of each class.
 
     Returns:
-        The case with ``foreground_index`` and ``background_index``: int32 tensors of at most ``limit`` flat indices
-        into (X, Y, Z).
+        The case with ``foreground_index`` and ``background_index``: int32, flat indices into (X, Y, Z).
     """
 
     def __init__(self, label: str = "label", limit: int = 65_536) -> None:

@@ -12,10 +12,7 @@ from fedmed.errors import DataError, first_line
 
 
 def hush_dicom_decoder() -> None:
-    """Silence MONAI 1.6's warning at every ``LoadImage`` that a GPU decoder, which only DICOM needs, is missing.
-
-    MONAI gives it wherever pydicom is installed.
-    """
+    """Silence MONAI 1.6's warning at every ``LoadImage`` that a GPU decoder, which only DICOM needs, is missing."""
     logging.getLogger("monai.data.nvimgcodec_pydicom_plugin").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message="NvImgCodecPydicomReader")
 

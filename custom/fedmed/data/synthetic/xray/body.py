@@ -1,74 +1,19 @@
 """The soft parts of a frontal radiograph: the CT phantom on a coarse grid, summed along the beam."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import ndimage
 
-from fedmed.data.synthetic import vessels
-from fedmed.data.synthetic.anatomy import Chest, Patient, build_chest, draw_patient
+from fedmed.data.synthetic.anatomy import Chest, build_chest
 from fedmed.data.synthetic.grid import Grid, ellipsoid, occupancy, smooth_max, smooth_min
+from fedmed.data.synthetic.xray.sitter import Sitter
 from fedmed.data.synthetic.xray.view import View
 
 VOXEL = 5.8  # mm
 ALONG_BEAM = 1.1  # silhouettes are tangents of the beam: along it surfaces are smooth and voxels may be longer
 FAT_SHARE, ABDOMEN_SHARE, BLOOD_SHARE = -0.10, 0.03, 0.04  # attenuation beyond that of water
-
-
-@dataclass(frozen=True)
-class Sitter:
-    """One person before the X-ray tube.
-
-    Args:
-        patient: measures in the phantom's mm, which are those of an adult.
-        size: mm of this person in one mm of the phantom; below 1 for a child.
-        bone: relative density of the bones.
-        lung: attenuation of aerated lung, share of water's.
-        gas: mm of gas in stomach and bowel.
-        thymus: width in mm added to the upper mediastinum.
-        slope: fall of the ribs, 1 for an adult's.
-    """
-
-    patient: Patient
-    size: float
-    bone: float
-    lung: float
-    gas: float
-    thymus: float
-    slope: float
-
-
-def draw_sitter(rng: np.random.Generator, child: bool, shallow: float) -> Sitter:
-    """Draw an adult or a child; ``shallow`` (0 … 1) is how often, and by how much, a breath is less than a deep one."""
-    patient = draw_patient(rng)
-    missing = shallow * float(rng.beta(1.3, 2.2))  # of a deep breath
-    if child:
-        size = float(rng.uniform(0.42, 0.72))
-        patient = replace(
-            patient,
-            height=float(rng.uniform(188, 214)),
-            cage=(patient.cage[0] * float(rng.uniform(0.90, 1.0)), patient.cage[1] * float(rng.uniform(1.0, 1.14))),
-            fat=float(rng.uniform(5, 13)),
-            breast=0.0,
-            heart=float(rng.uniform(0.92, 1.12)),
-            spine_sway=float(rng.normal(0, 2)),
-        )
-    else:
-        size = 1.0
-        patient = replace(
-            patient, heart=float(np.clip(rng.normal(1.02, 0.12), 0.8, 1.4)), fat=float(rng.uniform(6, 30))
-        )
-    patient = replace(patient, height=patient.height * (1 - 0.15 * missing), dome=patient.dome * (1 + 0.35 * missing))
-    return Sitter(
-        patient=patient,
-        size=size,
-        bone=float(rng.uniform(0.55, 0.85) if child else rng.uniform(0.6, 1.15)),
-        lung=float(rng.uniform(0.12, 0.17)) + 0.09 * missing,
-        gas=float(rng.uniform(10, 60)),
-        thymus=float(rng.uniform(0, 12)) if child and size < 0.55 else 0.0,
-        slope=float(rng.uniform(0.55, 0.8) if child else rng.uniform(0.85, 1.15)),
-    )
 
 
 @dataclass(frozen=True)
@@ -81,14 +26,14 @@ class Thorax:
     lungs: np.ndarray
 
 
-def build_thorax(rng: np.random.Generator, sitter: Sitter, voxel: float = VOXEL) -> Thorax:
+def build_thorax(rng: np.random.Generator, sitter: Sitter, voxel: float) -> Thorax:
     """Compute the large surfaces of one person on voxels of ``voxel`` mm."""
     patient = sitter.patient
     low, high = (-195.0, -136.0, -66.0), (195.0, 128.0, patient.height + 72)
     spacing = (voxel, ALONG_BEAM * voxel, voxel)
-    shape = tuple(int((b - a) / step) + 1 for a, b, step in zip(low, high, spacing, strict=True))
-    grid = Grid(shape, spacing, (high[0], low[1], high[2]), (-1, 1, -1))
-    chest = build_chest(rng, grid, patient, vessels.great_vessels(patient))
+    i, j, k = (int((b - a) / step) + 1 for a, b, step in zip(low, high, spacing, strict=True))
+    grid = Grid((i, j, k), spacing, (high[0], low[1], high[2]), (-1, 1, -1))
+    chest = build_chest(rng, grid, patient)
     s, size, top = patient.scale, patient.heart, patient.dome
     # Upright, the heart's apex rests on the left dome.
     apex = ellipsoid(grid, (-46 * s * size, 30, top + 2), (44 * s * size, 36, 34), patient.heart_turn)
@@ -101,12 +46,7 @@ def build_thorax(rng: np.random.Generator, sitter: Sitter, voxel: float = VOXEL)
 
 
 def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Sum the phantom along the beam.
-
-    Args:
-        thorax: the person.
-        view: the image plane.
-        extra: attenuation to add in each voxel, share of water's; the grid's shape.
+    """Sum the phantom, with ``extra`` attenuation in each voxel as a share of water's, along the beam.
 
     Returns:
         Soft tissue as mm of water, and thickness of the lungs in mm; each of the image's shape, float32.
@@ -118,12 +58,10 @@ def project(thorax: Thorax, view: View, extra: np.ndarray | None = None) -> tupl
     x, z = view.axes
     places = [(thorax.grid.first[0] - x) / thorax.grid.spacing[0], (thorax.grid.first[2] - z) / thorax.grid.spacing[2]]
     # Straight lines stay straight: the position of one pixel and the steps down and along define all others.
-    start = [place[0, 0] for place in places]
-    steps = [[place[1, 0] - place[0, 0], place[0, 1] - place[0, 0]] for place in places]
-    soft, lung = (
-        ndimage.affine_transform(field, steps, start, view.shape, order=order, mode="nearest")
-        for field, order in zip(coarse, (3, 1), strict=True)
-    )
+    start = np.array([place[0, 0] for place in places])
+    steps = np.array([[place[1, 0] - place[0, 0], place[0, 1] - place[0, 0]] for place in places])
+    soft = ndimage.affine_transform(coarse[0], steps, start, view.shape, order=3, mode="nearest")
+    lung = ndimage.affine_transform(coarse[1], steps, start, view.shape, order=1, mode="nearest")
     return np.maximum(soft, 0), np.maximum(lung, 0)
 
 

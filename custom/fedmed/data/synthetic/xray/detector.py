@@ -10,29 +10,17 @@ from fedmed.data.synthetic.xray.view import View
 
 @dataclass(frozen=True)
 class Detector:
-    """How a site exposes and processes.
+    """How a site exposes and processes."""
 
-    Args:
-        mu: attenuation of water in 1/mm of the phantom at the site's voltage.
-        scatter: scattered per direct radiation behind the lungs; a grid keeps it low.
-        dose: quanta in a pixel of free air, in thousands.
-        blur: mm.
-        enhance: strength of edge enhancement.
-        gamma: of the curve from density to grey; above 1 keeps the lungs dark.
-        black: how far below the lungs black lies, share of the range from lungs to abdomen.
-        toe: share of the range that the darkest and brightest densities are pressed into.
-        spread: random part of brightness and contrast between two exposures.
-    """
-
-    mu: float = 0.019
-    scatter: float = 0.3
-    dose: float = 60.0
-    blur: float = 1.2
-    enhance: float = 0.0
-    gamma: float = 1.0
-    black: float = 0.3
-    toe: float = 0.1
-    spread: float = 0.1
+    mu: float  # attenuation of water in 1/mm of the phantom at the site's voltage
+    scatter: float  # scattered per direct radiation behind the lungs; a grid keeps it low
+    dose: float  # quanta in a pixel of free air, in thousands
+    blur: float  # mm
+    enhance: float = 0.0  # strength of edge enhancement
+    gamma: float = 1.0  # of the curve from density to grey; above 1 keeps the lungs dark
+    black: float = 0.3  # how far below the lungs black lies, share of the range from lungs to abdomen
+    toe: float = 0.1  # share of the range that the darkest and brightest densities are pressed into
+    spread: float = 0.1  # random part of brightness and contrast between two exposures
 
 
 def expose(rng: np.random.Generator, water: np.ndarray, view: View, detector: Detector) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Findings in a lung, and what only looks like one: consolidation, interstitial disease, and distractions."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,19 +14,12 @@ CLASSES = ("normal", "consolidation", "interstitial")
 
 @dataclass(frozen=True)
 class Severity:
-    """How visible a site's findings are: ranges of the attenuation that they add, as shares of water's.
+    """How visible findings are: ranges of the attenuation that they add, as shares of water's."""
 
-    Args:
-        consolidation: of consolidated lung over aerated lung.
-        size: radius of a consolidation in mm of the phantom.
-        haze: of ground glass over both lungs.
-        lines: mm of water in the network of an interstitial disease.
-    """
-
-    consolidation: tuple[float, float] = (0.65, 1.0)
-    size: tuple[float, float] = (32.0, 62.0)
-    haze: tuple[float, float] = (0.05, 0.13)
-    lines: tuple[float, float] = (8.0, 16.0)
+    consolidation: tuple[float, float] = (0.65, 1.0)  # of consolidated lung over aerated lung
+    size: tuple[float, float] = (32.0, 62.0)  # radius of a consolidation in mm of the phantom
+    haze: tuple[float, float] = (0.05, 0.13)  # of ground glass over both lungs
+    lines: tuple[float, float] = (8.0, 16.0)  # mm of water in the network of an interstitial disease
 
 
 def consolidate(rng: np.random.Generator, thorax: Thorax, severity: Severity) -> np.ndarray:
@@ -46,7 +40,9 @@ def consolidate(rng: np.random.Generator, thorax: Thorax, severity: Severity) ->
     return extra * thorax.lungs * (np.sign(x) == side if rng.random() < 0.8 else 1)
 
 
-def _spot(rng, thorax: Thorax, severity: Severity, index: tuple, share: float) -> np.ndarray:
+def _spot(
+    rng: np.random.Generator, thorax: Thorax, severity: Severity, index: Sequence[int], share: float
+) -> np.ndarray:
     """One dense region round a voxel with a soft, uneven border, sharp where it meets a fissure."""
     grid = thorax.grid
     dx, dy, dz = (a - a.reshape(-1)[i] for a, i in zip(grid.axes, index, strict=True))

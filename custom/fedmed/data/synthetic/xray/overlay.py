@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from fedmed.data.synthetic.grid import polyline
-from fedmed.data.synthetic.xray.body import Sitter
+from fedmed.data.synthetic.grid import Position
+from fedmed.data.synthetic.tubes import polyline
+from fedmed.data.synthetic.xray.sitter import Sitter
 from fedmed.data.synthetic.xray.view import View
 
 LETTERS = {
@@ -36,19 +37,21 @@ def bedside(rng: np.random.Generator, sitter: Sitter, view: View) -> np.ndarray:
     return total
 
 
-def _disc(view: View, at: tuple, radius: float) -> np.ndarray:
+def _disc(view: View, at: Position, radius: float) -> np.ndarray:
     row, col = (float(v[0]) for v in view.place(np.array([at], dtype=float)))
     rows, cols = (np.arange(n, dtype=np.float32) - place for n, place in zip(view.shape, (row, col), strict=True))
     away = np.sqrt(rows[:, None] ** 2 + cols[None, :] ** 2) * view.pixel
     return np.clip((radius - away) / view.pixel + 0.5, 0, 1)
 
 
-def _wire(rng, view: View, start: tuple, end: tuple, radius: float, dense: float, bend: float) -> np.ndarray:
+def _wire(
+    rng: np.random.Generator, view: View, start: Position, end: Position, radius: float, dense: float, bend: float
+) -> np.ndarray:
     """A curved tube between two points, ``dense`` times as dense as water."""
     ends = np.asarray([start, end], dtype=float)
     t = np.linspace(0, 1, 24)[:, None]
     bow = rng.normal(0, bend, 3) * np.sin(np.pi * t) + rng.normal(0, 0.4 * bend, 3) * np.sin(2 * np.pi * t)
-    line, radii = polyline([tuple(p) for p in ends[0] * (1 - t) + ends[1] * t + bow], [radius] * 24, 1.0)
+    line, radii = polyline(ends[0] * (1 - t) + ends[1] * t + bow, [radius] * 24, 1.0)
     return dense * view.blur(view.splat(line, np.pi * radii**2), max(0.5 * radius, 0.45 * view.pixel))
 
 

@@ -12,22 +12,14 @@ class View:
     """The image plane of one exposure.
 
     Positions are those of the phantom: mm in RAS+, the patient's right at the left of the image, the head on top.
-
-    Args:
-        shape: rows and columns.
-        pixel: mm of the phantom in one pixel.
-        centre: x and z in mm of the middle of the image.
-        tilt: rotation of the patient in the image plane, radians.
-        turn: rotation about the body's long axis, radians; shifts what lies in front against what lies behind.
-        front_far: share by which the chest's front is magnified against its back; negative for the opposite.
     """
 
-    shape: tuple[int, int]
-    pixel: float
-    centre: tuple[float, float]
-    tilt: float = 0.0
-    turn: float = 0.0
-    front_far: float = 0.0
+    shape: tuple[int, int]  # rows and columns
+    pixel: float  # mm of the phantom
+    centre: tuple[float, float]  # x and z in mm of the middle of the image
+    tilt: float  # rotation of the patient in the image plane, radians
+    turn: float  # rotation about the body's long axis, radians; shifts what lies in front against what lies behind
+    front_far: float  # share by which the chest's front is magnified against its back; negative for the opposite
 
     @cached_property
     def axes(self) -> tuple[np.ndarray, np.ndarray]:
@@ -51,26 +43,17 @@ class View:
         top, left = np.floor(rows).astype(np.int64), np.floor(cols).astype(np.int64)
         down, along = rows - top, cols - left
         total = np.zeros(self.shape[0] * self.shape[1])
-        corners = (
-            (0, 0, (1 - down) * (1 - along)),
-            (0, 1, (1 - down) * along),
-            (1, 0, down * (1 - along)),
-            (1, 1, down * along),
-        )
-        for i, j, share in corners:
-            r, c = top + i, left + j
-            seen = (r >= 0) & (r < self.shape[0]) & (c >= 0) & (c < self.shape[1])
-            total += np.bincount(r[seen] * self.shape[1] + c[seen], (share * volume)[seen], total.size)
+        for r, vertical in ((top, 1 - down), (top + 1, down)):
+            for c, horizontal in ((left, 1 - along), (left + 1, along)):
+                seen = (r >= 0) & (r < self.shape[0]) & (c >= 0) & (c < self.shape[1])
+                share = (vertical * horizontal * volume)[seen]
+                total += np.bincount(r[seen] * self.shape[1] + c[seen], share, total.size)
         return (total.reshape(self.shape) / self.pixel**2).astype(np.float32)
 
     def tubes(self, points: np.ndarray, radii: np.ndarray, density: np.ndarray, step: float) -> np.ndarray:
-        """Thickness in mm, the image's shape, of full tubes.
+        """Thickness in mm, the image's shape, of full tubes: ``points`` (N, 3) every ``step`` mm, ``radii`` (N,) in mm.
 
-        Args:
-            points: centres every ``step`` mm, shape (N, 3).
-            radii: mm, shape (N,).
-            density: what to multiply the thickness with, shape (N,); negative for air.
-            step: mm.
+        ``density`` (N,) is what to multiply the thickness with; negative for air.
         """
         total = np.zeros(self.shape, dtype=np.float32)
         groups = np.rint(1.2 * np.log2(np.maximum(radii, 0.5)))

@@ -1,0 +1,116 @@
+"""What a check shows and writes at the hospital, where it stays: it names files and patients."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from fedmed.checks.checked_site import CheckedSite
+from fedmed.checks.facts import lists, sections, summary
+from fedmed.checks.site_check import Silent
+from fedmed.checks.site_findings import NOTE, PROBLEM, SiteFinding, problems
+from fedmed.checks.study_lead_page import write_output
+from fedmed.data.prepare.console import progress
+from fedmed.data.prepare.pool import Track
+from fedmed.data.prepare.report import table
+from fedmed.files import fedmed_home
+
+MOST = 40  # findings of a level that are shown; the CSV has all
+COLUMNS = (
+    *("list", "entry", "image", "mask", "class", "patient", "status", "what"),
+    *("voxels", "spacing_mm", "hu_min", "hu_mean", "hu_max", "mask_ml"),
+)
+
+
+def default_csv(site: str) -> Path:
+    """``$FEDMED_HOME/checks/<site>.csv``: a private place, where nobody takes it for the page to send."""
+    return fedmed_home() / "checks" / f"{Path(site).name}.csv"
+
+
+def write_csv(checked: CheckedSite, path: Path) -> Path:
+    """Write one line an entry with all that was found about it, readable by the owner only.
+
+    Raises:
+        FedMedError: the file cannot be written.
+    """
+    return write_output(path, table(COLUMNS, _rows(checked)), "--csv")  # a temporary file has mode 0600 and keeps it
+
+
+def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
+    found: dict[tuple[str, int | None], list[SiteFinding]] = {}
+    for finding in checked.findings:
+        for place in ((finding.list, finding.entry), *finding.also) if finding.list else ():
+            found.setdefault(place, []).append(finding)
+    for entry, case in checked.cases.items():
+        yield {
+            **_status(entry.list, entry.number, found.pop((entry.list, entry.number), [])),
+            **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
+            "voxels": "x".join(map(str, case.shape)),
+            "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
+            **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},
+            "mask_ml": case.mask_ml if entry.mask else None,
+        }
+    for (key, number), findings in found.items():  # entries that could not be opened at all
+        yield _status(key, number, findings)
+
+
+def _status(key: str, number: int | None, found: list[SiteFinding]) -> dict[str, object]:
+    level = PROBLEM if problems(found) else NOTE if found else "fine"
+    return {"list": key, "entry": number, "status": level, "what": " | ".join(f.text for f in found)}
+
+
+class Screen(Silent):
+    """Progress on stderr."""
+
+    def __init__(self) -> None:
+        self.console = Console(stderr=True)
+
+    def track(self) -> Track:
+        """A bar over the images."""
+        return progress("Reading images")
+
+    @contextmanager
+    def doing(self, text: str) -> Iterator[None]:
+        """A spinner beside ``text``; a plain line where there is no terminal."""
+        if self.console.is_terminal:
+            with self.console.status(text):
+                yield
+        else:
+            self.console.print(f"{text} …", highlight=False)
+            yield
+
+
+def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
+    """Print lists, figures, problems and notes, and whether the site may join."""
+    console = Console(highlight=False)
+    what = f" as {checked.role}" if checked.role else ""
+    console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
+    usable = [case for case in checked.images if case.usable]
+    rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
+    table = Table(*rows[0], title_justify="left")
+    for row in rows[1:]:
+        table.add_row(*row)
+    console.print(table)
+    for name, facts in sections(checked):
+        console.print(f"[bold]{name}[/bold]")
+        for key, value in facts:
+            console.print(f"  {key:<28} {escape(value)}", soft_wrap=True)
+    for level, title, style in ((PROBLEM, "Problems", "bold red"), (NOTE, "Worth a look", "bold yellow")):
+        _print_findings(console, checked, level, title, style)
+    if csv:
+        console.print(f"Every entry: {csv} (keep it here: it names files and patients)", soft_wrap=True)
+    console.print(f"To send to the study lead: {page} (no patient information)", soft_wrap=True)
+    console.print(f"[bold {'green' if checked.ready else 'red'}]{summary(checked)}[/]")
+
+
+def _print_findings(console: Console, checked: CheckedSite, level: str, title: str, style: str) -> None:
+    found = [finding for finding in checked.findings if finding.level == level]
+    if found:
+        console.print(f"[{style}]{title}: {len(found)}[/]")
+    for finding in found[:MOST]:
+        console.print(f"  {finding.area:<11} {escape(finding.text)}", soft_wrap=True)
+    if len(found) > MOST:
+        console.print(f"  … and {len(found) - MOST} more; the CSV file has them all")

@@ -1,0 +1,111 @@
+"""Find the CT volumes of a folder and the masks that belong to them. Only names and DICOM headers are read."""
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from fedmed.data.prepare.case import Source
+from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
+
+NIFTI = (".nii.gz", ".nii")
+
+
+def find_volumes(
+    folder: Path,
+    masks: Path | None = None,
+    mask_suffix: str | None = None,
+    patient_pattern: str | None = None,
+    image_suffix: str | None = None,
+    skip: Collection[Path] = (),
+) -> tuple[list[Source], list[Path]]:
+    """Find NIfTI files and DICOM series at any depth of ``folder``.
+
+    Args:
+        folder: where the volumes are. Hidden files and folders are ignored.
+        masks: folder of the masks; the mask of ``a/b.nii.gz`` is ``a/b.nii.gz`` or ``a/b.nii`` there, that of the DICOM
+            series ``a/b`` is ``a/b.nii.gz`` or, named by its case, ``a_b.nii.gz``.
+        mask_suffix: what the name of a mask has after the name of its case (``_seg``). Without ``masks``, masks are
+            next to their images.
+        patient_pattern: regular expression searched in the path relative to ``folder``, without extension; its first
+            group, or else the full match, is the patient. Without it, each NIfTI file counts as a separate patient and
+            a DICOM series belongs to its PatientID.
+        image_suffix: what the name of a NIfTI image has after the name of its case (``_0000``, ``_ct``); files without
+            it are ignored.
+        skip: folders that are not entered.
+
+    Returns:
+        The sources, sorted by path, and the mask files that belong to no image.
+
+    Raises:
+        DataError: ``folder`` or ``masks`` is not a folder, a folder in it cannot be listed, or the pattern is not a
+            regular expression.
+    """
+    folder = existing(folder, "the folder of volumes")
+    masks = existing(masks, "the folder of masks") if masks else None
+    pattern = compile_pattern(patient_pattern)
+    skip = {Path(path).resolve() for path in skip} | ({masks} if masks and masks != folder else set())
+    suffix = mask_suffix or ""
+    suffix_beside = suffix if masks in (None, folder) else ""  # of masks among the images
+    mask_files = set(_nifti_files(masks)) if masks and masks != folder else set()
+    place = masks or (folder if suffix else None)
+    sources: list[Source] = []
+    taken: set[str] = set()
+    for key, files, series in _volumes(folder, skip):
+        if suffix_beside and not series and key.endswith(suffix_beside):
+            mask_files.add(files[0])
+            continue
+        if image_suffix and not series:
+            if not key.endswith(image_suffix):
+                continue
+            key = key.removesuffix(image_suffix)
+        case = _unique(key.replace("/", "_"), taken)
+        mask = _mask_of(place, key, case, suffix) if place else None
+        patient, fault = _patient(pattern, key, case, series)
+        sources.append(Source(case, files, patient, mask, fault=fault, series=series))
+    return sources, sorted(mask_files - {source.mask for source in sources})
+
+
+def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
+    """Yield (path relative to ``folder`` without extension, files, is a DICOM series) in the order of the paths."""
+    for here, files in visible_files(folder, skip):
+        for path in files:
+            if path.name.endswith(NIFTI):
+                name = path.relative_to(folder).as_posix()
+                yield name.removesuffix(".gz").removesuffix(".nii"), (path,), False
+        if any(readable_kind(path) == "DICOM" for path in files if not path.name.endswith(NIFTI)):
+            yield from _series(here, folder)
+
+
+def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
+    from fedmed.data.prepare.dicom import series_in  # ITK takes seconds to load and NIfTI folders do not need it
+
+    name = folder.name if here == folder else here.relative_to(folder).as_posix()
+    series = series_in(here)
+    for number, files in enumerate(series, start=1):
+        yield (name if len(series) == 1 else f"{name}/series{number}"), files, True
+
+
+def _nifti_files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.name.endswith(NIFTI) and not path.name.startswith("."))
+
+
+def _mask_of(place: Path, key: str, case: str, suffix: str) -> Path | None:
+    names = [f"{name}{suffix}{ending}" for name in (key, case) for ending in NIFTI]
+    return next((place / name for name in names if (place / name).is_file()), None)
+
+
+def _patient(pattern: re.Pattern[str] | None, key: str, case: str, series: bool) -> tuple[str | None, str]:
+    """Patient (None: the DICOM header may tell) and fault."""
+    if pattern is None:
+        return (None if series else case), ""
+    patient = patient_in(pattern, key)
+    return patient, "" if patient else f"the patient pattern does not match '{key}'"
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    number, candidate = 1, name
+    while candidate in taken:
+        number += 1
+        candidate = f"{name}-{number}"
+    taken.add(candidate)
+    return candidate

@@ -1,0 +1,149 @@
+"""Make a site from a folder of CT volumes: datalist, site YAML, report; completely or not at all."""
+
+import os
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
+from fedmed.data.prepare.pool import Track
+from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.split import assign
+from fedmed.data.prepare.write import write_site
+from fedmed.errors import DataError
+
+COLUMNS = (
+    *("case", "patient", "status", "list", "reason", "notes"),
+    *(f"voxels_{axis}" for axis in AXES),
+    *(f"spacing_{axis}_mm" for axis in AXES),
+    *("hu_min", "hu_mean", "hu_max", "mask_ml", "found", "image", "mask"),
+)
+
+
+def prepare_site(
+    folder: Path,
+    out: Path,
+    site: str,
+    *,
+    masks: Path | None = None,
+    mask_suffix: str | None = None,
+    image_suffix: str | None = None,
+    role: str | None = None,
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    patient_pattern: str | None = None,
+    workers: int = 1,
+    copy: bool = False,
+    track: Track[Case] | None = None,
+) -> Prepared:
+    """Check every volume below ``folder`` and write the site folder ``out``.
+
+    NIfTI files stay where they are and the datalist points at them. When there are DICOM series (converted to NIfTI),
+    or with ``copy``, all images are in ``out/prepared`` instead.
+
+    Args:
+        folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.ct_find.find_volumes`.
+        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
+        site: the site's name in the federation.
+        role: ``labelled`` or ``unlabelled``; None means labelled if ``masks`` or ``mask_suffix`` is given.
+        fractions: training, validation, testing.
+        seed: of the split.
+        copy: link (or copy) NIfTI files into ``out`` too.
+        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
+
+    Raises:
+        DataError: wrong arguments, nothing usable, or a labelled site without any foreground; nothing is written.
+    """
+    out = Path(out).expanduser().resolve()
+    role = role or ("labelled" if masks or mask_suffix else "unlabelled")
+    sources, stray = find_volumes(folder, masks, mask_suffix, patient_pattern, image_suffix, [out / PREPARED])
+    if not sources:
+        raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
+    with staging_for(out) as staging:
+        cases = inspect_all(sources, staging / PREPARED / "images", workers, track=track)
+        fill_lists(cases, role, fractions, seed)
+        require_usable(cases, role, fractions, folder)
+        data_root = _data_root(folder, masks, out, copy or any(source.series for source in sources))
+        if data_root == out:
+            _gather(cases, staging)
+        prepared = prepared_volumes(out, data_root, cases, stray)
+        settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
+        write_site(prepared, staging, site, settings)
+    return prepared
+
+
+def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: int) -> None:
+    """Set ``lists`` of every case; a usable case that fits into no list gets a note."""
+    assigned = assign(cases, role, fractions, seed)
+    for case in cases:
+        case.lists = [assigned[case.case]] if case.case in assigned else []
+        if case.usable and not case.lists:
+            case.notes.append("left out: without a mask, and its patient is in validation or testing")
+
+
+def require_usable(cases: Sequence[Case], role: str, fractions: Sequence[float], folder: Path) -> None:
+    """Raise DataError when nothing usable remains, or when a labelled site has nothing to learn from."""
+    require_used(cases, folder, "volumes")
+    labelled = [case for case in cases if case.usable and case.mask_ml is not None]
+    if role == "labelled" and not labelled:
+        raise DataError(f"{folder}: a labelled site needs masks, and no mask was found; give --masks or --mask-suffix")
+    training = [case for case in labelled if "training" in case.lists]
+    if role == "labelled" and fractions[0] > 0 and not any(case.mask_ml for case in training):
+        raise DataError(f"{folder}: every training mask is empty, so there is no foreground to learn; check the masks")
+
+
+def slice_spacing(case: Case) -> float:
+    """Distance of the slices in mm: spacing along the axis that is stored last."""
+    return case.spacing[-1]
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.4g}", f"{max(values):.4g}"
+    return low if low == high else f"{low} … {high}"
+
+
+def _data_root(folder: Path, masks: Path | None, out: Path, gather: bool) -> Path:
+    """The folder that holds images and masks, or ``out`` when they have to be gathered there."""
+    places = [Path(place).expanduser().resolve() for place in (folder, masks) if place]
+    common = Path(os.path.commonpath(places))
+    return out if gather or common == Path(common.anchor) else common
+
+
+def _gather(cases: Sequence[Case], staging: Path) -> None:
+    """Bring images and masks from elsewhere into the site folder: hard links if possible, else copies."""
+
+    def bring(path: Path | None, kind: str, name: str) -> Path | None:
+        if path is None or path.is_relative_to(staging):
+            return path
+        suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+        return link_or_copy(path, staging / PREPARED / kind / (name + suffix))
+
+    for case in cases:
+        if case.lists:
+            case.image, case.mask = bring(case.image, "images", case.case), bring(case.mask, "masks", case.case)
+
+
+def prepared_volumes(out: Path, data_root: Path, cases: Sequence[Case], stray_masks: Sequence[Path] = ()) -> Prepared:
+    """Say of checked volumes, and of masks that fit no image, what the report shows."""
+    sections = {
+        "Refused": refusals(cases),
+        "Worth a look": note_counts(cases),
+        "Masks without an image": [str(path) for path in stray_masks],
+    }
+    return Prepared(out, data_root, cases, "volumes", COLUMNS, list_table(cases), sections)
+
+
+def list_table(cases: Sequence[Case]) -> Rows:
+    """Rows (list, cases, patients, slice spacing, HU range, median mask volume), a heading first."""
+    rows: Rows = [("list", "cases", "patients", "slice spacing (mm)", "HU", "mask, median (ml)")]
+    for name, members in listed(cases).items():
+        patients = {case.patient for case in members}
+        spacing = _range([slice_spacing(case) for case in members])
+        values = _range([hu for case in members for hu in (case.hu_min, case.hu_max) if hu is not None])
+        volumes = [case.mask_ml for case in members if case.mask_ml is not None and name != "unlabeled"]
+        median = f"{statistics.median(volumes):.3g}" if volumes else "–"
+        rows.append((name, str(len(members)), str(len(patients)), spacing, values, median))
+    return rows

@@ -1,0 +1,63 @@
+"""Walk through a folder of images, tell kinds of files, and read patients from paths."""
+
+import os
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from fedmed.errors import DataError
+
+DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
+SIGNATURES = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG"}
+
+
+def existing(folder: Path, what: str) -> Path:
+    """The absolute path of a folder; ``what`` names it in the error when it does not exist."""
+    folder = Path(folder).expanduser().resolve()
+    if not folder.is_dir():
+        raise DataError(f"{what}, {folder}, does not exist; correct the path or mount it")
+    return folder
+
+
+def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, list[Path]]]:
+    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored."""
+
+    def unlisted(error: OSError) -> None:  # os.walk would leave out the images in it without notice
+        raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
+
+    for place, folders, names in os.walk(folder, onerror=unlisted):
+        here = Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and here / name not in skip)
+        yield here, [here / name for name in sorted(names) if not name.startswith(".") and name != "DICOMDIR"]
+
+
+def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:
+    """The patient pattern as a regular expression; DataError if it is not one."""
+    try:
+        return re.compile(pattern) if pattern else None
+    except re.error as error:
+        raise DataError(f"--patient-pattern '{pattern}' is not a regular expression ({error})") from error
+
+
+def patient_in(pattern: re.Pattern[str], text: str) -> str:
+    """The first group of the match, or else the full match; "" where the pattern does not match."""
+    match = pattern.search(text)
+    return (match.group(1) if pattern.groups else match.group()) if match else ""
+
+
+def file_kind(path: Path) -> str | None:
+    """PNG, JPEG or DICOM by the first bytes (DICOM without its preamble: by the extension), or None."""
+    with path.open("rb") as file:
+        head = file.read(132)
+    known = next((kind for mark, kind in SIGNATURES.items() if head.startswith(mark)), None)
+    if known is None and (head[128:] == b"DICM" or path.suffix.lower() in DICOM_ENDINGS):
+        known = "DICOM"
+    return known
+
+
+def readable_kind(path: Path) -> str | None:
+    """The same; None for a file that cannot be read, which the inspection reports if its name is that of an image."""
+    try:
+        return file_kind(path)
+    except OSError:
+        return None

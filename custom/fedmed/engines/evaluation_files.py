@@ -1,0 +1,57 @@
+"""The files that an evaluation writes at the site: a table of its cases, and pictures of three of them."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from fedmed.errors import DataError
+from fedmed.files import write_atomically
+
+
+def require_all(seen: int, named: int, truth: str) -> None:
+    """Raise DataError unless every named case was seen, at least one; ``truth``: what a case needs for its score."""
+    if not seen or seen != named:
+        raise DataError(
+            f"evaluation saw {seen} of {named} cases; list at least one image with its {truth} under 'testing' in the "
+            "site's datalist"
+        )
+
+
+def _save_compressed(content: Mapping[str, Any], stream: BinaryIO) -> None:
+    np.savez_compressed(stream, **content)
+
+
+def pictured(scores: Sequence[float]) -> dict[str, int]:
+    """Indices of the three cases that get pictures: ``best``, ``median`` and ``worst`` score."""
+    ranked = sorted(range(len(scores)), key=lambda place: -scores[place])
+    return {"best": ranked[0], "median": ranked[len(ranked) // 2], "worst": ranked[-1]}
+
+
+def write_evaluation(
+    folder: Path,
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    pictures: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write ``cases.csv`` and compressed ``<name>.npz`` of each picture, each completely or not at all.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    table = io.StringIO(newline="")
+    writer = csv.writer(table, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    try:
+        write_atomically(folder / "cases.csv", lambda stream: stream.write(table.getvalue().encode()))
+        for name, content in pictures.items():
+            write_atomically(folder / f"{name}.npz", partial(_save_compressed, content))
+    except OSError as error:
+        raise DataError(
+            f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions"
+        ) from error

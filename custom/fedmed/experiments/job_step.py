@@ -1,0 +1,146 @@
+"""A step of a chain that is a job: run once, found again by what it is made of."""
+
+import hashlib
+import json
+import logging
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from filelock import FileLock
+
+from fedmed import __version__
+from fedmed.bundles.bundle import Bundle
+from fedmed.durable_files import save_json
+from fedmed.errors import JobError
+from fedmed.experiments.chain import ChainStep, Place
+from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores
+from fedmed.experiments.site_lists import state_of_files
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.jobs.app_configs import files
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
+from fedmed.recovery.interrupted_workspace import records
+from fedmed.recovery.server_state import RESULT, STATE
+from fedmed.settings.site import SiteConfig
+
+MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
+
+
+@dataclass(frozen=True)
+class JobStep(ChainStep):
+    """A job with one seed, and the scores of its sites."""
+
+    job: Job  # what is run
+    sites: Mapping[str, SiteConfig]  # settings of its sites
+    path: Path  # folder of its files; its name ends with a hash of all that the result depends on
+    node: str = ""
+
+    def machines(self) -> Sequence[SiteConfig]:
+        return list(self.sites.values())
+
+    def missing(self) -> bool:
+        made_of = _read(self.path / MADE_OF)  # written last
+        return made_of is None or made_of.get("files") != self._files()
+
+    def make(self) -> None:
+        """Run, unless another command has meanwhile; a stopped run goes on after its last good round."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{self.path}.lock"):  # another table may want the same run now
+            if not self.missing():
+                return
+            made_of, images = self._unchanged(), self._files()
+            if not (goes_on := self._stopped(images)):
+                if self.path.exists():
+                    shutil.rmtree(self.path)
+                write_job(self.job, self.path / "job")
+                save_json(self.path / STARTED_WITH, images)
+            with _logged(self.path / LOG):
+                self.conclude(run_job(self.path / "job", self.path, self.sites, resume=goes_on))
+                self._unchanged()
+            # Optimizer states are most of a run's bytes, and nothing continues a finished run.
+            for folder in [self.path / site / RUN / "state" for site in self.sites] + [*self.path.glob("*/before-*")]:
+                shutil.rmtree(folder, ignore_errors=True)
+            save_json(self.path / MADE_OF, {**made_of, "files": images})
+
+    def conclude(self, server: Server) -> None:
+        """Called with the server of the finished job, before the run counts as done; it may refuse."""
+        study = self.job.study
+        all_shared = study.sharing == "full" and study.buffers != "local"
+        # With partial sharing, sites without a decoder have no score by design.
+        wanted = {site for site, role in study.sites.items() if all_shared or role == "supervised"}
+        check_complete(self.path, wanted)
+
+    def scores(self) -> pd.DataFrame | None:
+        study = self.job.study
+        return read_job_scores(self.path, study.seed, Bundle(study.bundle).score.name)
+
+    def _stopped(self, images: Mapping[str, str]) -> bool:
+        """Whether the folder holds a part of just this run, made from the same images."""
+        server = records(self.path)
+        # One that was stopped after its job, before it counted as done, has nothing to go on with.
+        started = (server / STATE).is_file() and not (server / RESULT).is_file()
+        return started and _read(self.path / STARTED_WITH) == images
+
+    def _files(self) -> dict[str, str]:
+        return {site: state_of_files(config) for site, config in self.sites.items()}
+
+    def _unchanged(self) -> dict[str, Any]:
+        """What it is made of now, which must be what it was when it got its name: a bundle can be edited meanwhile."""
+        made_of = _made_of(self.job, self.sites)
+        if not self.path.name.endswith(_name(made_of)):
+            raise JobError("the bundle or a datalist was changed after this command started; start it again")
+        return made_of
+
+
+def run_folder(place: Place, job: Job, sites: Mapping[str, SiteConfig]) -> Path:
+    """Folder of a run, named by the data and by a hash of what the result depends on."""
+    return place.runs / f"{place.data.name}-{_name(_made_of(job, sites))}"
+
+
+def _made_of(job: Job, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
+    """What a result depends on: a change of any of it makes another run."""
+    settings = {
+        site: {k: str(v) for k, v in asdict(config).items() if k != "datalist"} for site, config in sites.items()
+    }
+    lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
+    bundle = Bundle(job.study.bundle, job.study.overlays).digest
+    return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": __version__}
+
+
+def _name(made_of: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+    except (OSError, ValueError):
+        return None
+
+
+@contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """Messages of a run go to its own file: those of several runs at a time would be a riddle."""
+    log, handler = logging.getLogger("fedmed"), logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level, propagate = log.level, log.propagate
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
+    try:
+        yield
+    except Exception:
+        log.exception("the run failed")
+        raise
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        log.propagate = propagate
+        handler.close()

@@ -1,0 +1,63 @@
+"""What a study cannot mean, whatever bundle is installed: keys that are right each, but not together."""
+
+from collections.abc import Iterator
+
+from fedmed.jobs.plan import TRAINING_ROLES
+from fedmed.jobs.study import Study
+
+Found = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
+
+
+def contradictions(study: Study) -> Found:
+    """Every contradiction of a study with itself."""
+    yield from _of_sites(study)
+    yield from _of_result(study)
+    yield from _of_length(study)
+    if study.checkpoint_tensors and not study.checkpoint:
+        yield "checkpoint_tensors", "'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too"
+    if study.clip_norm and study.max_norm is not None and study.clip_norm >= study.max_norm:
+        bound = f"'max_norm' refuses from {study.max_norm:g} on"
+        yield "clip_norm", f"'clip_norm' {study.clip_norm:g} never acts: {bound}; lower it"
+
+
+def _of_sites(study: Study) -> Found:
+    training = study.of_role(*TRAINING_ROLES)
+    if not training:
+        yield "sites", "'sites': none trains; at least one must be 'supervised' or 'unsupervised'"
+    if study.min_clients is not None and study.min_clients > len(training):
+        yield "min_clients", f"'min_clients' is {study.min_clients}; the job has {len(training)} training sites"
+    if unknown := sorted(set(study.user_weights) - set(study.sites)):
+        known = ", ".join(sorted(study.sites))
+        yield "user_weights", f"'user_weights' is for '{unknown[0]}', which is not one of the sites: {known}"
+    if study.resume and (lost := [site for site in study.resume.fresh if site not in training]):
+        yield "resume", f"'resume.fresh' names '{lost[0]}', which does not train in this job; correct or remove it"
+
+
+def _of_result(study: Study) -> Found:
+    """Which model is the result, and how it is tested."""
+    labelled = study.of_role("supervised")
+    if not labelled and study.select == "best":
+        yield "select", "'select' is 'best', but no site is 'supervised', by whose labels to choose; use 'last'"
+    if study.evaluate_last and (study.select == "last" or not study.evaluate):
+        yield "evaluate_last", "'evaluate_last' needs 'select': 'best' and 'evaluate': true; set them, or leave it out"
+    if study.patience is not None and study.select != "best":
+        yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
+    if study.release_from is not None and study.release_from not in labelled:
+        known = ", ".join(labelled)
+        yield "release_from", f"'release_from' is '{study.release_from}'; it must be a supervised site: {known}"
+    if study.release_from is not None and study.sharing == "full" and study.buffers != "local":
+        yield "release_from", "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
+
+
+def _of_length(study: Study) -> Found:
+    rounds, warm = study.rounds, study.warm_start.rounds
+    if (study.steps is None) == (study.epochs is None):
+        yield "steps" if study.steps else "rounds", "give either 'steps' or 'epochs', the length of a round at a site"
+    if warm > rounds:
+        yield "warm_start", f"'warm_start.rounds' is {warm}; it must lie in 0…{rounds}"
+    if warm and not study.of_role("supervised"):
+        yield "warm_start", "'warm_start.rounds' must be 0: no site is 'supervised', and nobody else trains in them"
+    if study.min_rounds > rounds:
+        yield "min_rounds", f"'min_rounds' is {study.min_rounds}; it must lie in 0…{rounds}"
+    if study.min_rounds and study.patience is None:
+        yield "min_rounds", "'min_rounds' is for a run that may end early; give 'patience' too, or leave it out"

@@ -1,0 +1,87 @@
+"""From the word in a bundle or a run to the kind of task."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.class_paths import classes_below, import_named
+from fedmed.data.entry_forms import UNLABELED
+from fedmed.errors import BundleError
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.segmentation_3d import Segmentation3D
+
+ROOM = "fedmed.kinds"
+
+
+def load_kind(spec: Any, where: str, base: Kind | None = None) -> Kind:
+    """Return the kind of a name or class path.
+
+    Args:
+        spec: name of a file in this folder, such as ``classification``, or a class path.
+        where: file and key that say it, for errors.
+        base: the bundle's own kind, if an overlay names this one.
+
+    Raises:
+        BundleError: no such kind, or a class that is not one.
+    """
+    known = installed()
+    if isinstance(spec, str) and spec in known:
+        return known[spec](base)
+    if not isinstance(spec, str) or "." not in spec:
+        near = get_close_matches(str(spec), known, 1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise BundleError(f"{where} is {spec!r}; use {', '.join(known)}, or the class path of another kind{hint}")
+    found = named_class(spec, where)
+    if not isinstance(found, type) or not issubclass(found, Kind):
+        raise BundleError(f"{where} is '{spec}', which is not a {Kind.__name__}; correct the class path")
+    return found(base)
+
+
+def installed() -> dict[str, type[Kind]]:
+    """Name of a file in this folder -> the kind in it."""
+    return classes_below(ROOM, Kind)
+
+
+def named_class(path: str, where: str) -> Any:
+    """Import what a class path names.
+
+    Raises:
+        BundleError: it is not there; ``where`` says who named it.
+    """
+    try:
+        return import_named(path)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise BundleError(f"{where} is '{path}', which cannot be imported ({error}); correct the class path") from error
+
+
+def made(path: str, *args: Any) -> Any:
+    """An object of a class that a kind names by path: see :class:`Kind`."""
+    return named_class(path, "a kind's class path")(*args)
+
+
+def kind_of(bundle: Bundle) -> Kind:
+    """The kind of a bundle with its overlays.
+
+    Raises:
+        BundleError: ``federation.yaml`` or an overlay names none that there is.
+    """
+    own = load_kind(bundle.federation.get("kind"), f"{bundle.root}/configs/federation.yaml: 'kind'")
+    spec = bundle.overlay_kind
+    return own if spec is None else load_kind(spec, f"bundle '{bundle.name}', overlays {bundle.overlays}: 'kind'", own)
+
+
+def kind_by_look(lists: Mapping[str, Any]) -> Kind:
+    """The kind that a site's datalist looks like, where no job says it; segmentation where nothing tells.
+
+    Args:
+        lists: content of the datalist, which may be malformed.
+    """
+    found = {key: _entries(listed) for key, listed in lists.items()}
+    labelled = [entry for key, entries in found.items() if key != UNLABELED for entry in entries]
+    unlabelled = found.get(UNLABELED, [])
+    return next((kind() for kind in installed().values() if kind().looks_like(labelled, unlabelled)), Segmentation3D())
+
+
+def _entries(listed: Any) -> Sequence[Mapping[str, Any]]:
+    return [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []

@@ -1,0 +1,75 @@
+"""Which images a label server serves: those of a site's lists, or those below a folder."""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.entry_forms import UNLABELED, listed_file
+from fedmed.errors import DataError
+from fedmed.settings.site import SiteConfig
+
+CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
+LISTS = ("training", "validation", "testing", UNLABELED)
+SKIPPED = {"labels", CORRECTED}
+# As the link is spelled: MONAI Label knows some endings only, in small letters.
+ENDINGS = {".nii.gz": ".nii.gz", ".nii": ".nii", ".png": ".png", ".jpg": ".jpg", ".jpeg": ".jpg"}
+DICOM = {".dcm": ".dcm", ".dicom": ".dcm"}  # images of their own where they are radiographs
+ENDINGS |= DICOM
+
+
+def site_images(site: SiteConfig, everything: bool) -> list[Path]:
+    """Images of a site, each once: of all lists, or of ``unlabeled`` and what corrections have moved from there."""
+    cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False)
+    for name in LISTS[:-1]:
+        for number, entry in enumerate(list_entries(site.datalist, name)):
+            if everything or _corrected(entry):
+                where = f"{site.datalist}: entry {number} of '{name}'"
+                cases.append({"image": listed_file(site.data_root, where, "image", entry)})
+    if not cases:
+        hint = "" if everything else f" has no '{UNLABELED}' images; --all serves those of the other lists too"
+        raise DataError(f"{site.datalist}{hint or ' lists no image'}")
+    return list(dict.fromkeys(Path(case["image"]) for case in cases))
+
+
+def _corrected(entry: Any) -> bool:
+    """Whether the label of an entry is a mask that a reader drew in the label server."""
+    label = entry.get("label") if isinstance(entry, Mapping) else None
+    return isinstance(label, str) and Path(label).is_relative_to(CORRECTED)
+
+
+def folder_images(root: Path, pictures: bool) -> list[Path]:
+    """Images below a folder; with ``pictures`` DICOM files too."""
+    images = sorted(_walk(root, pictures))
+    if not images:
+        endings = ".nii, .nii.gz, .png, .jpg" + (", .dcm" if pictures else "")
+        hint = "" if pictures else "turn a folder of series into a site with scripts/prepare_ct.py, or "
+        raise DataError(
+            f"{root} holds no image ({endings}) at any depth. DICOM: {hint}give the URL of a DICOMweb server"
+        )
+    return images
+
+
+def _walk(root: Path, pictures: bool) -> Iterator[Path]:
+    """Images below a folder, each once; folders may be links, also to each other."""
+    seen = set()
+
+    def unlisted(error: OSError) -> None:
+        raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
+
+    for place, folders, names in os.walk(root, onerror=unlisted, followlinks=True):
+        if (real := os.path.realpath(place)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in SKIPPED)
+        for name in names:
+            path, ending = Path(place) / name, ending_of(name)
+            if not name.startswith(".") and ending and (pictures or ending not in DICOM) and path.is_file():
+                yield path
+
+
+def ending_of(name: str) -> str:
+    """The ending in small letters if the file's name is that of an image, else nothing."""
+    return next((ending for ending in ENDINGS if name.lower().endswith(ending)), "")

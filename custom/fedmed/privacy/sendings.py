@@ -1,0 +1,116 @@
+"""What the tasks of a job would make a site send, asked of its own limits. No image is read, no file is written."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from fedmed.aggregation.sharing import tensor_bytes
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.network import initial_network, named_tensors
+from fedmed.errors import PrivacyError
+from fedmed.jobs.job import Job
+from fedmed.jobs.plan import TRAINING_ROLES
+from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.privacy.allow_lists import Allowed
+from fedmed.privacy.payload import describe
+from fedmed.settings.site import SiteConfig
+
+TRAINED = ["n_samples", "seconds", "train_loss", "train_…"]  # the last: further means of the method over a round
+
+
+@dataclass(frozen=True)
+class Sending:
+    """Answers of one kind.
+
+    Attributes:
+        task: ``metadata``, ``train``, ``validate``, ``release`` or ``evaluate``.
+        rounds: first and last round, counted from 0; None for what comes after training.
+        times: number of answers.
+        tensors: name -> dtype and shape.
+        sizes: name -> bytes.
+        scalars: names of the numbers that come with each answer.
+        refused: why the site's limits would hold the answers back; empty if they would pass.
+        extras: names of a method's values that come with each answer and that the site allows.
+    """
+
+    task: str
+    rounds: tuple[int, int] | None
+    times: int
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    scalars: Sequence[str] = ()
+    refused: str = ""
+    extras: Sequence[str] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Of one answer's tensors."""
+        return sum(self.sizes.values())
+
+
+class SiteAnswers:
+    """What a site would answer in a job.
+
+    Args:
+        job: the job.
+        site: the site's own settings.
+
+    Raises:
+        JobError, BundleError: the job has no such site, or the site no such bundle.
+    """
+
+    def __init__(self, job: Job, site: SiteConfig) -> None:
+        args = job.client(site.site)
+        bundle = Bundle(args["bundle"], args["overlays"], args["overrides"], site.bundles)
+        network = initial_network(bundle.parser(device="cpu"), args["seed"])
+        self.site, self.plan, self.role, self.allowed = site, job.plan, str(args["role"]), Allowed(site)
+        self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
+        self.policies = RolePolicies(self.tensors, bundle.groups(network), job.plan, job.aggregator)
+        self.rounds = [round for round in range(job.plan.rounds) if site.site in job.plan.participants(round)]
+
+    def before_training(self) -> Iterator[Sending]:
+        """Values for the other sites, of a size that only the bundle's method knows."""
+        rounds = [round for round in self.rounds if self.plan.exchanges(round)]
+        if self.plan.exchange and rounds:
+            yield self._in_rounds("metadata", rounds, [], [], self.plan.exchange["names"])
+
+    def training(self) -> Iterator[Sending]:
+        """Updates: one entry for every run of rounds that send the same."""
+        validates = self.plan.select == "best" and self.role == "supervised"
+        noised = self.site.privacy.noise_multiplier is not None
+        scalars = [*TRAINED, *([self.score.validation] if validates else [])]
+        scalars += self.allowed.protection(0.0 if noised else None)
+        for names, rounds in groupby(self.rounds, lambda round: self.policies.of(self.role, round).sent(self.tensors)):
+            yield self._in_rounds("train", list(rounds), names, scalars, self.with_update)
+
+    def closing(self) -> Iterator[Sending]:
+        """Scores, and private layers that are released for the tests."""
+        plan, tests = self.plan, 2 if self.plan.evaluate_last else 1
+        if self.role == "supervised" and plan.select == "best":
+            yield self._sending("validate", 1, [], [self.score.validation])
+        if not plan.evaluate:
+            return
+        if self.role in TRAINING_ROLES and self.site.site == plan.release_from:
+            private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
+            asked = self._sending("release", tests, private, [])
+            yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
+        yield self._sending("evaluate", tests, [], [*self.score.tested, "n_cases"])
+
+    def _in_rounds(
+        self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]
+    ) -> Sending:
+        allowed = [name for name in extras if name in self.site.privacy.allowed_extras]
+        sending = self._sending(task, len(rounds), names, scalars)
+        return replace(sending, rounds=(rounds[0], rounds[-1]), extras=allowed)
+
+    def _sending(self, task: str, times: int, names: Collection[str], scalars: list[str]) -> Sending:
+        tensors, listed = {name: self.tensors[name] for name in names}, self.site.privacy.allowed_metrics
+        if listed is not None:
+            scalars = [name for name in listed if name in scalars or (task == "train" and name.startswith("train_"))]
+        sizes, refused = {name: tensor_bytes({name: tensor}) for name, tensor in tensors.items()}, ""
+        try:  # the site's own gate, asked with tensors of the right names and shapes
+            (self.allowed.check_release if task == "release" else self.allowed.check_update)(tensors)
+            self.allowed.check_size(sum(sizes.values()))
+        except PrivacyError as error:
+            refused = str(error)
+        return Sending(task, None, times, describe(tensors), sizes, scalars, refused)

@@ -1,0 +1,92 @@
+"""What a report knows of a run: plain values, and no file but the pictures."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from fedmed.bundles.score import Score
+from fedmed.methods.method import Method
+from fedmed.reports.rounds import Round
+from fedmed.reports.words import join
+
+PICTURES = ("best", "median", "worst")
+
+
+@dataclass
+class Site:
+    """One site of the run; ``folder`` is None where the site's files are not here.
+
+    Attributes:
+        cases: the testing list's ``cases.csv``, as text; empty when private to the site.
+        closing_score: validation score of the last aggregate, when the site was asked for it.
+        errors: messages of the site's ``error`` events.
+    """
+
+    name: str
+    role: str
+    weight: float = 1.0
+    folder: Path | None = None
+    cases: pd.DataFrame = field(default_factory=pd.DataFrame)
+    closing_score: float | None = None
+    errors: list[str] = field(default_factory=list)
+
+    def pictures(self, read: Callable[[Path, str], Any]) -> Iterator[Any]:
+        """Read the pictures that are on disk, best first; with one or two cases, one stands for several kinds.
+
+        Args:
+            read: takes the path and the kind of a picture; what it returns has a ``case`` and a ``kind``. It raises
+                DataError for a damaged file.
+        """
+        paths = {kind: self.folder / "evaluation" / f"{kind}.npz" for kind in PICTURES} if self.folder else {}
+        found = [read(path, kind) for kind, path in paths.items() if path.is_file()]
+        for case in dict.fromkeys(picture.case for picture in found):
+            same = [picture for picture in found if picture.case == case]
+            yield replace(same[0], kind=join([picture.kind for picture in same]))
+
+
+@dataclass
+class Run:
+    """Everything a report shows. ``result`` is None for a run that was interrupted or is still going.
+
+    Attributes:
+        resumed: jobs that it continued -> rounds done when each ended.
+        kind: of the task, as the bundle named it; empty in runs of an earlier FedMed.
+    """
+
+    folder: Path
+    job: str
+    bundle: str
+    overlays: list[str]
+    seed: int | None
+    total_rounds: int
+    sites: list[Site]
+    rounds: list[Round]
+    result: dict[str, Any] | None
+    started: str
+    config: dict[str, Any]
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    resumed: dict[str, int]
+    score: Score
+    kind: str
+    method: Method
+
+    @property
+    def has_site_folders(self) -> bool:
+        return any(site.folder for site in self.sites)
+
+    @property
+    def validated(self) -> bool:
+        """Whether labelled sites score the models of the rounds."""
+        return (self.config.get("controller") or {}).get("select", "best") != "last"
+
+    @property
+    def tested(self) -> bool:
+        """Whether the sites test the model at the end."""
+        return (self.config.get("controller") or {}).get("evaluate", True) is not False
+
+    def by_role(self, role: str) -> list[Site]:
+        return [site for site in self.sites if site.role == role]

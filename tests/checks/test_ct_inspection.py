@@ -1,0 +1,231 @@
+"""What is wrong with a site's images, masks and lists, by kind and in one clear line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from fedmed.checks.ct_inspection import _FAULTS, _NOTES, CTInspection, explain
+from fedmed.checks.entries import check_lists, read_entries
+from fedmed.data.entry_forms import ImageWithMask
+from fedmed.data.prepare import volume_faults
+from fedmed.kinds.segmentation_3d import Segmentation3D
+
+CT = CTInspection()
+AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
+FIRST = "MUELLER_19540312"
+
+
+def findings(site):
+    config = site.config()
+    entries, found = read_entries(config, ImageWithMask())
+    return [*found, *CT.judge(CT.open(entries), None)]
+
+
+def kinds(site):
+    return {(finding.kind, finding.list, finding.entry) for finding in findings(site)}
+
+
+def test_a_sound_site_has_no_finding(small_site):
+    assert findings(small_site) == []
+
+
+def missing(site):
+    (site.root / f"aufnahmen/{FIRST}.nii.gz").unlink()
+
+
+def corrupt(site):
+    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
+    path.write_bytes(path.read_bytes()[:3000])
+
+
+def corrupt_mask(site):
+    (site.root / f"konturen/{FIRST}.nii.gz").write_bytes(gzip.compress(b"no header"))
+
+
+def flat(site):
+    site.image(FIRST, 0, values=np.zeros((20, 18), np.int16))
+
+
+def nan(site):
+    site.image(FIRST, 0, values=np.full((20, 18, 8), np.nan, np.float32))
+
+
+def metres(site):
+    site.image(FIRST, 0, affine=np.diag([8e-4, 8e-4, 5e-3, 1]))
+    site.mask(FIRST, affine=np.diag([8e-4, 8e-4, 5e-3, 1]))
+
+
+def no_spacing(site):
+    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    content[88:92] = bytes(4)  # pixdim[3]
+    path.write_bytes(gzip.compress(content))
+
+
+def other_grid(site):
+    site.mask(FIRST, affine=np.diag([-0.8, -0.8, 6.0, 1.0]))
+
+
+def other_shape(site):
+    site.mask(FIRST, shape=(20, 18, 9))
+
+
+def other_values(site):
+    site.mask(FIRST, value=2)
+
+
+def empty_mask(site):
+    site.mask(FIRST, value=0)
+
+
+def outside(site):
+    site.lists["training"][0]["image"] = "../x.nii.gz"
+
+
+def without_label(site):
+    del site.lists["training"][0]["label"]
+
+
+def no_mapping(site):
+    site.lists["training"][0] = "scan.nii.gz"
+
+
+def picture(site):
+    site.image(FIRST, 0, values=np.random.default_rng(0).integers(0, 255, (20, 18, 8)).astype(np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("harm", "kind"),
+    [
+        (missing, "missing"),
+        (corrupt, "unreadable"),
+        (corrupt_mask, "unreadable"),
+        (flat, "volume"),
+        (nan, "values"),
+        (metres, "spacing"),
+        (no_spacing, "geometry"),
+        (other_grid, "mask_grid"),
+        (other_shape, "mask_grid"),
+        (other_values, "mask_values"),
+        (empty_mask, "empty_mask"),
+        (picture, "odd_values"),
+        (outside, "entry"),
+        (without_label, "entry"),
+        (no_mapping, "entry"),
+    ],
+)
+def test_one_fault_is_one_line(small_site, harm, kind):
+    harm(small_site)
+    (finding,) = findings(small_site)
+    assert (finding.kind, finding.list, finding.entry) == (kind, "training", 0)
+    assert finding.text.startswith("training, entry 0") and "\n" not in finding.text
+    assert len(finding.text.split("; ")) > 1  # what, and what to do
+
+
+def test_a_patient_and_a_scan_may_not_be_in_a_scored_list_and_another(small_site):
+    small_site.lists["testing"][0]["patient"] = f"Patient-{FIRST}"
+    small_site.image("WEBER_77", 1)  # voxels of SCHMIDT, training 1
+    found = findings(small_site)
+    assert [(f.kind, f.list, f.entry, f.also) for f in found] == [
+        ("patient", "training", 0, (("testing", 0),)),
+        ("copy", "training", 1, (("validation", 0),)),
+    ]
+    assert all(finding.level == "problem" for finding in found)
+
+
+def test_training_with_and_without_mask_is_allowed(small_site):
+    small_site.lists["unlabeled"][0]["patient"] = f"Patient-{FIRST}"
+    small_site.lists["unlabeled"].append({"image": f"aufnahmen/{FIRST}.nii.gz", "patient": f"Patient-{FIRST}"})
+    assert [(f.kind, f.level) for f in findings(small_site)] == [("twice", "note")]
+
+
+def test_masks_that_are_all_empty_leave_nothing_to_learn(small_site):
+    for name in (FIRST, "SCHMIDT_19610101"):
+        small_site.mask(name, value=0)
+    assert ("no_foreground", "training", None) in kinds(small_site)
+
+
+def test_an_entry_without_patient_is_noted_once(small_site):
+    for entry in small_site.lists["training"]:
+        del entry["patient"]
+    (finding,) = findings(small_site)
+    assert finding.kind == "no_patient" and "2 entries" in finding.text
+
+
+def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatch):
+    small_site.lists["testing"] = [dict(small_site.lists["training"][0])]
+    config = small_site.config()
+    entries, _ = read_entries(config, ImageWithMask())
+    opened = []
+    from fedmed.data.prepare import ct_inspect
+
+    plain = ct_inspect._inspect
+    monkeypatch.setattr(
+        ct_inspect, "_inspect", lambda source, **rest: opened.append(source.files[0]) or plain(source, **rest)
+    )
+    one = CT.open(entries)
+    assert len(opened) == len(set(opened)) == 4
+    monkeypatch.undo()
+    assert CT.open(entries, workers=2) == one
+
+
+def test_what_a_role_needs_and_leaves_unused(tmp_path):
+    path = tmp_path / "datalist.json"
+    found = list(check_lists({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
+    assert [finding.kind for finding in found] == ["list", "unused", "not_scored"]
+    assert [finding.kind for finding in check_lists({}, None, path, kind=Segmentation3D())] == ["list"]
+    assert list(check_lists({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        volume_faults.geometry_faults((4, 5), AFFINE, (1, 1)),
+        volume_faults.geometry_faults((4, 0, 6), AFFINE, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 1), AFFINE, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 6), AFFINE * np.nan, (1, 1, 1)),
+        volume_faults.geometry_faults((4, 5, 6), AFFINE, (1, 1, 0)),
+        volume_faults.value_faults(np.zeros((2, 2), [("R", "u1")])),
+        volume_faults.value_faults(np.zeros((0, 2))),
+        volume_faults.value_faults(np.array([np.inf, 1.0])),
+        volume_faults.value_faults(np.zeros((2, 2))),
+        volume_faults.value_faults(np.array([0.0, 1.0])),
+        volume_faults.value_faults(np.array([-1024.0, -800.0])),
+        volume_faults.value_faults(np.array([-1024.0, 90000.0])),
+        volume_faults.mask_faults(np.zeros((4, 5, 7)), AFFINE, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.ones((4, 5, 6)), AFFINE * 2, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.full((4, 5, 6), 3), AFFINE, (4, 5, 6), AFFINE),
+        volume_faults.mask_faults(np.zeros((4, 5, 6), "S1"), AFFINE, (4, 5, 6), AFFINE),
+        ["image x.nii.gz is unreadable (reason)", "mask x.nii.gz is unreadable (reason)"],
+        ["does not fit into memory; prepare with fewer workers"],
+    ],
+)
+def test_every_fault_of_a_preparation_has_its_kind(sentences):
+    assert sentences and all(explain(sentence, _FAULTS) for sentence in sentences)
+
+
+def test_every_note_of_a_preparation_has_its_kind():
+    notes = [
+        *volume_faults.value_notes(np.array([0, 200])),
+        *volume_faults.value_notes(np.array([0, 4000])),
+        "the mask is empty",
+    ]
+    assert [explain(note, _NOTES)[0] for note in notes] == ["odd_values", "odd_values", "empty_mask"]
+
+
+def test_a_folder_that_may_not_be_read_is_a_fault_of_its_entries(small_site):
+    small_site.lists["training"][0]["image"] = f"{'x' * 300}.nii.gz"  # root may read every folder, but not this
+    (finding,) = findings(small_site)
+    assert finding.kind == "missing" and "cannot be reached (File name too long)" in finding.text
+
+
+def test_both_files_of_an_entry_are_told(small_site):
+    small_site.lists["training"][0] |= {"image": "nowhere.nii.gz", "label": "../x.nii.gz"}
+    small_site.lists["testing"][0] = 7
+    found = findings(small_site)
+    assert [(finding.kind, finding.list) for finding in found] == [
+        ("missing", "training"),
+        ("entry", "training"),
+        ("entry", "testing"),
+    ]

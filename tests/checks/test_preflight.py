@@ -1,0 +1,123 @@
+"""NVFlare's own preflight check against a provisioned server."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.checks import preflight as preflight_module
+from fedmed.checks.kit_findings import check_kit
+from fedmed.checks.preflight import parse, preflight
+from fedmed.checks.server_connection import Connection, shake_hands
+from fedmed.checks.startup_kit import read_kit
+
+PASSED = "| Check server available | PASSED | N/A |\n"
+
+
+def free_port() -> int:
+    with socket.create_server(("localhost", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def kits(tmp_path_factory):
+    """Folder of startup kits whose server is running."""
+    folder = tmp_path_factory.mktemp("federation")
+    builders = ["workspace.WorkspaceBuilder", "static_file.StaticFileBuilder", "cert.CertBuilder"]
+    builders = [{"path": f"nvflare.lighter.impl.{name}"} for name in builders]
+    builders[1]["args"] = {"config_folder": "config", "scheme": "grpc"}
+    server = {"name": "localhost", "type": "server", "org": "lead", "fed_learn_port": free_port()}
+    people = [{"name": "a@lead.org", "type": "admin", "org": "lead", "role": "project_admin"}]
+    sites = [server, {"name": "hospital_k", "type": "client", "org": "k"}, *people]
+    project = {"api_version": 3, "name": "study", "participants": sites, "builders": builders}
+    (folder / "project.yml").write_text(yaml.safe_dump(project))
+    environment = {**os.environ, "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+    program = [str(Path(sys.executable).parent / "nvflare"), "provision", "-p", "project.yml", "-w", "workspace"]
+    subprocess.run(program, cwd=folder, env=environment, check=True, capture_output=True)
+    made = folder / "workspace" / "study" / "prod_00"
+    _private_stores(made / "localhost")
+    line = [sys.executable, "-m", "nvflare.private.fed.app.server.server_train", "-m", str(made / "localhost")]
+    line += ["-s", "fed_server.json", "--set", "secure_train=true", "org=lead", "config_folder=config"]
+    with (folder / "server.log").open("wb") as log:
+        running = subprocess.Popen(line, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        _wait(server["fed_learn_port"], running)
+        yield made
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+
+def _private_stores(kit: Path) -> None:
+    """NVFlare's own places for jobs and snapshots are shared by all users of a machine."""
+    text = (kit / "local" / "resources.json.default").read_text()
+    for shared in ("/tmp/nvflare/snapshot-storage", "/tmp/nvflare/jobs-storage"):
+        assert shared in text
+        text = text.replace(shared, str(kit / Path(shared).name))
+    (kit / "local" / "resources.json").write_text(text)
+
+
+def _wait(port: int, running: subprocess.Popen) -> None:
+    for _ in range(600):
+        assert running.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("localhost", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    pytest.fail("the server does not listen")
+
+
+def test_a_site_reaches_the_server_and_registers(kits):
+    kit, found = read_kit(kits / "hospital_k"), Connection()
+    before = sorted(kit.folder.rglob("*"))
+    assert shake_hands(kit, found) is None and preflight(kit, found) is None
+    assert found.tls and found.preflight and found.registered
+    assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
+    # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.
+    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == ["logs", "jobs", "limits"]
+
+
+def test_nvflares_table_is_read():
+    assert parse('{"data": {"overall": "pass"}}', PASSED) == (True, [])
+    broken = (
+        "| Checks        | Problems          | How to fix |\n|---|\n"
+        + PASSED
+        + "| Check dry run | Can't start it: one | "
+        "Please check. |\n|               |  and two          |               |\n"
+    )
+    passed, rows = parse('noise\n{"data": {"overall": "fail"}}\n', broken)
+    assert not passed and rows == [("Check dry run", "Can't start it: oneand two", "Please check.")]
+    assert parse("", "Traceback\nOSError: x") == (False, [("nvflare", "OSError: x", "")])
+
+
+def test_the_preflight_runs_on_a_view_of_the_kit(make_kit, monkeypatch):
+    kit, seen = read_kit(make_kit()), {}
+
+    def run(view):
+        assert (view / "startup" / "client.key").is_symlink()
+        seen.setdefault("times", []).append(view)
+        (view / "log.txt").write_text("x - INFO - Successfully registered client:hospital_k for project study.")
+        ended = [("Check dry run", "Can't start successfully:", "")]
+        return (True, []) if len(seen["times"]) == 2 else (False, ended)
+
+    monkeypatch.setattr(preflight_module, "_run", run)
+    found = Connection()
+    assert preflight(kit, found) is None and found.preflight and found.registered
+    assert not seen["times"][0].exists() and not (kit.folder / "log.txt").exists()
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: (False, [("Check server available", "no", "start it")]))
+    assert "no (start it)" in preflight(kit, found).text and found.preflight is False
+
+
+def test_a_running_site_is_left_alone(make_kit, monkeypatch):
+    kit = read_kit(make_kit())
+    (kit.folder / "pid.fl").write_text(f"{os.getpid()}\n")
+    monkeypatch.setattr(preflight_module, "_run", lambda *args: pytest.fail("started"))
+    found = Connection()
+    assert preflight(kit, found).kind == "running" and found.preflight is None

@@ -1,0 +1,87 @@
+"""Volumes, masks and patients are found by their names."""
+
+import numpy as np
+import pytest
+
+from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.errors import DataError
+
+
+def touch(root, *names):
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+
+
+def test_masks_in_their_own_folder(tmp_path):
+    touch(tmp_path, "i/a.nii.gz", "i/x/b.nii", "i/.hidden.nii", "m/a.nii", "m/x/b.nii.gz", "m/lost.nii")
+    sources, stray = find_volumes(tmp_path / "i", tmp_path / "m")
+    assert [(s.case, s.mask.relative_to(tmp_path).as_posix()) for s in sources] == [
+        ("a", "m/a.nii"),
+        ("x_b", "m/x/b.nii.gz"),
+    ]
+    assert [path.name for path in stray] == ["lost.nii"]
+
+
+def test_masks_below_the_images_are_not_taken_for_images(tmp_path):
+    touch(tmp_path, "a.nii.gz", "mask/a.nii.gz")
+    sources, _ = find_volumes(tmp_path, tmp_path / "mask")
+    assert [(s.case, s.mask) for s in sources] == [("a", tmp_path / "mask" / "a.nii.gz")]
+
+
+def test_masks_beside_their_images(tmp_path):
+    touch(tmp_path, "a.nii.gz", "a_seg.nii.gz", "b.nii.gz", "lost_seg.nii")
+    sources, stray = find_volumes(tmp_path, mask_suffix="_seg")
+    assert [(s.case, s.mask and s.mask.name) for s in sources] == [("a", "a_seg.nii.gz"), ("b", None)]
+    assert [path.name for path in stray] == ["lost_seg.nii"]
+
+
+def test_a_mask_folder_with_a_suffix(tmp_path):
+    touch(tmp_path, "i/a.nii.gz", "m/a_seg.nii.gz")
+    sources, stray = find_volumes(tmp_path / "i", tmp_path / "m", "_seg")
+    assert sources[0].mask == tmp_path / "m" / "a_seg.nii.gz"
+    assert not stray
+
+
+def test_names_in_the_manner_of_nnunet(tmp_path):
+    touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/notes.nii.gz", "labelsTr/a.nii.gz")
+    (source,), stray = find_volumes(tmp_path / "imagesTr", tmp_path / "labelsTr", image_suffix="_0000")
+    assert (source.case, source.mask.name, stray) == ("a", "a.nii.gz", [])
+
+
+def test_images_and_masks_with_a_suffix_each(tmp_path):
+    touch(tmp_path, "a_ct.nii.gz", "a_lung.nii.gz", "a_heart.nii.gz")
+    (source,), _ = find_volumes(tmp_path, mask_suffix="_lung", image_suffix="_ct")
+    assert (source.case, source.files[0].name, source.mask.name) == ("a", "a_ct.nii.gz", "a_lung.nii.gz")
+
+
+def test_names_that_flatten_to_one_stay_two_cases(tmp_path):
+    touch(tmp_path, "a.nii", "a.nii.gz", "x/b.nii", "x_b.nii")
+    sources, _ = find_volumes(tmp_path)
+    assert sorted(s.case for s in sources) == ["a", "a-2", "x_b", "x_b-2"]
+
+
+def test_patients(tmp_path):
+    touch(tmp_path, "anna/1.nii", "anna/2.nii", "zoe.nii")
+    assert [s.patient for s in find_volumes(tmp_path)[0]] == ["zoe", "anna_1", "anna_2"]
+    grouped, _ = find_volumes(tmp_path, patient_pattern="^([a-z]+)/")
+    assert [s.patient for s in grouped] == ["", "anna", "anna"]
+    whole, _ = find_volumes(tmp_path, patient_pattern="^[a-z]+")
+    assert [s.patient for s in whole] == ["zoe", "anna", "anna"]
+
+
+def test_nested_dicom_series(tmp_path, write_dicom):
+    stored = np.arange(60, dtype=np.uint16).reshape(5, 4, 3)
+    write_dicom(tmp_path / "p1" / "ct", stored)
+    touch(tmp_path, "p1/notes.txt", "p1/ct/DICOMDIR", "m/p1_ct.nii.gz")
+    (source,), _ = find_volumes(tmp_path, tmp_path / "m")
+    assert (source.case, source.series, len(source.files)) == ("p1_ct", True, 3)
+    assert source.mask == tmp_path / "m" / "p1_ct.nii.gz"
+
+
+@pytest.mark.parametrize(
+    ("folder", "pattern", "message"), [("nowhere", None, "does not exist"), (".", "(", "regular expression")]
+)
+def test_wrong_arguments(tmp_path, folder, pattern, message):
+    with pytest.raises(DataError, match=message):
+        find_volumes(tmp_path / folder, patient_pattern=pattern)

@@ -1,0 +1,291 @@
+"""From a folder to a site: what is written, what is refused, and that it is all or nothing."""
+
+import csv
+import gzip
+import json
+import os
+import runpy
+from pathlib import Path
+
+import nibabel as nib
+import numpy as np
+import pytest
+import yaml
+from monai.transforms import Compose
+
+from fedmed.data.datalist import load_datalist
+from fedmed.data.prepare.ct_site import prepare_site
+from fedmed.data.transforms.check import CheckCased
+from fedmed.data.transforms.load import LoadCased
+from fedmed.errors import DataError
+from fedmed.settings.site import parse_site
+
+SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
+
+
+@pytest.fixture
+def folder(tmp_path, write_pair):
+    """Ten patients with two scans each, all with masks."""
+    for patient in range(10):
+        for scan in range(2):
+            write_pair(tmp_path / "in", f"p{patient}_s{scan}", seed=patient * 2 + scan, ones=1 + patient % 4)
+    return tmp_path / "in"
+
+
+def prepare(folder, out, **options):
+    options = {"masks": folder / "mask", "patient_pattern": "^(p.*)_s", **options}
+    return prepare_site(folder / "image", out, "site_a", **options)
+
+
+def files(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_labelled_site(folder, tmp_path):
+    out = tmp_path / "site"
+    prepared = prepare(folder, out)
+    assert sorted(p.name for p in out.iterdir()) == [
+        "datalist.json",
+        "prepare_report.csv",
+        "prepare_report.md",
+        "site_a.yaml",
+    ]
+    datalist = json.loads((out / "datalist.json").read_text())
+    assert {name: len(entries) for name, entries in datalist.items()} == {"training": 12, "validation": 4, "testing": 4}
+    patients = [{e["patient"] for e in entries} for entries in datalist.values()]
+    assert sum(map(len, patients)) == len(set.union(*patients)) == 10
+    entry = datalist["training"][0]
+    assert (prepared.data_root / entry["image"]).is_file()
+    assert (prepared.data_root / entry["label"]).is_file()
+    assert prepared.data_root == folder
+
+
+def test_the_site_yaml_is_one_the_federation_reads(folder, tmp_path):
+    prepare(folder, tmp_path / "site")
+    path = tmp_path / "site" / "site_a.yaml"
+    site = parse_site("site_a", yaml.safe_load(path.read_text()), path)
+    assert site.data_root == folder
+    assert site.datalist == tmp_path / "site" / "datalist.json"
+    assert (site.threads, site.workers, site.amp) == (2, 0, False)
+
+
+def test_training_accepts_what_the_preparation_accepts(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site")
+    check = Compose([LoadCased(["image", "label"]), CheckCased()])
+    for name in ("training", "validation", "testing"):
+        for case in load_datalist(prepared.data_root, prepared.out / "datalist.json", name):
+            assert check(case)["image"].shape == (1, 10, 9, 6)
+
+
+def test_the_report_measures_every_case(folder, tmp_path):
+    prepare(folder, tmp_path / "site")
+    with (tmp_path / "site" / "prepare_report.csv").open() as file:
+        rows = {row["case"]: row for row in csv.DictReader(file)}
+    assert len(rows) == 20
+    row = rows["p3_s1"]
+    values = nib.load(folder / "image" / "p3_s1.nii.gz").get_fdata()
+    assert (row["status"], row["patient"], row["voxels_z"]) == ("used", "p3", "6")
+    assert float(row["hu_min"]) == values.min()
+    assert float(row["hu_max"]) == values.max()
+    assert float(row["hu_mean"]) == pytest.approx(values.mean(), abs=1e-3)
+    assert float(row["mask_ml"]) == pytest.approx(4 * 0.7 * 0.7 * 2 / 1000, abs=1e-6)
+    assert float(row["spacing_z_mm"]) == 2.0
+
+
+def test_an_unlabelled_site_keeps_masks_for_testing_only(folder, tmp_path):
+    prepare(folder, tmp_path / "site", role="unlabelled")
+    datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
+    assert {name: len(entries) for name, entries in datalist.items()} == {"testing": 4, "unlabeled": 16}
+    assert all("label" in e for e in datalist["testing"])
+    assert not any("label" in e for e in datalist["unlabeled"])
+
+
+def test_scans_without_masks_make_an_unlabelled_site(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", masks=None)
+    datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
+    assert {name: len(entries) for name, entries in datalist.items()} == {"unlabeled": 20}
+    assert prepared.data_root == folder / "image"
+
+
+def test_a_scan_without_mask_is_kept_away_from_its_tested_patient(folder, tmp_path):
+    for path in (folder / "mask").glob("*_s1.nii.gz"):
+        path.unlink()
+    prepared = prepare(folder, tmp_path / "site")
+    datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
+    assert {name: len(entries) for name, entries in datalist.items()} == {
+        "training": 6,
+        "validation": 2,
+        "testing": 2,
+        "unlabeled": 6,
+    }
+    left = [case for case in prepared.cases if not case.lists]
+    assert len(left) == 4
+    assert all("left out" in case.notes[0] for case in left)
+
+
+def test_the_same_command_writes_the_same_bytes(folder, tmp_path):
+    prepare(folder, tmp_path / "a" / "site")
+    first = files(tmp_path / "a")
+    prepare(folder, tmp_path / "a" / "site")
+    assert files(tmp_path / "a") == first
+    prepare(folder, tmp_path / "a" / "site", workers=2)
+    assert files(tmp_path / "a") == first
+    prepare(folder, tmp_path / "a" / "site", seed=1)
+    assert files(tmp_path / "a")["site/datalist.json"] != first["site/datalist.json"]
+
+
+def test_preparing_again_leaves_other_files_alone_and_keeps_an_edited_yaml(folder, tmp_path):
+    out = tmp_path / "site"
+    prepare(folder, out)
+    (out / "mine.txt").write_text("mine")
+    (out / "site_a.yaml").write_text("threads: 9\n")
+    prepare(folder, out)
+    assert (out / "mine.txt").read_text() == "mine"
+    assert (out / "site_a.yaml.before").read_text() == "threads: 9\n"
+    assert "data_root" in (out / "site_a.yaml").read_text()
+
+
+def test_a_foreign_datalist_is_not_overwritten(folder, tmp_path):
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "datalist.json").write_text("{}")
+    with pytest.raises(DataError, match="not written by a preparation"):
+        prepare(folder, tmp_path / "site")
+    assert files(tmp_path / "site") == {"datalist.json": b"{}"}
+
+
+def damage_all(folder, write_nifti):
+    """Give eleven of the cases one fault each, and add a copy under another name."""
+    image, mask = folder / "image", folder / "mask"
+    values = np.asanyarray(nib.load(image / "p0_s0.nii.gz").dataobj)
+    whole = (image / "p0_s0.nii.gz").read_bytes()
+    (image / "p0_s0.nii.gz").write_bytes(whole[: len(whole) // 2])
+    (image / "p0_s1.nii.gz").write_text("not a scan")
+    write_nifti(image / "p1_s0.nii.gz", values[:, :, :1])
+    write_nifti(image / "p1_s1.nii.gz", np.full(values.shape, -1000, np.int16))
+    write_nifti(image / "p2_s0.nii.gz", np.where(values == values.max(), np.nan, values).astype(np.float32))
+    write_nifti(image / "p2_s1.nii.gz", (values // 4 - 1000).astype(np.int16))
+    write_nifti(mask / "p3_s0.nii.gz", np.zeros((10, 9, 5), np.uint8))
+    write_nifti(mask / "p3_s1.nii.gz", np.zeros(values.shape, np.uint8), np.diag([-0.7, -0.7, 2.1, 1]))
+    write_nifti(mask / "p4_s0.nii.gz", np.full(values.shape, 255, np.uint8))
+    (image / "p5_copy_s0.nii.gz").write_bytes((image / "p5_s0.nii.gz").read_bytes())
+    raw = bytearray(gzip.decompress((image / "p6_s0.nii.gz").read_bytes()))
+    raw[80:92] = np.array([0.7, 0.7, 0.0], "<f4").tobytes()  # pixdim of the three axes
+    (image / "p6_s0.nii.gz").write_bytes(gzip.compress(bytes(raw)))
+    (image / "nobody.nii.gz").write_bytes(whole)
+
+
+def test_every_bad_case_is_refused_with_its_reason_and_the_rest_is_used(folder, tmp_path, write_nifti):
+    damage_all(folder, write_nifti)
+    prepared = prepare(folder, tmp_path / "site")
+    reasons = {case.case: "; ".join(case.faults) for case in prepared.cases if not case.usable}
+    expected = {
+        "p0_s0": "unreadable",
+        "p0_s1": "unreadable",
+        "p1_s0": "2D",
+        "p1_s1": "empty",
+        "p2_s0": "NaN",
+        "p2_s1": "implausible HU",
+        "p3_s0": "mask has shape",
+        "p3_s1": "mask lies up to 0.5 mm away",
+        "p4_s0": "other than 0 and 1: 255",
+        "p5_s0": "same voxels as case 'p5_copy_s0'",
+        "p6_s0": "spacing of zero",
+        "nobody": "pattern does not match",
+    }
+    # A copy without a mask gives way to the one with a mask.
+    expected["p5_copy_s0"] = expected.pop("p5_s0").replace("p5_copy_s0", "p5_s0")
+    assert reasons.keys() == expected.keys()
+    assert all(text in reasons[case] for case, text in expected.items())
+    report = (tmp_path / "site" / "prepare_report.md").read_text()
+    assert all(f"- {case}: {reason}" in report for case, reason in reasons.items())
+    listed = (tmp_path / "site" / "datalist.json").read_text()
+    assert not any(f"/{case}.nii" in listed for case in reasons)
+    assert sum(bool(case.lists) for case in prepared.cases) == 10
+
+
+def test_nothing_usable_writes_nothing(tmp_path, write_nifti):
+    write_nifti(tmp_path / "in" / "a.nii.gz", np.full((4, 4, 4), -1000, np.int16))
+    with pytest.raises(DataError, match="none of 1 volumes is usable:\n    a: empty"):
+        prepare_site(tmp_path / "in", tmp_path / "out" / "site", "s")
+    assert list((tmp_path / "out").iterdir()) == []
+    (tmp_path / "void").mkdir()
+    with pytest.raises(DataError, match="no NIfTI file"):
+        prepare_site(tmp_path / "void", tmp_path / "out" / "site", "s")
+
+
+def test_a_labelled_site_needs_masks_with_foreground(folder, tmp_path, write_nifti):
+    with pytest.raises(DataError, match="needs masks"):
+        prepare(folder, tmp_path / "site", masks=None, role="labelled")
+    for path in (folder / "mask").iterdir():
+        write_nifti(path, np.zeros((10, 9, 6), np.uint8))
+    with pytest.raises(DataError, match="every training mask is empty"):
+        prepare(folder, tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_dicom_is_converted_and_nifti_joins_it(tmp_path, write_dicom, write_nifti):
+    stored = np.random.default_rng(1).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
+    for number, patient in enumerate(["A", "A", "B", "C"]):
+        write_dicom(tmp_path / "in" / f"ct{number}", stored + number, patient=patient)
+    write_nifti(tmp_path / "in" / "d.nii.gz")
+    mask = np.zeros(stored.shape, np.uint8)
+    mask[2:4, 2:4, 2] = 1
+    lps_grid = np.array([[-0.7, 0, 0, 10], [0, -0.8, 0, 20], [0, 0, 2.5, 30], [0, 0, 0, 1]])
+    for number in range(4):
+        write_nifti(tmp_path / "masks" / f"ct{number}.nii.gz", mask, lps_grid)
+    write_dicom(tmp_path / "in" / "scout", stored[:, :, :1], patient="A")
+    out = tmp_path / "site"
+    for _ in range(2):
+        prepared = prepare_site(tmp_path / "in", out, "s", masks=tmp_path / "masks")
+        assert [case.case for case in prepared.cases if not case.usable] == ["scout"]
+        datalist = json.loads((out / "datalist.json").read_text())
+        assert prepared.data_root == out
+        assert {e["image"] for entries in datalist.values() for e in entries} == {
+            *(f"prepared/images/ct{number}.nii.gz" for number in range(4)),
+            "prepared/images/d.nii.gz",
+        }
+        entry = next(e for name in datalist for e in datalist[name] if "ct2" in e["image"])
+        assert np.array_equal(nib.load(out / entry["image"]).get_fdata(), stored + 2.0 - 1024)
+        assert np.array_equal(nib.load(out / entry["label"]).get_fdata(), mask)
+        assert not (out / "prepared" / "images" / "scout.nii.gz").exists()
+    patients = {case.case: case.patient for case in prepared.cases}
+    assert patients["ct0"] == patients["ct1"] != patients["ct2"]
+
+
+def test_the_command(folder, tmp_path, capsys):
+    main = runpy.run_path(str(SCRIPT))["main"]
+    arguments = [str(folder / "image"), "--out", str(tmp_path / "site"), "--site", "site_a", "--workers", "1"]
+    assert main([*arguments, "--masks", str(folder / "mask"), "--split", "0", "0", "1"]) == 0
+    assert "20 of 20 volumes" in capsys.readouterr().out
+    assert list(json.loads((tmp_path / "site" / "datalist.json").read_text())) == ["testing"]
+    arguments[0] = str(tmp_path / "nowhere")
+    assert main(arguments) == 2
+    assert "nowhere, does not exist" in capsys.readouterr().err
+
+
+def test_an_error_while_writing_is_reported_and_leaves_nothing(folder, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("fedmed.data.prepare.write.write_files", full)
+    with pytest.raises(DataError, match="No space left"):
+        prepare(folder, tmp_path / "out" / "site")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_copy_makes_a_site_that_stands_alone(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", copy=True)
+    (case,) = load_datalist(tmp_path / "site", tmp_path / "site" / "datalist.json", "testing")[:1]
+    assert prepared.data_root == tmp_path / "site"
+    assert case["label"].startswith(str(tmp_path / "site" / "prepared" / "masks"))
+
+
+def test_names_that_no_table_was_made_for(folder, tmp_path):
+    """From an old archive, in Latin-1; and one that a spreadsheet would run."""
+    names = [os.fsdecode(b"M\xfcller.nii.gz"), "=1+1.nii.gz"]
+    for old, new in zip(sorted((folder / "image").iterdir()), names, strict=False):
+        old.rename(folder / "image" / new)
+    prepare(folder, tmp_path / "site", masks=None, patient_pattern=None)
+    report = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
+    assert "\n'=1+1,'=1+1,used," in report and "\nM\\udcfcller," in report
+    assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20

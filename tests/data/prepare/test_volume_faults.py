@@ -1,0 +1,85 @@
+"""Each reason to refuse an image or a mask."""
+
+import numpy as np
+import pytest
+
+from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, value_faults, value_notes
+
+AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
+ZOOMS = (0.7, 0.7, 2.0)
+SHAPE = (4, 5, 6)
+
+
+def hu(low, high, dtype=np.float32):
+    return np.linspace(low, high, 120).reshape(SHAPE).astype(dtype)
+
+
+@pytest.mark.parametrize(
+    ("shape", "affine", "zooms", "reason"),
+    [
+        ((4, 5), AFFINE, (1, 1), "2D"),
+        ((4, 5, 6, 2), AFFINE, (1, 1, 1, 1), "4D"),
+        ((4, 5, 1), AFFINE, ZOOMS, "2D"),
+        ((4, 0, 6), AFFINE, ZOOMS, "empty"),
+        (SHAPE, AFFINE * np.nan, ZOOMS, "not finite"),
+        (SHAPE, AFFINE, (0.7, 0.7, 0.0), "spacing of zero"),
+        (SHAPE, np.diag([0.7, 0.0, 2.0, 1.0]), ZOOMS, "spacing of zero"),
+    ],
+)
+def test_geometry_is_refused(shape, affine, zooms, reason):
+    (fault,) = geometry_faults(shape, affine, zooms)
+    assert reason in fault
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (hu(-1000, 400) * np.where(np.arange(120).reshape(SHAPE) == 7, np.nan, 1), "1 voxels are NaN"),
+        (np.full(SHAPE, -1000), "empty"),
+        (np.zeros((0, 3, 3)), "empty"),
+        (hu(-1024, -501), "implausible HU"),
+        (hu(-1024, 60000), "implausible HU"),
+        (hu(0, 1), "0…1"),
+        (np.zeros(SHAPE, [("R", "u1"), ("G", "u1"), ("B", "u1")]), "not numbers"),
+    ],
+)
+def test_values_are_refused(values, reason):
+    (fault,) = value_faults(values)
+    assert reason in fault
+
+
+def test_a_ct_is_accepted_and_a_picture_is_noted():
+    assert value_faults(hu(-1024, 3071, np.int16)) == value_notes(hu(-1024, 3071)) == []
+    assert value_faults(hu(0, 255)) == []
+    assert "8-bit" in value_notes(hu(0, 255))[0]
+    assert "rescale intercept" in value_notes(hu(0, 4095))[0]
+
+
+def test_masks_are_compared_with_their_image():
+    mask = np.zeros(SHAPE, np.uint8)
+    assert mask_faults(mask, AFFINE, SHAPE, AFFINE) == []
+    assert "shape 4×5×6" in mask_faults(mask, AFFINE, (4, 5, 7), AFFINE)[0]
+    moved = AFFINE.copy()
+    moved[2, 3] = 0.5
+    assert "0.5 mm" in mask_faults(mask, moved, SHAPE, AFFINE)[0]
+    labels = mask.copy()
+    labels[0, 0, :2] = 2, 255
+    assert "other than 0 and 1: 2, 255" in mask_faults(labels, AFFINE, SHAPE, AFFINE)[0]
+    assert "nan" in mask_faults(np.full(SHAPE, np.nan), AFFINE, SHAPE, AFFINE)[0]
+
+
+def test_the_distance_of_two_grids_is_that_of_their_farthest_corners():
+    stretched = AFFINE.copy()
+    stretched[1, 1] += 0.05
+    assert corner_distance(AFFINE, AFFINE, SHAPE) == 0
+    assert corner_distance(stretched, AFFINE, SHAPE) == pytest.approx(4 * 0.05)
+    assert mask_faults(np.zeros(SHAPE, np.uint8), AFFINE * np.nan, SHAPE, AFFINE)
+
+
+def test_tenths_of_a_millimetre_are_rounding_and_more_is_not():
+    mask = np.zeros(SHAPE, np.uint8)
+    near, far = AFFINE.copy(), AFFINE.copy()
+    near[0, 3], far[0, 3] = 0.099, 0.101
+    assert mask_faults(mask, near, SHAPE, AFFINE) == []
+    assert mask_faults(mask, far, SHAPE, AFFINE)

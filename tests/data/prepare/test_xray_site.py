@@ -1,0 +1,291 @@
+"""From a folder of X-rays to a site: what is found, what is refused, who is in which list, what is written."""
+
+import csv
+import json
+import os
+import runpy
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from fedmed.data.datalist import load_datalist
+from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
+from fedmed.data.prepare.xray_table import parse_merges, read_table
+from fedmed.data.synthetic.xray.image_files import Header, save
+from fedmed.errors import DataError
+from fedmed.settings.site import CHECKOUT, parse_site
+
+MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
+DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()
+LISTS = ("training", "validation", "testing")
+
+
+def grey(seed: int, size: int = 40) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (size, size + 4)).astype(np.uint8)
+
+
+def picture(path: Path, seed: int, mode: str = "L") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(grey(seed)).convert(mode).save(path)
+    return path
+
+
+def dicom(folder: Path, name: str, kind: str, patient: str, seed: int) -> Path:
+    header = Header(patient, 0, seed + 1, 1.0, "PA")
+    return folder / save(grey(seed).astype(np.float32) / 255, folder, name, kind, header)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Thirty patients of three classes; every third has two images, and one image has no label."""
+    rows, number = ["file,label,patient"], 0
+    for patient in range(30):
+        label = ("normal", "bacteria", "virus")[patient % 3 if patient < 24 else 0]
+        for _ in range(1 + (patient % 3 == 0)):
+            number += 1
+            file = picture(tmp_path / "in" / label / f"{number:03d}.png", number)
+            rows.append(f"{file.relative_to(tmp_path / 'in')},{label if number != 5 else ''},p{patient}")
+    (tmp_path / "in" / "labels.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path / "in"
+
+
+def prepare(folder, out, table="labels.csv", **options):
+    labels = {key: options.pop(key) for key in ("columns", "merge", "classes", "ignore") if key in options}
+    labels = Labels(folder / table if table else None, **labels)
+    return prepare_xray_site(folder, out, "site_a", labels=labels, **options)
+
+
+def lists(out):
+    return json.loads((out / "datalist.json").read_text())
+
+
+def reasons(prepared):
+    return {case.case: "; ".join(case.faults) for case in prepared.cases if case.faults}
+
+
+def test_a_labelled_site_is_divided_by_patient_and_class(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site")
+    made = lists(tmp_path / "site")
+    patients = [{entry["patient"] for entry in made[name]} for name in LISTS]
+    assert sum(map(len, patients)) == len(set.union(*patients))
+    labels = {name: [entry["label"] for entry in made[name]] for name in LISTS}
+    for label in ("normal", "bacteria", "virus"):
+        whole = sum(found.count(label) for found in labels.values())
+        assert labels["training"].count(label) == pytest.approx(0.6 * whole, abs=3)
+        assert all(label in found for found in labels.values())
+    assert prepared.data_root == folder and prepared.classes == ["bacteria", "normal", "virus"]
+    held = [
+        case
+        for name in LISTS
+        for case in load_datalist(folder, tmp_path / "site" / "datalist.json", name, classes=prepared.classes)
+    ]  # noqa: E501
+    assert {case["label"] for case in held} == {0, 1, 2}
+
+
+def test_an_image_without_a_label_trains_unless_its_patient_is_tested_on(folder, tmp_path):
+    seen = set()
+    for seed in range(12):
+        prepared = prepare(folder, tmp_path / f"site{seed}", seed=seed)
+        (case,) = [case for case in prepared.cases if not case.label]
+        (sister,) = [c for c in prepared.cases if c.patient == case.patient and c.label]
+        held_out = sister.lists[0] in ("validation", "testing")
+        assert case.lists == ([] if held_out else ["unlabeled"]) and held_out == bool(case.notes)
+        assert all("label" not in entry for entry in lists(tmp_path / f"site{seed}").get("unlabeled", []))
+        seen.add(held_out)
+    assert seen == {True, False}
+
+
+def test_unlabelled_puts_everything_into_one_list(folder, tmp_path):
+    prepare(folder, tmp_path / "site", ignore=True)
+    made = lists(tmp_path / "site")
+    assert set(made) == {"unlabeled"} and len(made["unlabeled"]) == 40
+    assert not any("label" in entry for entry in made["unlabeled"])
+
+
+def test_labels_are_merged_and_limited(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", merge=["pneumonia=bacteria,virus"])
+    assert prepared.classes == ["normal", "pneumonia"]
+    prepared = prepare(folder, tmp_path / "site", classes=("virus", "normal"))
+    assert prepared.classes == ["virus", "normal"]
+    assert set(reasons(prepared).values()) == {"its label 'bacteria' is not one of virus, normal"}
+    with pytest.raises(DataError, match="'viral'"):
+        prepare(folder, tmp_path / "site", merge=["pneumonia=viral"])
+    for wrong in ("pneumonia", "pneumonia=", "=virus"):
+        with pytest.raises(DataError, match="new=old1,old2"):
+            parse_merges([wrong])
+    with pytest.raises(DataError, match="'b' into 'x' and into 'y'"):
+        parse_merges(["x=a,b", "y=b"])
+
+
+def test_the_same_folder_gives_the_same_files_whatever_the_workers(folder, tmp_path):
+    for name, workers in (("a", 1), ("b", 2)):
+        prepare(folder, tmp_path / name / "site", workers=workers)
+    for file in ("datalist.json", "prepare_report.csv", "prepare_report.md"):
+        assert (tmp_path / "a" / "site" / file).read_bytes() == (tmp_path / "b" / "site" / file).read_bytes()
+
+
+def test_the_site_yaml_and_the_report(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site")
+    path = tmp_path / "site" / "site_a.yaml"
+    site = parse_site("site_a", yaml.safe_load(path.read_text()), path)
+    assert (site.data_root, site.datalist) == (folder, tmp_path / "site" / "datalist.json")
+    rows = list(csv.DictReader((tmp_path / "site" / "prepare_report.csv").open()))
+    assert len(rows) == len(prepared.cases) == 40
+    assert (rows[0]["kind"], rows[0]["rows"], rows[0]["columns"], rows[0]["status"]) == ("PNG", "40", "44", "used")
+    page = (tmp_path / "site" / "prepare_report.md").read_text()
+    assert "40 images found" in page and "| list | images | patients | bacteria | normal | virus |" in page
+
+
+def test_what_is_refused(folder, tmp_path):
+    bad = folder / "bad"
+    picture(bad / "undamaged.jpg", 900)
+    (bad / "short.jpg").write_bytes((bad / "undamaged.jpg").read_bytes()[:400])
+    (bad / "text.png").write_text("no picture")
+    (bad / "empty.png").write_bytes(b"")
+    Image.fromarray(np.zeros((64, 64), np.uint8)).save(bad / "black.png")
+    Image.fromarray(np.random.default_rng(1).integers(0, 256, (64, 64, 3)).astype(np.uint8)).save(bad / "colour.png")
+    Image.fromarray(grey(1, 16)).save(bad / "icon.png")
+    (bad / "notes.txt").write_text("ignored")
+    ct = dicom(bad, "ct", "dx", "P1", 950)
+    ct.write_bytes(ct.read_bytes().replace(b"CS\x02\x00DX", b"CS\x02\x00CT"))
+    cut = dicom(bad, "cut", "dx", "P2", 951)
+    cut.write_bytes(cut.read_bytes()[:-500])
+    refused = reasons(prepare(folder, tmp_path / "site", table=None))
+    assert "damaged" in refused["bad/short.jpg"] and "not a PNG, JPEG or DICOM" in refused["bad/text.png"]
+    assert "not a PNG" in refused["bad/empty.png"] and refused["bad/black.png"] == "empty: every pixel is 0"
+    assert "colour photograph" in refused["bad/colour.png"] and "thumbnail" in refused["bad/icon.png"]
+    assert "modality is CT" in refused["bad/images/ct.dcm"] and "cannot be read" in refused["bad/images/cut.dcm"]
+    assert len(refused) == 8 and "bad/undamaged.jpg" not in refused
+
+
+def test_copies_count_once_and_contradictions_not_at_all(folder, tmp_path):
+    normal = sorted((folder / "normal").iterdir())
+    shutil.copy(normal[0], folder / "z_again.png")
+    Image.open(normal[1]).convert("RGB").save(folder / "z_colours_of_grey.png")
+    shutil.copy(normal[3], folder / "z_ill.png")
+    with (folder / "labels.csv").open("a") as table:
+        table.write("z_again.png,normal,p99\nz_colours_of_grey.png,normal,p0\nz_ill.png,virus,p98\n")
+    refused = reasons(prepare(folder, tmp_path / "site"))
+    contradicted = normal[3].relative_to(folder).as_posix()
+    assert set(refused) == {"z_again.png", "z_colours_of_grey.png", "z_ill.png", contradicted}
+    assert "of another patient, 'p0'" in refused["z_again.png"] and "patient" not in refused["z_colours_of_grey.png"]
+    assert "different labels: normal, virus" in refused[contradicted]
+
+
+def test_who_the_patient_is(folder, tmp_path):
+    """The table, else the pattern, else the header; a file that none knows is refused."""
+    picture(folder / "q7_scan1.png", 700)
+    picture(folder / "other.png", 701)
+    first, second = (dicom(folder, f"d{i}", kind, "Doe 17", 710 + i) for i, kind in enumerate(("dx", "cr")))
+    prepared = prepare(folder, tmp_path / "site")
+    assert set(reasons(prepared)) == {"q7_scan1.png", "other.png"}
+    who = {case.case: case.patient for case in prepared.cases}
+    assert who["images/d0.dcm"] == who["images/d1.dcm"] and who["images/d0.dcm"].startswith("patient-")
+    assert "Doe" not in "".join(p.read_text() for p in (tmp_path / "site").iterdir())
+    for path in (first, second):
+        path.unlink()
+    prepared = prepare(folder, tmp_path / "site", patient_pattern=r"^(q\d+)_")
+    assert {case.case: case.patient for case in prepared.cases}["q7_scan1.png"] == "q7"
+    assert "does not match" in reasons(prepared)["other.png"]
+
+
+def test_tables_in_other_forms(folder, tmp_path):
+    text = (folder / "labels.csv").read_text().replace(",", ";").replace("file;label;patient", "Image;Finding;Pat")
+    (folder / "labels.csv").write_text("\ufeff" + text.replace("normal/", ".\\normal\\"), encoding="utf-8")
+    columns = {"file": "Image", "label": "Finding", "patient": "Pat"}
+    assert len(lists_of(prepare(folder, tmp_path / "site", columns=columns), "training")) > 10
+    with pytest.raises(DataError, match="no column 'file' .it has Image, Finding, Pat.; name it with --file-column"):
+        prepare(folder, tmp_path / "site")
+    with pytest.raises(DataError, match="--label-column"):
+        prepare(folder, tmp_path / "site", columns=columns | {"label": "diagnosis"})
+
+
+def lists_of(prepared, name):
+    return [case for case in prepared.cases if name in case.lists]
+
+
+def test_wrong_tables(folder, tmp_path):
+    table = tmp_path / "table.csv"
+    for content, message in (
+        ("file,label,patient\n", "no rows"),
+        ("file,label,patient\na.png,x,p\na.png,y,p\n", "line 3 differs from an earlier line about 'a.png'"),
+    ):
+        table.write_text(content)
+        with pytest.raises(DataError, match=message):
+            read_table(table, {})
+    table.write_bytes(b"file,label\n\xff\xfe,1\n")
+    with pytest.raises(DataError, match="UTF-8"):
+        read_table(table, {})
+    (folder / "labels.csv").write_text("file,label,patient\nelsewhere/a.png,normal,p\n")
+    with pytest.raises(DataError, match="none of its files is in"):
+        prepare(folder, tmp_path / "site")
+
+
+def test_files_of_the_table_that_are_missing_are_named(folder, tmp_path):
+    with (folder / "labels.csv").open("a") as table:
+        table.write("lost.png,normal,p99\n")
+    assert prepare(folder, tmp_path / "site").sections["In the table, but not in the folder"] == ["lost.png"]
+    assert "lost.png" in (tmp_path / "site" / "prepare_report.md").read_text()
+
+
+def test_copy_makes_a_site_that_stands_alone(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", copy=True)
+    shutil.rmtree(folder)
+    cases = load_datalist(prepared.data_root, tmp_path / "site" / "datalist.json", "testing", classes=prepared.classes)
+    assert prepared.data_root == tmp_path / "site" and all("prepared/images" in case["image"] for case in cases)
+
+
+def test_the_command(folder, tmp_path, capsys):
+    arguments = [str(folder), "--out", str(tmp_path / "site"), "--site", "site_a", "--workers", "1"]
+    assert MAIN([*arguments, "--merge", "ill=bacteria,virus", "--split", "0", "0", "1"]) == 0
+    assert "'site_a': 39 of 40 images" in capsys.readouterr().out
+    assert set(lists(tmp_path / "site")) == {"testing"}
+    assert MAIN([*arguments[:-2], "--label-column", "diagnosis"]) == 2
+    assert "no column 'diagnosis'" in capsys.readouterr().err
+    (folder / "labels.csv").unlink()
+    assert MAIN([*arguments, "--label-column", "x"]) == 2 and "give --table" in capsys.readouterr().err
+    assert MAIN(arguments) == 0 and set(lists(tmp_path / "site")) == {"unlabeled"}
+
+
+def test_the_bundle_reads_what_the_preparation_accepts(folder, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(CHECKOUT / "bundles" / "cxr_classification"))
+    from cxr_classifier.readers import read_xray
+
+    picture(folder / "more" / "a.jpg", 800)
+    picture(folder / "more" / "b.png", 801, "RGB")
+    Image.fromarray(grey(802).astype(np.uint16) << 4).save(folder / "more" / "c.png")
+    for number, kind in enumerate(("dx", "cr")):
+        dicom(folder / "more", f"d{number}", kind, "P", 803 + number)
+    prepared = prepare(folder, tmp_path / "site", table=None)
+    assert not reasons(prepared) and {case.kind for case in prepared.cases} == {"PNG", "JPEG", "DICOM"}
+    for case in prepared.cases:
+        image = read_xray(case.image)
+        assert image.shape == case.shape and 0 <= image.min() < image.max() <= 1
+    for module in [name for name in sys.modules if name.startswith("cxr_classifier")]:
+        monkeypatch.delitem(sys.modules, module)
+
+
+@pytest.mark.parametrize(
+    ("source", "images", "classes"),
+    [
+        ("hannover", 243, ["covid"]),
+        ("kermany", 704, ["bacteria", "normal", "virus"]),
+        ("nih", 499, ["no finding", "pneumonia"]),
+    ],  # noqa: E501
+)
+def test_real_images(source, images, classes, tmp_path):
+    data = DATA / f"cxr_{source}"
+    if not data.is_dir():
+        pytest.skip(f"{data} is not there")
+    labels = Labels(data / "labels.csv")
+    prepared = prepare_xray_site(data, tmp_path / "site", f"cxr_{source}", labels=labels)
+    assert sum(bool(case.lists) for case in prepared.cases) == len(prepared.cases) == images
+    assert prepared.classes == classes and not prepared.sections["In the table, but not in the folder"]
+    assert ("every label in training is 'covid'" in (tmp_path / "site" / "prepare_report.md").read_text()) == (
+        source == "hannover"
+    )

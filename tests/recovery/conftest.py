@@ -1,0 +1,49 @@
+"""Runs of a small federation that nobody interrupts, and that were killed."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from small_federation import STATEFUL, Killed, Run, end_at  # noqa: E402
+
+from fedmed.federation import run_record as record  # noqa: E402
+from fedmed.settings.server import ALLOWED  # noqa: E402
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Thousands of files: none needs to survive a power cut, and the versions of packages stay what they are."""
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(record, "package_versions", dict)
+    monkeypatch.setattr(record, "hardware", dict)
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "federation" / "made_up")
+    monkeypatch.setenv(ALLOWED, STATEFUL["rule"]["path"])
+
+
+@pytest.fixture
+def whole(tmp_path):
+    """Return a function: arguments of a run -> what it leaves when nobody interrupts it."""
+
+    def whole(*arguments, **plan):
+        run = Run(tmp_path / "whole", *arguments, **plan)
+        run.play("job-1")
+        return run.outcome("job-1")
+
+    return whole
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch):
+    """Return a function: a run that was killed at the start of a round (default 3)."""
+
+    def broken(*arguments, round=3, **plan):
+        run = Run(tmp_path / "ws", *arguments, **plan)
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            end_at(patch, round)
+            run.play("job-1")
+        return run
+
+    return broken
