@@ -36,7 +36,7 @@ LATE = {"rounds": 3, "steps": 2, "warm_start": 1}
 TINY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # job -> its plan, overrides; checkpoints come first
     "covid_fssl": (LATE, CT),
     "covid_fssl_partial": (LATE, CT),
-    "covid_fssl_paper": ({"rounds": 2, "steps": 1, "warm_start": 0}, PAPER),
+    "covid_fssl_paper": ({"rounds": 2, "steps": 1, "warm_start": 0, "encoder": None}, PAPER),
     "cxr_fedmoco": ({"rounds": 3, "epochs": 1, "exchange_from": 1}, XRAY),
     "cxr_fedmoco_six": ({"rounds": 2, "epochs": 1, "exchange_from": 1}, XRAY),
     "cxr_fedmoco_paper": ({"rounds": 1, "epochs": 1, "exchange_from": 0}, XRAY),

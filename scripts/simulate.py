@@ -5,6 +5,7 @@
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
     python scripts/simulate.py jobs/covid_fssl --resume
 
+Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
 With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
@@ -219,6 +220,10 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
     check_workspace(workspace, job)
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
+    if any(job.glob("app_*/config/study.yaml")):
+        from fedmed.checks.study_check import check_study  # takes seconds to import
+
+        check_study(job)
     with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
         if resume:
             nvflare()  # an error if it is missing, before the workspace is renamed

@@ -28,6 +28,17 @@ def test_seeds_do_not_multiply_cases(runs, compare):
     assert of_many["p_seeds"] == pytest.approx(2 / 64)
 
 
+def test_crops_of_one_patient_are_not_independent(runs, compare):
+    def owned(frame):
+        return frame.assign(patient=[f"patient_{int(unit[-2:]) // 2}" for unit in frame["unit"]])
+
+    found, written = compare([owned(runs("a", HIGH)), owned(runs("b", LOW))])
+    assert found.p == pytest.approx(2 / 8), "three patients, all higher"
+    assert (written["n_cases"], written["n_patients"]) == (6, 3) and dict(found.cells)["patients"] == "3"
+    unknown, _ = compare([runs("a", HIGH).assign(patient=""), runs("b", LOW).assign(patient="")])
+    assert unknown.p == pytest.approx(2 / 64)
+
+
 def test_the_other_way_round(runs, compare):
     result, written = compare([runs("a", HIGH), runs("b", LOW)], "b", "a")
     assert (result.direction, written["seeds_agreeing"], written["seeds_against"]) == (-1, 0, 2)

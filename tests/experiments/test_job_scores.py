@@ -6,7 +6,7 @@ import pytest
 
 from fedmed.errors import DataError
 from fedmed.experiments.experiment_data import link_job
-from fedmed.experiments.job_scores import RUN, read_rounds
+from fedmed.experiments.job_scores import RUN, read_job_scores, read_rounds
 from fedmed.experiments.job_step import JobStep
 from fedmed.experiments.round_claims import read_histories
 from fedmed.experiments.score_table import joined
@@ -51,6 +51,15 @@ def test_files_of_one_name_are_several_cases(folder):
     found = step(folder).scores()
     assert dict(zip(found["unit"], found["value"], strict=True)) == {"image": 0.5, "other": 0.6, "image (2)": 0.7}
     assert set(found["metric"]) == {"dice"} and set(found["list"]) == {"test"} and set(found["site"]) == {"a"}
+
+
+def test_a_case_has_the_patient_that_the_datalist_names(folder, tmp_path):
+    write(folder, test={"a": {"n_cases": 3}})
+    (folder / "a" / RUN / "evaluation" / "cases.csv").write_text("case,dice\nx,0.5\ny,0.6\nz,0.7\n")
+    found = read_job_scores(folder, 0, "dice", {"a": ["p1", "p1", ""]})
+    assert dict(zip(found["unit"], found["patient"], strict=True)) == {"x": "p1", "y": "p1", "z": "z"}
+    unknown = read_job_scores(folder, 0, "dice", {"a": ["p1"]})
+    assert list(unknown["patient"]) == ["x", "y", "z"]
 
 
 def test_every_number_of_a_case_is_a_metric(folder):

@@ -127,6 +127,16 @@ def test_the_folder_tells_runs_apart_by_what_they_are_made_of(make):
     assert len({each.path for each in [renamed, *others]}) == 3
 
 
+def test_other_code_makes_a_run_again_and_the_old_one_is_shown(make, monkeypatch):
+    made = make()
+    run(made)
+    assert made.made_by_other_code() is None
+    monkeypatch.setattr("fedmed.experiments.job_step.package_digest", lambda: "another loss")
+    again = make()
+    assert again.missing() and again.path != made.path and again.made_by_other_code() == made.path
+    assert make(seed=1).made_by_other_code() is None
+
+
 def test_equal_arms_run_once_and_a_failing_one_stops_no_other(make):
     bad = make(overrides={"supervised": {"learning_rate": 1e30}})
     steps = {"one site": make(), "again": make(), "diverging": bad}

@@ -1,5 +1,6 @@
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -17,12 +18,12 @@ DOWN = [[dice - 0.05 - 0.001 * case for case, dice in enumerate(row)] for row in
 
 @pytest.fixture
 def verdict(runs, evidence, case_claim):
-    def judged(*arms, report=False):
+    def judged(*arms, report=False, **more):
         """Verdict of 'every arm is better than LOW'; arms are matrices."""
         scores = [runs("low", LOW), *(runs(f"arm {index}", dice) for index, dice in enumerate(arms))]
         lines = [case_claim(f"arm {index}", "low").holds[0] for index in range(len(arms))]
-        claim = case_claim("arm 0", "low", report=report).model_copy(update={"holds": lines})
-        return judge([claim], evidence(*scores))[0]
+        claim = case_claim("arm 0", "low", report=report).model_copy(update={"holds": lines, **more})
+        return judge([claim], replace(evidence(*scores), data="demo"))[0]
 
     return judged
 
@@ -33,6 +34,15 @@ def test_verdicts_of_one_comparison(verdict):
     assert verdict(DOWN).verdict == "✗"
     assert verdict(NOISE).verdict == verdict(LOW).verdict == "n.s."
     assert verdict(HIGH, report=True).verdict == verdict(DOWN, report=True).verdict == "reported"
+
+
+def test_a_claim_chosen_after_its_numbers_were_seen_is_never_confirmed_by_them(verdict):
+    seen = verdict(HIGH, chosen_after=["demo"])
+    assert seen.verdict == "◇" and verdict(DOWN, chosen_after=["demo"]).verdict == "✗"
+    text = claims_markdown("T", [seen], {"dice": DICE})
+    assert "✓ |" not in text and "| ◇ |" in text and "needs data of its own" in text.replace("\n", " ")
+    assert "◇" in comparisons_csv([seen])
+    assert verdict(HIGH, chosen_after=["another"]).verdict == "✓"
 
 
 def test_a_seed_the_other_way_round_leaves_it_open(verdict):

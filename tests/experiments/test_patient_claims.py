@@ -33,6 +33,14 @@ def test_the_interval_holds_the_difference_and_the_means_are_those_of_the_seeds(
     assert np.mean(found.seeds) == pytest.approx(record["difference"])
 
 
+def test_holm_cannot_end_at_the_smallest_p_of_resampling(image_evidence, patient_claim):
+    """With 2000 resamples thirty comparisons could never have p < 0.05: 30 · 2/2001 is 0.03, of each alone 0.001."""
+    evidence = image_evidence({f"good {i}": 0.5 for i in range(30)} | {"bad": 4.0})
+    claims = [patient_claim(f"good {i}", "bad", id=i) for i in range(30)]
+    judged = judge(claims, evidence)
+    assert max(one.findings[0].p_holm for one in judged) <= 0.005
+
+
 def test_two_arms_alike_differ_in_nothing(patient_claim):
     frames = [predictions("good", 0, 2), predictions("good", 0, 2).assign(arm="same")]
     (found,) = patient_claim("good", "same").findings(Evidence(joined(frames), IMAGES, {}))

@@ -1,5 +1,6 @@
 """An exported model is complete, finite, and exactly what the run or the site had."""
 
+import json
 import shutil
 
 import pytest
@@ -24,6 +25,17 @@ def test_a_shared_model_is_the_runs_own(finished_run, opened):
     expected = load_tensors(finished_run / "server/simulate_job/app_server" / name)["model"]
     assert weights.tensors.keys() == expected.keys()
     assert all(torch.equal(weights.tensors[key], expected[key]) for key in expected)
+
+
+def test_the_files_from_which_a_run_began_are_not_needed(finished_run, opened, tmp_path, monkeypatch):
+    monkeypatch.delenv("FEDMED_MODELS", raising=False)
+    begun = shutil.copytree(finished_run, tmp_path / "begun")
+    path = begun / "server/simulate_job/fedmed/run.json"
+    facts = json.loads(path.read_text())
+    facts["config"]["model"] |= {"checkpoint": "gone.pt", "checkpoint_tensors": ["^convInit"], "encoder": "gone.pth"}
+    path.write_text(json.dumps(facts))
+    run, store, exporter = opened(begun)
+    assert complete_weights(run, store, exporter, "selected").tensors.keys() == store.initial.keys()
 
 
 # --- partial sharing

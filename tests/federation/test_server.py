@@ -32,7 +32,13 @@ class Store(SimpleNamespace):
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
-        facts = {"seed": 0, "checkpoint": checkpoint, "taken": list(MODEL), "folder": "nowhere", "saved": []}
+        facts = {
+            "seed": 0,
+            "checkpoint": checkpoint,
+            "taken": list(MODEL) if checkpoint else [],
+            "folder": "nowhere",
+            "saved": [],
+        }
         super().__init__(bundle=bundle, groups=groups, initial=initial, **facts)
 
     def describe(self):

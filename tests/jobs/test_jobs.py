@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job, write_job
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
-SIZE = {"job", "overlays", "rounds", "steps", "warm_start_rounds"}
+SIZE = {"encoder", "job", "overlays", "rounds", "steps", "warm_start_rounds"}
 
 
 def flat(value, path=()):

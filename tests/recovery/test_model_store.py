@@ -51,6 +51,41 @@ def test_the_folder_of_models_comes_before_the_bundles_own(store, tmp_path):
     assert "checkpoint" not in store().describe()
 
 
+def resnet50(ahnet):
+    """Random weights of a 2D ResNet-50 under torchvision's names, for the encoder of this network."""
+    generator = torch.Generator().manual_seed(1)
+    made = {}
+    for name, tensor in ahnet.items():
+        if name.split(".")[0] not in ("conv1", "bn0", "layer1", "layer2", "layer3", "layer4"):
+            continue
+        shape = (64, 3, 7, 7) if name == "conv1.weight" else tensor.shape[:4]
+        values = torch.rand(shape, generator=generator) if tensor.is_floating_point() else tensor + 1
+        made[name.replace("bn0.", "bn1.").replace("downsample.2.", "downsample.1.")] = values
+    return made
+
+
+def test_an_encoder_starts_from_a_file_and_the_rest_from_random_weights(store):
+    fresh = store(overlays=[]).initial
+    content = resnet50(fresh)
+    begun = store({**content, "fc.weight": torch.ones(2)}, overlays=[], encoder="start.pt")
+    stem = content["conv1.weight"].permute(0, 2, 3, 1)
+    assert torch.equal(begun.initial["conv1.weight"][:, 0], stem)
+    name = "layer3.5.conv2.weight"
+    assert torch.equal(begun.initial[name][..., 0], content[name])
+    assert len(begun.taken) == len(content) and set(begun.taken) <= set(fresh)
+    assert all(torch.equal(begun.initial[name], fresh[name]) for name in fresh if name not in begun.taken)
+    assert begun.describe()["encoder"] == "start.pt"
+
+
+def test_an_encoder_that_is_not_there_or_not_possible_says_what_to_do(store, tmp_path):
+    with pytest.raises(
+        JobError, match=f"'r50.pth' is not in {tmp_path}/models .*put it there, at the server.*ResNet-50"
+    ):
+        _ = store(overlays=[], encoder="r50.pth").initial
+    with pytest.raises(JobError, match="fills no encoder of SegResNet from a file; leave it out"):
+        _ = store(encoder="r50.pth").initial
+
+
 def test_what_is_no_file_name_or_not_there_is_refused(store, tmp_path):
     for name in ("../start.pt", "a/start.pt", ".hidden", 3):
         with pytest.raises(JobError, match="plain file name"):

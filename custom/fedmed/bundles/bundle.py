@@ -96,6 +96,10 @@ class Bundle:
         """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""
         return self.federation.get("calibration")
 
+    def encoder(self, network: nn.Module) -> Mapping[str, str] | None:
+        """How a network's encoder is filled from a file: ``id`` of the configuration, and what the ``file`` holds."""
+        return (self.federation.get("encoder") or {}).get(type(network).__name__)
+
     def _check_types(self) -> None:
         """YAML reads 1e-4 as a text; refuse it here rather than in every site's first step."""
         defaults = ConfigParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}

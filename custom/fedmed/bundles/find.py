@@ -3,11 +3,13 @@
 import hashlib
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 from fedmed.errors import BundleError
 
-SHARED_OVERLAYS = Path(__file__).resolve().parents[1] / "overlays"  # that every bundle can use
+PACKAGE = Path(__file__).resolve().parents[1]
+SHARED_OVERLAYS = PACKAGE / "overlays"  # that every bundle can use
 CHECKOUT_BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
@@ -59,6 +61,12 @@ def bundle_digest(root: Path, shared: Path | None = None) -> str:
         digest.update(name.encode() + b"\0")
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
+
+
+@cache
+def package_digest() -> str:
+    """SHA-256 of FedMed's own Python files and overlays: of the code that makes a result."""
+    return bundle_digest(PACKAGE, SHARED_OVERLAYS)
 
 
 def _defines_behaviour(path: Path) -> bool:

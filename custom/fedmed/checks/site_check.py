@@ -84,7 +84,7 @@ def check_site(name: str | None, options: Options, show: Silent | None = None) -
         raise JobError(f"--skip {unknown[0]} is unknown; use {', '.join(PARTS)}")
     kit = read_kit(options.kit) if options.kit else None
     checked = CheckedSite(find_site(name, kit))
-    _check_data(checked, options, show)
+    check_data(checked, options, show)
     skip |= set() if checked.work else {"training"}
     skip |= set() if kit else {"connection"}
     if checked.work and "training" not in skip:
@@ -101,7 +101,12 @@ def check_site(name: str | None, options: Options, show: Silent | None = None) -
     return checked
 
 
-def _check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
+def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
+    """Check the datalist against job and bundle, and the images unless ``data`` is skipped; adds to ``checked``.
+
+    Raises:
+        FedMedError: the datalist or the job cannot be read at all.
+    """
     site = checked.site
     content, checked.counts = count_lists(site)
     if options.job:

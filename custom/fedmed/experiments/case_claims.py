@@ -41,6 +41,7 @@ class BetterByCases(BetterClaim):
 
 p: two-sided Wilcoxon signed-rank test over the {unit}s of the test list, each {unit}'s {label} averaged \
 over the seeds first,
+and over the {unit}s of a patient where one has several: the unit of the test is the patient. It is
 Holm-adjusted over all comparisons of this table. For validation means it is over the seeds. \
 It speaks of other {unit}s
 from the same sites; what another training run would change is seen in the seeds alone. Effect: matched-pairs
@@ -80,9 +81,10 @@ def _sides(evidence: Evidence, pair: CasePair, site: str) -> tuple[pd.DataFrame,
 def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str, label: str) -> ClaimFinding:
     """Compare two arms at a site over the same cases and seeds.
 
-    The p is two-sided: Wilcoxon over cases, each one's score averaged over the seeds first, so that seeds do not
-    multiply cases. Of a list of means it is that over the seeds, where these are enough for a verdict. The effect is
-    the matched-pairs rank-biserial correlation over cases (of means: over seeds), -1..1.
+    The p is two-sided: Wilcoxon over patients, each one's score averaged over the cases and seeds first, so that
+    neither multiply patients. A case that does not say whose it is counts as a patient. Of a list of means the p is
+    that over the seeds, where these are enough for a verdict. The effect is the matched-pairs rank-biserial
+    correlation over patients (of means: over seeds), -1..1.
 
     Args:
         high, low: rows of the score table of the arm that is claimed to be better, and of the other.
@@ -94,7 +96,11 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     """
     a, b = (own.pivot(index="seed", columns="unit", values="value").sort_index(axis=1) for own in (high, low))
     _check_pairs(a, b, pair, site)
-    cases = list(a.columns) != [MEAN_UNIT]
+    cases, n_cases = list(a.columns) != [MEAN_UNIT], len(a.columns)
+    if cases and "patient" in high:
+        owners = high.drop_duplicates("unit").set_index("unit")["patient"].astype(str)
+        owners = owners.where(owners != "", owners.index)
+        a, b = (own.T.groupby(owners).mean().T for own in (a, b))
     x, y = a.to_numpy(), b.to_numpy()
     over_cases, over_seeds = (x.mean(0), y.mean(0)), (x.mean(1), y.mean(1))
     difference = float(np.round((x - y).mean(), DECIMALS))
@@ -108,13 +114,15 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
         "than": pair.worse,
         "site": site,
         label: f"{pair.list}, {pair.model}",
-        "cases": str(len(a.columns)) if cases else NOTHING,
+        "cases": str(n_cases) if cases else NOTHING,
+        **({"patients": str(len(a.columns))} if len(a.columns) < n_cases else {}),
         "difference": signed(difference, 3),
         P_COLUMN: "",
         "effect": signed(effect, 2),
     }
     record: dict[str, Any] = {"better": pair.better, "worse": pair.worse, "site": site}
-    record |= {"list": pair.list, "model": pair.model, "difference": difference, "n_cases": len(a.columns)}
+    record |= {"list": pair.list, "model": pair.model, "difference": difference, "n_cases": n_cases}
+    record |= {"n_patients": len(a.columns)} if len(a.columns) < n_cases else {}
     record |= {**signs(seeds), "p": p, "p_seeds": p_seeds, "effect": effect}
     # Ranks and mean can disagree about the direction; then the test does not speak for the mean.
     return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, effect)

@@ -46,6 +46,10 @@ class ChainStep:
         """Whether it must be made, for the first time or because what it was made of has changed."""
         return False
 
+    def made_by_other_code(self) -> Path | None:
+        """Where the same was made by another version of FedMed or of the bundle; None if nowhere."""
+        return None
+
     def make(self) -> None:
         """Make it, or raise a FedMedError; a step that was stopped goes on where it can."""
 

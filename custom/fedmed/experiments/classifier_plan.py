@@ -11,8 +11,8 @@ from typing import Any
 from monai.bundle import ConfigParser
 from torch import nn
 
-from fedmed import __version__
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.find import package_digest
 from fedmed.experiments.class_tasks import Question
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.federation.site_parser import site_facts
@@ -48,7 +48,7 @@ class ClassifierPlan:
         lists = [_state(test.site) for test in self.question.tests.values()]
         digest = _digest(self.bundle, tuple(self.overlays))
         kind = f"{self.change.__module__}.{self.change.__name__}" if self.change else self.protocol
-        made_of = [own, kind, self.every, lists, digest, self.site.device, self.site.threads, __version__]
+        made_of = [own, kind, self.every, lists, digest, self.site.device, self.site.threads, package_digest()]
         name = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
         return folder / f"{self.question.name}-{self.protocol}-{self.fraction:g}-{name}.npz"
 

@@ -1,15 +1,17 @@
 """What a job's folder says of how it went, as rows of the score table."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from fedmed.data.datalist import list_entries
 from fedmed.errors import DataError
 from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, joined, score_frame
 from fedmed.recovery.interrupted_workspace import records
+from fedmed.settings.site import SiteConfig
 
 RUN = Path("simulate_job") / "fedmed"
 FOLDERS = {"selected": "evaluation", "last": "evaluation_last"}
@@ -24,8 +26,13 @@ def check_complete(folder: Path, wanted: Collection[str]) -> None:
             raise DataError(f"site '{missing[0]}' was not scored; the log says why")
 
 
-def read_job_scores(folder: Path, seed: int, metric: str) -> pd.DataFrame:
+def read_job_scores(folder: Path, seed: int, metric: str, patients: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """Every number of every test case, and every labelled site's mean validation score ``metric``, of both models.
+
+    Args:
+        folder, seed: of a finished run.
+        metric: name of the validation score.
+        patients: site -> whose each case of its testing list is, in order; empty text where the list does not say.
 
     Raises:
         DataError: a file of the run is missing or damaged; names it and the folder to remove.
@@ -37,8 +44,21 @@ def read_job_scores(folder: Path, seed: int, metric: str) -> pd.DataFrame:
         for site, metrics in result.get(test, {}).items():
             if metrics.get("n_cases"):
                 cases = _cases(folder / site / RUN / FOLDERS[model] / "cases.csv", folder)
-                frames.append(cases.assign(site=site, list="test", model=model))
+                frames.append(_of_patients(cases, patients.get(site, ())).assign(site=site, list="test", model=model))
     return joined([frame.assign(arm="", seed=seed) for frame in frames])
+
+
+def tested_patients(site: SiteConfig) -> list[str]:
+    """Whose each case of a site's testing list is; empty text where the list does not say."""
+    return [str(entry.get("patient") or "") for entry in list_entries(site.datalist, "testing")]
+
+
+def _of_patients(cases: pd.DataFrame, patients: Sequence[str]) -> pd.DataFrame:
+    """A case of nobody in particular is a patient of its own."""
+    units = list(dict.fromkeys(cases["unit"]))
+    known = patients if len(patients) == len(units) else [""] * len(units)
+    owners = {unit: patient or unit for unit, patient in zip(units, known, strict=True)}
+    return cases.assign(patient=cases["unit"].map(owners))
 
 
 def read_rounds(folder: Path, seed: int, images: Mapping[str, int]) -> pd.DataFrame:

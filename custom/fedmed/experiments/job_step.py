@@ -13,12 +13,12 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from fedmed import __version__
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.find import package_digest
 from fedmed.durable_files import save_json
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainStep, Place
-from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores
+from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, tested_patients
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
@@ -68,6 +68,14 @@ class JobStep(ChainStep):
                 shutil.rmtree(folder, ignore_errors=True)
             save_json(self.path / MADE_OF, {**made_of, "files": images})
 
+    def made_by_other_code(self) -> Path | None:
+        """A finished run that differs from this one in nothing but the code that made it."""
+        wanted = _without_code(_made_of(self.job, self.sites))
+        for path in sorted(self.path.parent.glob(f"*/{MADE_OF}")):
+            if path.parent != self.path and _without_code(_read(path) or {}) == wanted:
+                return path.parent
+        return None
+
     def conclude(self, server: Server) -> None:
         """Called with the server of the finished job, before the run counts as done; it may refuse."""
         study = self.job.study
@@ -78,7 +86,8 @@ class JobStep(ChainStep):
 
     def scores(self) -> pd.DataFrame | None:
         study = self.job.study
-        return read_job_scores(self.path, study.seed, Bundle(study.bundle).score.name)
+        patients = {name: tested_patients(site) for name, site in self.sites.items()}
+        return read_job_scores(self.path, study.seed, Bundle(study.bundle).score.name, patients)
 
     def _stopped(self, images: Mapping[str, str]) -> bool:
         """Whether the folder holds a part of just this run, made from the same images."""
@@ -110,7 +119,11 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
     }
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
-    return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": __version__}
+    return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+
+
+def _without_code(made_of: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in made_of.items() if key not in ("bundle", "fedmed", "files")}
 
 
 def _name(made_of: Mapping[str, Any]) -> str:

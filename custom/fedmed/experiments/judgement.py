@@ -11,6 +11,10 @@ from fedmed.experiments.table_claim import P_COLUMN, ClaimFinding, Evidence, Tab
 from fedmed.experiments.words_of_tables import markdown_table, probability
 from fedmed.reports.words import NOTHING
 
+CHOSEN_AFTER = (
+    "**◇** would be ✓, but the claim was chosen after numbers of this data had been seen: to be confirmed it needs "
+    "data of its own."
+)
 ONE_SEED = "One seed was run: a verdict speaks of two trained models, not of two ways to train."
 
 
@@ -20,9 +24,18 @@ class JudgedClaim:
 
     claim: TableClaim
     findings: tuple[ClaimFinding, ...]
+    seen_before: bool = False  # the claim was chosen after numbers of this data had been seen
+
+    def marked(self, outcome: Verdict) -> Verdict:
+        """An outcome as it is shown: ``◇`` for ``✓`` where the claim cannot be confirmed by this data."""
+        return Verdict.SEEN_BEFORE if self.seen_before and outcome is Verdict.HOLDS else outcome
 
     @property
     def verdict(self) -> Verdict:
+        return self.marked(self._verdict)
+
+    @property
+    def _verdict(self) -> Verdict:
         outcomes = {finding.outcome for finding in self.findings}
         if not outcomes or self.claim.report:
             return Verdict.REPORTED if outcomes else Verdict.NOT_RUN
@@ -39,11 +52,16 @@ def judge(claims: Sequence[TableClaim], evidence: Evidence) -> list[JudgedClaim]
     Raises:
         DataError: two arms of a comparison cannot be paired.
     """
+    evidence = replace(evidence, comparisons=sum(claim.comparisons(evidence) for claim in claims))
     found = [claim.findings(evidence) for claim in claims]
     tests = {each: each.p for own in found for each in own if each.p is not None}  # shared ones once
     adjusted = dict(zip(tests, holm(list(tests.values())), strict=True))
     return [
-        JudgedClaim(claim, tuple(replace(each, p_holm=adjusted.get(each)) for each in own))
+        JudgedClaim(
+            claim,
+            tuple(replace(each, p_holm=adjusted.get(each)) for each in own),
+            evidence.data in claim.chosen_after,
+        )
         for claim, own in zip(claims, found, strict=True)
     ]
 
@@ -54,6 +72,8 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
     first = next(iter(kinds.values()))
     rules = dict.fromkeys(one.claim.rule.format(unit=first.unit, label=first.label) for one in judged)
     lines = [f"# {title}: claims", "", *markdown_table(("id", "claim", "verdict"), verdicts), "", *rules]
+    if any(one.seen_before for one in judged):
+        lines += [CHOSEN_AFTER, ""]
     if any(len(each.seeds) == 1 for one in judged for each in one.findings):
         lines += [ONE_SEED, ""]
     sections: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
@@ -63,7 +83,7 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
             if P_COLUMN in cells:
                 cells[P_COLUMN] = probability(each.p_holm)
                 cells["seeds"] = f"{signs(each.seeds)['seeds_agreeing']}/{len(each.seeds)}"
-            cells["alone"] = NOTHING if one.claim.report else each.outcome
+            cells["alone"] = NOTHING if one.claim.report else one.marked(each.outcome)
             sections.setdefault((each.title, *cells), []).append(tuple(cells.values()))
     for (heading, *head), rows in sections.items():
         lines += [f"## {heading}", "", *markdown_table(head, rows), ""]
@@ -73,7 +93,7 @@ def claims_markdown(title: str, judged: Sequence[JudgedClaim], kinds: Mapping[st
 def comparisons_csv(judged: Sequence[JudgedClaim]) -> str:
     """One line a claim and comparison, unrounded; p is empty where there is no test."""
     rows = [
-        {"claim": one.claim.id, **dict(each.record), "p_holm": each.p_holm, "outcome": each.outcome}
+        {"claim": one.claim.id, **dict(each.record), "p_holm": each.p_holm, "outcome": one.marked(each.outcome)}
         for one in judged
         for each in one.findings
         if each.record

@@ -22,10 +22,11 @@ PATIENT_RULE = """\
 - **reported**: numbers only. **not run**: an arm was not run in one of the settings.
 
 Difference: of the means over seeds, each seed's own a mean over the choices of labelled cases. Interval (95 %) and p
-(two-sided) by 2000 resamples of the test list's patients, the same ones for both arms; p Holm-adjusted over all
-comparisons of this table. They speak of other patients of the same hospital; what another training would change is
-seen in the seeds alone: those that have the claimed sign are counted. Weights and r are of the rounds themselves, and
-hold if they do in every seed.
+(two-sided) by resamples of the test list's patients, the same ones for both arms; p Holm-adjusted over all
+comparisons of this table. There are 400 resamples for each of these, and 2000 at least, so that the smallest p that
+resampling allows is 0.005 after the adjustment. They speak of other patients of the same hospital; what another
+training would change is seen in the seeds alone: those that have the claimed sign are counted. Weights and r are of the
+rounds themselves, and hold if they do in every seed.
 """
 
 
@@ -55,15 +56,21 @@ class BetterByPatients(BetterClaim):
     def uses(self) -> Mapping[str, Collection[str]]:
         return {**super().uses(), "score": [score for pair in self.holds for score in pair.scores or []]}
 
-    def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        found, first = evidence.resamples, next(iter(evidence.kinds))
-        tasks = list(dict.fromkeys(setting.task for setting in found.settings()))
-        wanted = [
+    def comparisons(self, evidence: Evidence) -> int:
+        return len(self._wanted(evidence))
+
+    def _wanted(self, evidence: Evidence) -> list[tuple[str, str, Setting, str]]:
+        first = next(iter(evidence.kinds))
+        tasks = list(dict.fromkeys(setting.task for setting in evidence.resamples.settings()))
+        return [
             (pair.better, pair.worse, setting, score)
             for pair in self.holds
             for setting in pair.settings(tasks)
             for score in pair.scores or [first]
         ]
+
+    def findings(self, evidence: Evidence) -> list[ClaimFinding]:
+        found, wanted = evidence.resamples, self._wanted(evidence)
         if not all(found.seeds(arm, setting) for *arms, setting, _ in wanted for arm in arms):
             return []
         return [compare_patients(found, *each) for each in wanted]

@@ -43,13 +43,14 @@ class PatientResamples:
     Args:
         frame: the table of scores.
         kinds: name -> how units become a score.
+        count: resamples.
 
     Raises:
         DataError: the same unit twice, or a model without some of the others' units.
     """
 
-    def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind]) -> None:
-        self.kinds = kinds
+    def __init__(self, frame: pd.DataFrame, kinds: Mapping[str, ScoreKind], count: int = RESAMPLES) -> None:
+        self.kinds, self.count = kinds, count
         self._weights: dict[tuple[str, str], tuple[Floats, np.ndarray]] = {}
         self._cache: dict[tuple[Any, ...], Floats] = {}
         self.blocks: dict[tuple[str, Setting], dict[int, dict[str, Block]]] = {}
@@ -82,7 +83,7 @@ class PatientResamples:
         key, test = (arm, setting, seed, draw, score), (setting.task, setting.list)
         block = self.blocks[arm, setting][seed][draw]
         if test not in self._weights:
-            self._weights[test] = resamples(block.patients, RESAMPLES, derive_seed(0, *test)), block.patients
+            self._weights[test] = resamples(block.patients, self.count, derive_seed(0, *test)), block.patients
         weights, patients = self._weights[test]
         if not np.array_equal(block.patients, patients):
             raise DataError(f"{arm}, seed {seed}, {setting}: units of another list; test all on one")

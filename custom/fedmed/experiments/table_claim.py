@@ -11,12 +11,13 @@ import pandas as pd
 from pydantic import model_validator
 
 from fedmed.errors import JobError
-from fedmed.experiments.patient_resampling import PatientResamples
+from fedmed.experiments.patient_resampling import RESAMPLES, PatientResamples
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.yaml_models import build_named
 from fedmed.settings.yaml_model import YamlModel
 
 ALPHA = 0.05
+RESAMPLES_A_COMPARISON = 400  # the smallest adjusted p is then 2 / 400
 P_COLUMN = "p (Holm)"  # its cell is written once all tests of a table are known
 
 
@@ -24,6 +25,7 @@ class Verdict(StrEnum):
     """What is said of a claim, or of one finding alone."""
 
     HOLDS = "✓"
+    SEEN_BEFORE = "◇"  # as ✓, of a claim that was chosen after numbers of the same data had been seen
     CONTRARY = "✗"
     DIRECTION = "direction"
     OPEN = "n.s."
@@ -70,10 +72,13 @@ class Evidence:
     frame: pd.DataFrame  # the table of scores
     kinds: Mapping[str, ScoreKind]  # names of the table's scores -> how units become one
     sites: Mapping[str, str]  # the table's names of sites -> those in the scores
+    data: str = ""  # name of the data
+    comparisons: int = 0  # of all claims together, by resampling
 
     @cached_property
     def resamples(self) -> PatientResamples:
-        return PatientResamples(self.frame, self.kinds)
+        """Resamples, so many that Holm's adjustment of the smallest p they allow stays far below 0.05."""
+        return PatientResamples(self.frame, self.kinds, max(RESAMPLES, RESAMPLES_A_COMPARISON * self.comparisons))
 
 
 class TableClaim(YamlModel, ABC):
@@ -84,10 +89,15 @@ class TableClaim(YamlModel, ABC):
     id: int | str
     text: str
     report: bool = False  # numbers only, no verdict
+    chosen_after: list[str] = []  # names of data whose numbers had been seen when the claim was chosen
 
     @abstractmethod
     def uses(self) -> Mapping[str, Collection[str]]:
         """Names of the table's that it speaks of: each ``arm``, ``site`` and ``score``."""
+
+    def comparisons(self, evidence: Evidence) -> int:
+        """How many tests by resampling it makes."""
+        return 0
 
     @abstractmethod
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:

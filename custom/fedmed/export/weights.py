@@ -15,6 +15,8 @@ from fedmed.export.private_tensors import private_state
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 
+STARTED_FROM = ("checkpoint", "checkpoint_tensors", "encoder")  # of a run's description
+
 
 @dataclass(frozen=True)
 class Weights:
@@ -32,10 +34,12 @@ class Weights:
 def open_store(run: FinishedRun) -> ModelStore:
     """The run's network from the installed bundle, which must be the very one.
 
+    The files from which the run began are not needed: its models hold all weights.
+
     Raises:
         ExportError: the bundle is not installed, or is another version.
     """
-    model = dict(run.config["model"])
+    model = {name: value for name, value in run.config["model"].items() if name not in STARTED_FROM}
     version, digest = model.pop("version"), model.pop("digest")
     try:
         store = ModelStore.from_args(model, run.records)

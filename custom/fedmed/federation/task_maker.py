@@ -73,5 +73,5 @@ class TaskMaker:
         """
         private = self.policies.of(role, round).private(self.store.initial)
         before = set(self.policies.of(role, last or 0).private(self.store.initial))
-        begun = self.store.taken if last is None and self.store.checkpoint is not None else ()
+        begun = self.store.taken if last is None else ()
         return [name for name in private if name not in before or name in begun]

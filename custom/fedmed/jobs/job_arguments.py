@@ -79,7 +79,7 @@ class JobArguments:
     @property
     def persistor(self) -> dict[str, Any]:
         """Plain arguments of :class:`fedmed.recovery.model_store.ModelStore`."""
-        return self._network(self.model_role) | self._said("checkpoint", "checkpoint_tensors")
+        return self._network(self.model_role) | self._said("checkpoint", "checkpoint_tensors", "encoder")
 
     def of_role(self, role: str) -> dict[str, Any]:
         """Plain arguments of a site of this role, of :class:`fedmed.federation.client.Client`."""

@@ -85,6 +85,9 @@ class Study(YamlModel):
     checkpoint: str | None = Field(
         default=None, description="file in the server's $FEDMED_MODELS or the bundle's models/ to start from"
     )
+    encoder: str | None = Field(
+        default=None, description="file in the server's $FEDMED_MODELS from which the bundle fills its encoder"
+    )
     checkpoint_tensors: list[str] = Field(
         default=[], description="regular expressions of what is taken from it; by default everything"
     )

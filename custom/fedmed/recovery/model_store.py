@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from fedmed.aggregation.sharing import Patterns
@@ -34,6 +35,8 @@ class ModelStore:
         checkpoint: name of a file in ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from (a bare state dict,
             or a run's global model); None = initial weights. Only the server needs the file. A job cannot name other
             folders.
+        encoder: name of a file in ``$FEDMED_MODELS`` that fills the network's encoder, as the bundle's ``encoder`` in
+            ``configs/federation.yaml`` says; the rest keeps its initial weights. Only the server needs it.
         checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
             the rest keeps its initial weights. None = everything.
 
@@ -51,26 +54,28 @@ class ModelStore:
         seed: int = 0,
         checkpoint: str | None = None,
         checkpoint_tensors: Sequence[str] | None = None,
+        encoder: str | None = None,
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
         check_bundle(self.bundle, Use())
-        self.checkpoint = self._find(checkpoint) if checkpoint else None
+        self.checkpoint, self.encoder = self._find("checkpoint", checkpoint) if checkpoint else None, encoder
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:
             self._chosen = Patterns((".*",) if self._patterns is None else self._patterns)
         except SharingError as error:
             raise JobError(f"'checkpoint_tensors': {error}") from error
 
-    def _find(self, name: str) -> Path:
+    def _find(self, what: str, name: str, content: str = "") -> Path:
         own = os.environ.get(MODELS)
         folders = [*([Path(own).expanduser()] if own else []), self.bundle.root / "models"]
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
-            raise JobError(f"checkpoint {name!r} is not a plain file name; put the file into {folders[0]} and name it")
+            raise JobError(f"{what} {name!r} is not a plain file name; put the file into {folders[0]} and name it")
         for folder in folders:
             if (folder / name).is_file():
                 return folder / name
-        raise JobError(f"checkpoint '{name}' is not in {' or '.join(map(str, folders))}; put it there, at the server")
+        looked = " or ".join(map(str, folders)) + ("" if own else f", and ${MODELS} is not set")
+        raise JobError(f"{what} '{name}' is not in {looked}; put it there, at the server{content}")
 
     @classmethod
     def from_args(cls, args: Mapping[str, Any], folder: Path) -> "ModelStore":
@@ -85,8 +90,27 @@ class ModelStore:
             raise JobError(f"the persistor's arguments in the job are wrong: {error}") from error
 
     @cached_property
+    def _start(self) -> tuple[nn.Module, list[str]]:
+        """The bundle's network, and the names of the tensors that the encoder's file fills."""
+        network = initial_network(self.bundle.parser(device="cpu"), self.seed)
+        if self.encoder is None:
+            return network, []
+        if (made := self.bundle.encoder(network)) is None:
+            kind = type(network).__name__
+            raise JobError(
+                f"'encoder': bundle '{self.bundle.name}' fills no encoder of {kind} from a file; leave it out"
+            )
+        hint = f". It is {made['file']}. Without 'encoder' in the study the network starts from random weights"
+        path = self._find("encoder", self.encoder, hint)
+        filled = initial_network(self.bundle.parser(device="cpu", **{made["id"]: str(path)}), self.seed)
+        before = network.state_dict()
+        names = [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, before[name])]
+        log.info("the encoder starts from %s: %d of %d tensors", path, len(names), len(before))
+        return filled, names
+
+    @property
     def _network(self) -> nn.Module:
-        return initial_network(self.bundle.parser(device="cpu"), self.seed)
+        return self._start[0]
 
     @cached_property
     def initial(self) -> dict[str, Tensor]:
@@ -113,8 +137,8 @@ class ModelStore:
 
     @cached_property
     def taken(self) -> list[str]:
-        """Names of the tensors that come from the checkpoint."""
-        return self._chosen.select(self._network.state_dict()) if self.checkpoint else []
+        """Names of the tensors that come from the checkpoint, or from the encoder's file."""
+        return self._chosen.select(self._network.state_dict()) if self.checkpoint else self._start[1]
 
     @property
     def groups(self) -> dict[str, list[str]]:
@@ -127,6 +151,7 @@ class ModelStore:
         facts: dict[str, Any] = {"bundle": bundle.name, "version": bundle.version, "digest": bundle.digest}
         facts |= {"overlays": bundle.overlays, "overrides": bundle.overrides, "seed": self.seed}
         facts |= {"checkpoint": self.checkpoint.name} if self.checkpoint else {}
+        facts |= {"encoder": self.encoder} if self.encoder else {}
         return facts | ({"checkpoint_tensors": self._patterns} if self._patterns is not None else {})
 
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:

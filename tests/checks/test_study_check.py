@@ -1,0 +1,63 @@
+"""A study whose sites could not begin is refused before anything starts, with all reasons."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from fedmed.checks.study_check import check_study
+from fedmed.errors import JobError
+from fedmed.settings.site import load_site
+
+TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
+
+
+@pytest.fixture
+def configs(tmp_path, tiny_site_configs, monkeypatch):
+    """Folder of the YAMLs of the tiny sites, to be changed."""
+    folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+    return folder
+
+
+def other_data(configs, site, change, tmp_path):
+    """Give a site a datalist that ``change`` has altered."""
+    own = load_site(site)
+    root = tmp_path / f"data_{site}"
+    shutil.copytree(own.data_root, root)
+    datalist = root / own.datalist.relative_to(own.data_root)
+    content = json.loads(datalist.read_text())
+    change(content)
+    datalist.write_text(json.dumps(content))
+    values = {"data_root": str(root), "datalist": datalist.name, "device": "cpu", "threads": 1}
+    (configs / f"{site}.yaml").write_text(yaml.safe_dump(values))
+
+
+def test_a_study_that_can_begin_passes(configs, tiny_job):
+    check_study(tiny_job(sites=TWO))
+
+
+def test_all_reasons_are_told_at_once_with_the_site(configs, tiny_job, tmp_path):
+    job = tiny_job(sites=TWO, encoder="r50.pth")
+    (configs / "ct_north.yaml").write_text("demo: chest_ct_tiny\ndevise: cpu\n")
+    other_data(configs, "ct_east", lambda content: content.update(unlabeled=[]), tmp_path)
+    with pytest.raises(JobError) as error:
+        check_study(job)
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("tiny cannot start; scripts/check_site.py SITE --job")
+    assert any(line.startswith("- server: 'encoder': bundle") for line in lines)
+    assert any(line.startswith("- ct_north: ") and "devise" in line for line in lines)
+    assert any(line.startswith("- ct_east: ") and "'unlabeled'" in line for line in lines)
+
+
+def test_a_site_without_settings_says_where_they_were_looked_for(configs, tiny_job):
+    job = tiny_job(sites={"ct_north": "supervised", "clinic": "supervised"})
+    with pytest.raises(JobError, match="- clinic: site 'clinic' has no configuration file. Looked at:"):
+        check_study(job)
+
+
+def test_a_missing_image_is_told_by_its_entry(configs, tiny_job, tmp_path):
+    other_data(configs, "ct_north", lambda c: c["training"][0].update(image="gone.nii.gz"), tmp_path)
+    with pytest.raises(JobError, match=r"- ct_north: training, entry 0.*gone\.nii\.gz"):
+        check_study(tiny_job(sites=TWO))
