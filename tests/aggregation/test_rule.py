@@ -101,7 +101,7 @@ def test_what_is_a_rule():
     [
         (WeightedMean(user_weights={"c": 1.0}), "unknown site 'c'; the sites are a, b"),
         (WeightedMean(clip_norm=3.0), "'clip_norm' 3 never acts: 'max_norm' refuses from 2 on"),
-        (WeightedMean(middle=MiddleMean("median")), "tensor 'w' has 2 sender"),
+        (WeightedMean(middle=MiddleMean("median")), "tensor 'w' is sent by 2 sites"),
     ],
 )
 def test_a_federation_that_the_mean_cannot_serve(rule, message):

@@ -14,7 +14,6 @@ from fedmed.federation.loop import run_job
 from fedmed.federation.selection import ModelSelection
 from fedmed.jobs.app_configs import files
 from fedmed.jobs.job_folder import read_job
-from fedmed.jobs.plan import Plan
 from fedmed.recovery.model_store import ModelStore
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -159,7 +158,7 @@ def test_a_refused_release_leaves_the_others_without_dice_and_the_run_ends_well(
 
 def test_requests_that_make_no_sense_are_refused_when_the_job_is_written(job_of):
     with pytest.raises(JobError, match="'release_from' is 'ct_east'; it must be a supervised site: ct_north, ct_south"):
-        Plan(SITES, 1, 1, release_from="ct_east")
+        job_of(name="x", sites=SITES, rounds=1, steps=1, sharing="block_6", release_from="ct_east")
     with pytest.raises(JobError, match="all are shared"):
         job_of(name="x", sites=SITES, rounds=1, steps=1, release_from="ct_north")
     partial = {"sharing": "block_6", "overlays": ["demo"], "release_from": "ct_north"}

@@ -183,7 +183,7 @@ def test_what_is_no_studies_is_an_error(tmp_path, folder):
     with pytest.raises(SiteConfigError, match="unknown key 'colour'"):
         prepare_work(tmp_path / "bad.yaml")
     (tmp_path / "list.yaml").write_text("- a")
-    with pytest.raises(SiteConfigError, match="holds list"):
+    with pytest.raises(SiteConfigError, match="holds a list"):
         prepare_work(tmp_path / "list.yaml")
 
 

@@ -35,7 +35,7 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
         (["{run}", "{tmp}/model"], "end in _segmentation or _classification"),
         (["{run}", "{tmp}/x_segmentation", "--site", "ct_north"], "leave out --site"),
         (["{run}", "{tmp}/x_segmentation", "--verify", "{tmp}/x.nii.gz"], "x.nii.gz does not exist"),
-        (["{run}", "{tmp}/x_segmentation", "--version", "one"], "'one' is no version"),
+        (["{run}", "{tmp}/x_segmentation", "--version", "one"], "'one' is not a version"),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(export, finished_run, tmp_path, options, message):
