@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},
     "labelling": DESCRIBED,
-    "checks": DESCRIBED | SHOWN | {"privacy", "federation"},
+    "checks": DESCRIBED | SHOWN | {"privacy", "recovery", "federation"},
 }
 NVFLARE = {"flare", "provisioning"}  # the only parts that import nvflare
 PURE = {"losses", "aggregation"}

@@ -96,8 +96,8 @@ class Bundle:
         """Tensor of the model that is set to the labelled sites' mean ``val_temperature`` when it is kept, if any."""
         return self.federation.get("calibration")
 
-    def encoder(self, network: nn.Module) -> Mapping[str, str] | None:
-        """How a network's encoder is filled from a file: ``id`` of the configuration, and what the ``file`` holds."""
+    def encoder_file(self, network: nn.Module) -> str | None:
+        """What a file holds from which the network's encoder can be filled, in words; None if it cannot."""
         return (self.federation.get("encoder") or {}).get(type(network).__name__)
 
     def _check_types(self) -> None:

@@ -39,6 +39,7 @@ FACTS = {
     "seed": SiteFact("of the order of the images; another in each round and at each site"),
     "augment_seed": SiteFact("of augmentation by the engine, likewise"),
     "site_min_images": SiteFact("images of which the site sends statistics at least, or null"),
+    "encoder_checkpoint": SiteFact("file from which the server fills the network's encoder, or null"),
     "round": SiteFact("the round, counted from 0"),
     "rounds": SiteFact("rounds of the job"),
     "steps_before": SiteFact("optimizer steps of the site before this round"),

@@ -95,14 +95,14 @@ class ModelStore:
         network = initial_network(self.bundle.parser(device="cpu"), self.seed)
         if self.encoder is None:
             return network, []
-        if (made := self.bundle.encoder(network)) is None:
+        if (content := self.bundle.encoder_file(network)) is None:
             kind = type(network).__name__
             raise JobError(
                 f"'encoder': bundle '{self.bundle.name}' fills no encoder of {kind} from a file; leave it out"
             )
-        hint = f". It is {made['file']}. Without 'encoder' in the study the network starts from random weights"
+        hint = f". It is {content}. Without 'encoder' in the study the network starts from random weights"
         path = self._find("encoder", self.encoder, hint)
-        filled = initial_network(self.bundle.parser(device="cpu", **{made["id"]: str(path)}), self.seed)
+        filled = initial_network(self.bundle.parser(device="cpu", encoder_checkpoint=str(path)), self.seed)
         before = network.state_dict()
         names = [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, before[name])]
         log.info("the encoder starts from %s: %d of %d tensors", path, len(names), len(before))
