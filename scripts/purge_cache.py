@@ -13,10 +13,9 @@ def main() -> None:
         "cache_dir",
         nargs="*",
         type=Path,
-        default=[Path(default_cache_dir())],
-        help=f"cache_dir of a site's YAML; its subfolder '{FOLDER}' is emptied (default: %(default)s)",
+        help=f"cache_dir of a site's YAML; its subfolder '{FOLDER}' is emptied (default: {default_cache_dir()})",
     )
-    for folder in parser.parse_args().cache_dir:
+    for folder in parser.parse_args().cache_dir or [Path(default_cache_dir())]:
         print(f"{folder}: {purge(folder)} files deleted")
 
 

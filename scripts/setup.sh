@@ -8,6 +8,13 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+case ${1:-} in
+-h | --help)
+    sed -n '2,7s/^# \{0,1\}//p' scripts/setup.sh
+    exit 0
+    ;;
+esac
+
 say() { printf 'setup: %s\n' "$*"; }
 die() {
     printf 'setup: %s\n' "$@" >&2

@@ -178,7 +178,7 @@ def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert calls(checkout)[1] == "scripts/simulate.py jobs/covid_fssl --workspace runs/covid_fssl --threads 2"
 
 
-@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh"])
+@pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", "scripts/setup.sh"])
 def test_help_sets_nothing_up(checkout, script):
     result = run(checkout, script, "--help")
     assert script in result.stdout and result.returncode == 0
