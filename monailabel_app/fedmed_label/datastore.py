@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from monailabel.datastore.local import LocalDatastore
 from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
+
+from fedmed.labelling.masks import NIFTI, read_grid, read_mask
 
 
 class LinkedDatastore(LocalDatastore):
@@ -47,8 +50,10 @@ class LinkedDatastore(LocalDatastore):
 
         Raises:
             MONAILabelException: the tag is not a plain name.
+            DataError: the mask of a scan does not fit on the scan's grid; the study stays open.
         """
         _check_plain(label_tag, "tag")
+        _check_grid(Path(self.get_image_uri(image_id)), Path(label_filename))
         return super().save_label(image_id, label_filename, label_tag, {**label_info, "served": dict(self.models())})
 
     def _refuse(self, image_id: str, what: str) -> None:
@@ -59,6 +64,15 @@ class LinkedDatastore(LocalDatastore):
                 MONAILabelError.INVALID_INPUT,
                 f"image '{image_id}' is a file of the studies folder and is not {what} from here; use another name",
             )
+
+
+def _check_grid(image: Path, label: Path) -> None:
+    """Of a mask with the scan's shape the values are its reader's affair: other apps have more than one structure."""
+    if not image.name.lower().endswith(NIFTI):
+        return
+    shape, affine = read_grid(image)
+    if not label.name.lower().endswith(NIFTI) or read_grid(label)[0] != shape:
+        read_mask(label, shape, affine)
 
 
 def _check_plain(name: str, what: str) -> None:

@@ -46,6 +46,15 @@ for method, what in ("DELETE", "/datastore/image?id=" + given["image"]), ("DELET
 """
 
 
+OTHER_MASK = """
+try:
+    result = str(client.save_label(given["image"], given["file"]))
+except Exception as error:
+    result = str(error)
+result = [result, client.datastore()["objects"][given["image"]].get("labels", {})]
+"""
+
+
 def affine(angle: float = 0.3) -> np.ndarray:
     """Towards left and posterior, turned about two axes, voxels of 3.1 x 3.6 x 7.5 mm."""
     c, s = np.cos(angle), np.sin(angle)
@@ -307,6 +316,12 @@ def assert_nothing_is_overwritten(server, label_client, studies, folder):
 
 def test_no_client_changes_images_weights_or_other_files(server, label_client, studies, tmp_path):
     assert_nothing_is_overwritten(server, label_client, studies, tmp_path)
+
+
+def test_a_mask_of_another_grid_is_an_error_and_the_study_stays_open(server, label_client, tmp_path):
+    nib.save(nib.Nifti1Image(np.ones((9, 8, 7), np.uint8), affine()), tmp_path / "mask.nii.gz")
+    told, labels = label_client(server.url, OTHER_MASK, image="oblique", file=str(tmp_path / "mask.nii.gz"))
+    assert "(9, 8, 7)" in told and labels == {}
 
 
 def test_pages_from_elsewhere_are_refused(server):
