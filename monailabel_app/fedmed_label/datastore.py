@@ -8,6 +8,7 @@ from typing import Any
 from monailabel.datastore.local import LocalDatastore
 from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
 
+from fedmed.errors import DataError
 from fedmed.labelling.masks import NIFTI, read_grid, read_mask
 
 
@@ -71,7 +72,11 @@ def _check_grid(image: Path, label: Path) -> None:
     if not image.name.lower().endswith(NIFTI):
         return
     shape, affine = read_grid(image)
-    if not label.name.lower().endswith(NIFTI) or read_grid(label)[0] != shape:
+    try:
+        fits = read_grid(label)[0] == shape
+    except DataError:  # not a 3D NIfTI file: it may be a mask all the same
+        fits = False
+    if not fits:
         read_mask(label, shape, affine)
 
 
