@@ -58,6 +58,14 @@ def test_limits_follow_the_numbers(federation):
     assert "No site has tested this model." in limits(federation, Segmentation3D())
 
 
+def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation, finished_run):
+    run = read_finished(finished_run)
+    exporter = exporter_of(open_store(run).bundle, run.method)
+    assert federation["learned_from_some_labels"] == 0 and "after all" not in story(federation, exporter)
+    text = story({**federation, "learned_from_some_labels": 1}, exporter)
+    assert "; 1 of those without had masks for some after all" in text
+
+
 def test_the_story_has_the_methods_own_sentence(federation, finished_run):
     run = read_finished(finished_run)
     text = story({**federation, "model_round": 0}, exporter_of(open_store(run).bundle, run.method))

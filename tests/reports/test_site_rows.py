@@ -25,8 +25,21 @@ def test_rows_begin_with_labelled_sites_and_have_role_and_label_status(fake_run)
     rows = site_rows.site_rows(read_run(fake_run(sites=sites, rounds=2)))
     assert [row.name for row in rows] == ["ct_north", "ct_south", "ct_east", "ct_west"]
     assert rows[2].labels == "not used in training"
-    assert rows[3].labels == "not in training"
+    assert rows[3].labels == "not used in training"
     assert all(row.n_cases == 5 and len(row.cases) == 5 and 0 < row.mean < 1 for row in rows)
+
+
+def test_labels_are_told_by_what_a_site_reported_and_none_are_claimed_where_nobody_saw_any(fake_run):
+    run = read_run(fake_run(rounds=2))
+    run.rounds[1].sites["ct_east"]["train_supervised_loss"] = 0.4  # a reader has corrected masks there
+    seen = {name: row for name, row in run.result["test"].items() if name != "ct_west"}
+    run = with_result(run, test=seen)
+    labels = {row.name: row.labels for row in site_rows.site_rows(run)}
+    assert labels["ct_east"] == "some, used in training" and labels["ct_west"] == "–"
+    assert note(run) == (
+        "The model was selected using labelled sites only: ct_north and ct_south. "
+        "ct_east trained on labels too, of some images."
+    )
 
 
 def test_the_summary_is_made_of_the_numbers(fake_run):

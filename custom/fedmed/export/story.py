@@ -57,12 +57,18 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
     case = kind.card.case
     trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
-    return "Federated training of " + join(
-        [
-            f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
-            for role, (what, unit) in trained.items()
-            if sites[role]
-        ]
+    some = fed.get("learned_from_some_labels", 0)
+    also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""
+    return (
+        "Federated training of "
+        + join(
+            [
+                f"{count(sites[role], 'site')} {what} ({count(cases[role], unit)})"
+                for role, (what, unit) in trained.items()
+                if sites[role]
+            ]
+        )
+        + also
     )
 
 

@@ -11,6 +11,7 @@ from fedmed.export.weights import Weights
 from fedmed.jobs.job import STUDY
 from fedmed.jobs.job_folder import read_app
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
+from fedmed.methods.declarations import USED_LABELS
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.server import load_server
 
@@ -46,6 +47,7 @@ def provenance(
         "seed": store.seed,
         "aggregation": without_names(run.aggregator, plan.sites),
         "number_of_sites": {role: len(plan.of_role(role)) for role in ROLES},
+        "learned_from_some_labels": sum(_used_labels(run, site) for site in plan.of_role("unsupervised")),
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
         "training_cases": _cases(run),
@@ -57,6 +59,10 @@ def provenance(
         "commit": run.facts.get("commit"),
         "hardware": _hardware(run.facts.get("hardware") or {}),
     }
+
+
+def _used_labels(run: FinishedRun, site: str) -> bool:
+    return any(USED_LABELS in (line.get("sites") or {}).get(site, {}) for line in run.rounds)
 
 
 def _roles(run: FinishedRun) -> dict[str, dict[str, Any]]:

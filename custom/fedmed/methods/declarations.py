@@ -75,6 +75,7 @@ class Scalar:
     tells: str = ""
 
 
+USED_LABELS = "train_supervised_loss"  # reported by a site without the role 'supervised' that trained on labels too
 LOSS = Scalar("train_loss", "loss", better="lower")
 SUPERVISED = Role(
     "trains with labels",

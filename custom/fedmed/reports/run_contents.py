@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from fedmed.bundles.score import Score
+from fedmed.methods.declarations import USED_LABELS
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
 from fedmed.reports.words import join
@@ -87,6 +88,10 @@ class Run:
     def tested(self) -> bool:
         """Whether the sites test the model at the end."""
         return (self.config.get("controller") or {}).get("evaluate", True) is not False
+
+    def used_labels(self, site: Site) -> bool:
+        """Whether a site trained on labels, by what it reported: corrected masks may turn up at one without any."""
+        return site.role == "supervised" or any(USED_LABELS in line.sites.get(site.name, {}) for line in self.rounds)
 
     def by_role(self, role: str) -> list[Site]:
         return [site for site in self.sites if site.role == role]

@@ -54,7 +54,9 @@ class ScoredReport(RunReport):
     def note(self, run: Run) -> str:
         """Which sites chose it, and what the other sites' labels were used for. Never claims more than the files."""
         selected_by = list((run.result or {}).get("selected_by") or [])
-        others = [site.name for site in run.sites if site.role != "supervised"]
+        others = [site for site in run.sites if site.role != "supervised"]
+        learnt = [site.name for site in others if run.used_labels(site)]
+        tested = {row.name for row in site_rows(run) if row.n_cases} - set(learnt)
         strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
         if run.result is None:
             return "No model was selected, because the run did not reach its end."
@@ -66,7 +68,9 @@ class ScoredReport(RunReport):
                 f"so the {run.score.label} reported there is not independent of the selection."
             )
         note = f"The model was selected using labelled sites only: {join(selected_by)}."
-        return f"{note} Labels of {join(others)} were used for evaluation only." if others else note
+        only = [site.name for site in others if site.name in tested]
+        note += f" Labels of {join(only)} were used for evaluation only." if only else ""
+        return note + (f" {join(learnt)} trained on labels too, of some images." if learnt else "")
 
     def figures(self, run: Run) -> list[tuple[str, str]]:
         """The round that was chosen, and its validation score."""

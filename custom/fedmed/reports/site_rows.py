@@ -13,12 +13,7 @@ from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
 from fedmed.reports.words import NOTHING
 
-# role -> its name, and what became of its labels
-ROLES = {
-    "supervised": ("supervised", "labelled"),
-    "unsupervised": ("unsupervised", "not used in training"),
-    "evaluate": ("evaluation only", "not in training"),
-}
+ROLES = {"evaluate": "evaluation only"}  # role -> its name, where it has another one
 WORDS = ("site", "role", "labels")  # columns of words
 
 
@@ -66,8 +61,8 @@ def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
     n_cases = numbers.get("n_cases")
     return SiteRow(
         name=site.name,
-        role=ROLES.get(site.role, (site.role, ""))[0],
-        labels=ROLES.get(site.role, ("", "unknown"))[1],
+        role=ROLES.get(site.role, site.role),
+        labels=_labels(run, site, bool(n_cases)),
         n_cases=None if n_cases is None else int(n_cases),
         mean=mean,
         std=std,
@@ -77,6 +72,15 @@ def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
         high=high,
         test=numbers,
     )
+
+
+def _labels(run: Run, site: Site, tested: bool) -> str:
+    """What became of a site's labels, as far as the run's records tell."""
+    if site.role == "supervised":
+        return "labelled"
+    if run.used_labels(site):
+        return "some, used in training"
+    return "not used in training" if tested else NOTHING
 
 
 def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequence[str]) -> Table:
