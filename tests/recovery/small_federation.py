@@ -42,7 +42,7 @@ class Store(SimpleNamespace):
         told = {"score": DICE, "calibration": None, "overlays": []}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
-        facts = {"seed": 0, "checkpoint": None, "groups": {"full": [], "head": [r"^decoder\."]}}
+        facts = {"seed": 0, "checkpoint": None, "taken": [], "groups": {"full": [], "head": [r"^decoder\."]}}
         super().__init__(bundle=bundle, initial=initial, folder=folder, **facts)
 
     def describe(self):
