@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,9 @@ class JobStep(ChainStep):
 
     def made_by_other_code(self) -> Path | None:
         """A finished run that differs from this one in nothing but the code that made it."""
-        wanted = _without_code(_made_of(self.job, self.sites))
-        for path in sorted(self.path.parent.glob(f"*/{MADE_OF}")):
-            if path.parent != self.path and _without_code(_read(path) or {}) == wanted:
-                return path.parent
-        return None
+        others = [path for path in sorted(self.path.parent.glob(f"*/{MADE_OF}")) if path.parent != self.path]
+        wanted = _without_code(_made_of(self.job, self.sites)) if others else {}
+        return next((path.parent for path in others if _read_without_code(path) == wanted), None)
 
     def conclude(self, server: Server) -> None:
         """Called with the server of the finished job, before the run counts as done; it may refuse."""
@@ -120,6 +119,12 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
     return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+
+
+@cache
+def _read_without_code(path: Path) -> dict[str, Any]:
+    """Read once a process: every missing step looks at all runs, and a run's name is a hash of what is read."""
+    return _without_code(_read(path) or {})
 
 
 def _without_code(made_of: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,10 +53,6 @@ def reproduce(
             for arm in table.arms
             for work in chain_works(arm.links, Place(arm.name, seed, data, table.test, out / "runs"))
         ]
-    missing = [step for own in works.values() for work in own for step in work.steps if step.missing()]
-    for step in {step.path: step for step in missing}.values():
-        if other := step.made_by_other_code():
-            print(f"{other.name}: made by other code of FedMed or of the bundle; it is kept, and made again")
     failed = run_works([work for own in works.values() for work in own], jobs, dask)
     for path, reason in failed.items():
         log = path / LOG

@@ -29,10 +29,14 @@ def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | N
         Paths of the works that failed -> why.
     """
     works = merged(asked)
-    todo = [work for work in works if any(step.missing() for step in work.steps)]  # looks at every image: once
+    missing = {work.path: [step for step in work.steps if step.missing()] for work in works}  # every image: once
+    todo = [work for work in works if missing[work.path]]
     console = Console(highlight=False)
     shared, before = len(asked) - len(works), len(works) - len(todo)
     console.print(f"{len(asked)} runs, {shared} of them shared, {before} finished before", soft_wrap=True)
+    for other in filter(None, (step.made_by_other_code() for work in todo for step in missing[work.path])):
+        text = f"{other.name}: made by other code of FedMed or of the bundle; it is kept, and made again"
+        console.print(text, markup=False, soft_wrap=True)
     failed: dict[Path, str] = {}
     columns, started = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}", markup=False)), time.time()
     with (
