@@ -1,4 +1,4 @@
-"""Mark covid_region in a chest CT with the exported model alone: MONAI and torch, no FedMed, no bundle package.
+"""Mark in a chest CT what an exported model marks, with the model alone: MONAI and torch, no FedMed, no bundle package.
 
     python infer_nifti.py covid_ct_segmentation/models/model.ts scan.nii.gz mask.nii.gz
 

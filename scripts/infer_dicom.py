@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
+from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image
+from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 
@@ -28,7 +29,8 @@ def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> 
     from fedmed.data.dicom_seg import Producer, segmentation
     from fedmed.data.prepare.dicom import convert_series
 
-    metadata, labels = check_ready(bundle), segment_names(bundle)
+    metadata = check_ready(bundle)
+    structures = segments(metadata, bundle)
     weights = hashlib.sha256((bundle / WEIGHTS).read_bytes()).hexdigest()[:16]
     producer = Producer(bundle.resolve().name, metadata["version"], weights)
     files = find_series(folder, uid)
@@ -41,9 +43,9 @@ def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> 
         mask = infer_image(bundle, scan, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000
-    found = [(name, int((array == k).sum())) for k, name in enumerate(labels, start=1)]
-    words = [f"{name}: {count * volume:.3g} ml" if count else f"{name}: nothing found" for name, count in found]
-    return segmentation(files, array, mask.affine, labels, producer), words
+    found = [(one, int((array == k).sum())) for k, one in enumerate(structures, start=1)]
+    words = [f"{one.title}: {one.amount(count * volume) if count else 'nothing found'}" for one, count in found]
+    return segmentation(files, array, mask.affine, structures, producer), words
 
 
 def check_target(path: Path, replace: bool) -> None:

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "settings": {"data"},
     "kinds": {"data", "bundles"},
     "methods": LEAVES | {"engines", "aggregation", "messages", "bundles", "settings"},
-    "jobs": {"aggregation", "bundles", "kinds", "methods", "settings"},
+    "jobs": {"data", "aggregation", "bundles", "kinds", "methods", "settings"},
     "privacy": DESCRIBED | SHOWN,  # the ledger's page
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},

@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from fedmed.bundles.metadata_classes import structures
+from fedmed.data.structure import Code, Structure, described
 from fedmed.errors import BundleError
 from fedmed.kinds.label_server import PROPOSALS, Proposal
 
@@ -27,6 +29,7 @@ class ServedBundle:
         dimension: spatial axes of the input, 2 or 3.
         channels: channels of the input.
         classes: output channel -> the name of its class.
+        structures: what the metadata say of them, the background left out.
     """
 
     root: Path
@@ -34,6 +37,12 @@ class ServedBundle:
     dimension: int
     channels: int
     classes: Mapping[int, str]
+    structures: Sequence[Structure] = ()
+
+    @property
+    def label_info(self) -> list[dict[str, Any]]:
+        """Name, colour and codes of each segment, in the form in which MONAI Label's clients send them back."""
+        return [_segment(number, one) for number, one in enumerate(self.structures, start=1)]
 
     @property
     def name(self) -> str:
@@ -95,6 +104,23 @@ def read_bundle(folder: Path) -> ServedBundle:
     return bundle
 
 
+def _segment(number: int, structure: Structure) -> dict[str, Any]:
+    """One segment for MONAI Label, which makes a DICOM segmentation of ``segmentAttribute`` (the words are dcmqi's)."""
+
+    def coded(code: Code) -> dict[str, str]:
+        return {"CodeValue": code.value, "CodingSchemeDesignator": code.scheme, "CodeMeaning": code.meaning}
+
+    category, kind = map(coded, structure.codes)
+    attribute = {"labelID": number, "SegmentLabel": structure.title, "SegmentDescription": structure.name}
+    attribute |= {"SegmentAlgorithmType": "SEMIAUTOMATIC", "SegmentAlgorithmName": "FedMed"}
+    attribute |= {"SegmentedPropertyCategoryCodeSequence": category, "SegmentedPropertyTypeCodeSequence": kind}
+    attribute |= {"AnatomicRegionSequence": coded(structure.anatomy)} if structure.anatomy else {}
+    colour = {"color": list(structure.rgb)} if structure.rgb else {}
+    attribute |= {"recommendedDisplayRGBValue": list(structure.rgb)} if structure.rgb else {}
+    return {"name": structure.name, "idx": number, "description": structure.title, **colour,
+            "segmentAttribute": attribute}  # fmt: skip
+
+
 def _proposal(root: Path) -> Proposal:
     name = root.name.lower()
     if not re.fullmatch(r"[a-z0-9_.-]+", name):
@@ -127,11 +153,12 @@ def _declared(root: Path) -> Proposal | None:
     return proposal
 
 
-def _format(root: Path, proposal: Proposal) -> tuple[int, int, dict[int, str]]:
-    """Axes and channels of the input, and the classes of the output."""
+def _format(root: Path, proposal: Proposal) -> tuple[int, int, dict[int, str], list[Structure]]:
+    """Axes and channels of the input, the classes of the output, and what is said of them."""
     path = root / "configs" / "metadata.json"
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))["network_data_format"]
+        metadata = json.loads(path.read_text(encoding="utf-8"))
+        data = metadata["network_data_format"]
         image, pred = _only(data["inputs"], "image"), _only(data["outputs"], "pred")
         classes = {int(channel): str(name) for channel, name in pred["channel_def"].items()}
         axes, channels = len(image.get("spatial_shape") or "xyz"), int(image["num_channels"])
@@ -142,7 +169,8 @@ def _format(root: Path, proposal: Proposal) -> tuple[int, int, dict[int, str]]:
         raise BundleError(f"{path}: {axes} spatial axes and {len(classes)} classes; 2 or 3 and at least one are needed")
     if proposal.scores and sorted(classes) != list(range(len(classes))):
         raise BundleError(f"{path}: outputs.pred.channel_def must name channels 0 to {len(classes) - 1}")
-    return axes, channels, classes
+    names = [classes[channel] for channel in sorted(classes) if classes[channel].lower() != "background"]
+    return axes, channels, classes, described(names, structures(metadata, root))
 
 
 def _only(entries: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -141,7 +141,8 @@ class BundleTask(BundleInferTask):
             picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
             return picture, {"prediction": found}
         if self.dimension == 3:
-            return super().writer(data, extension, dtype)
+            file, answer = super().writer(data, extension, dtype)
+            return file, {**answer, "label_info": self.bundle.label_info}
         label = flat_label(data, self.output_label_key, self.input_key)
         asked = extension or data.get("result_extension") or ".png"
         if asked.lower() in PICTURES:

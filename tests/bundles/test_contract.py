@@ -1,5 +1,6 @@
 """What a bundle lacks is told at once, in plain words and with its place; the bundles here lack nothing."""
 
+import json
 import shutil
 
 import pytest
@@ -88,7 +89,7 @@ def test_each_fault_has_its_sentence(broken, federation, train, fault):
 
 
 def test_what_a_job_has_no_use_for_may_be_missing(broken):
-    bundle = broken({}, {"evaluate": None, "cache_dir": None, "seed": None})
+    bundle = broken({}, {"evaluate": None, "cache_dir": None, "seed": None, "classes": None})
     assert faults(bundle, Use("supervised", scores=False)) == []
     assert faults(bundle, Use("unsupervised", labels=False)) == []
     assert faults(bundle, Use()) == []
@@ -105,6 +106,13 @@ def test_server_and_sites_refuse_a_broken_bundle_before_anything_trains(broken, 
     site = parse_site("here", {"site": "here", "data_root": str(tmp_path), "device": "cpu"}, tmp_path / "site.yaml")
     with pytest.raises(BundleError, match="'kind' is None(.|\n)*no 'optimizer'"):
         Client(site, tmp_path, bundle="broken", role="supervised")
+
+
+def test_classes_that_the_metadata_describe_wrongly(broken):
+    bundle = broken({}, {})
+    path = bundle.root / "configs" / "metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": [{"nam": "x"}]}))
+    assert ["'classes'" in fault for fault in faults(bundle, Use())] == [True]
 
 
 def test_facts_of_a_site():

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from fedmed.bundles.infer import infer_image, segment_names
+from fedmed.bundles.infer import check_ready, infer_image
+from fedmed.bundles.metadata_classes import segments
 from fedmed.errors import BundleError
 
 
@@ -22,6 +23,10 @@ def named(tmp_path):
         return tmp_path
 
     return make
+
+
+def segment_names(root):
+    return [one.name for one in segments(check_ready(root), root)]
 
 
 @pytest.mark.parametrize(
@@ -47,6 +52,17 @@ def test_a_classifier_draws_no_segments(named):
     path.write_text(path.read_text().replace('"channel_def"', '"format": "classes", "channel_def"'))
     with pytest.raises(BundleError, match="is a classifier and makes no masks"):
         segment_names(root)
+
+
+def test_classes_that_the_metadata_describe_wrongly_are_told(named):
+    root = named({"0": "background", "1": "x"})
+    path = root / "configs" / "metadata.json"
+    meta = json.loads(path.read_text())
+    path.write_text(json.dumps(meta | {"classes": [{"name": "x", "colour": "red"}]}))
+    with pytest.raises(BundleError, match=r"metadata.json: 'classes': colour: .*write '#rrggbb'.*docs/bundles.md"):
+        segment_names(root)
+    path.write_text(json.dumps(meta | {"classes": [{"name": "x", "label": "the X"}]}))
+    assert segments(check_ready(root), root)[0].title == "the X"
 
 
 def test_metadata_without_a_version_are_refused(named):

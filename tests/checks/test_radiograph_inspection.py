@@ -38,10 +38,8 @@ SUPERVISED = {
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """A supervised job with the classes of ``xray_site``."""
-    overrides = {"supervised": {"classes": list(NAMES), "label_fraction": 0.5}}
-    job = Job.of(
-        {**SUPERVISED, "name": "study", "rounds": 2, "epochs": 2, "overlays": ["demo"], "overrides": overrides}
-    )
+    said = {"classes": list(NAMES), "overrides": {"supervised": {"label_fraction": 0.5}}}
+    job = Job.of({**SUPERVISED, "name": "study", "rounds": 2, "epochs": 2, "overlays": ["demo"], **said})
     return write_job(job, tmp_path_factory.mktemp("jobs") / "study")
 
 

@@ -5,9 +5,12 @@ import shutil
 
 import pytest
 import yaml
+from PIL import Image
 
 from fedmed.checks.study_check import check_study
 from fedmed.errors import JobError
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_site
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -19,6 +22,27 @@ def configs(tmp_path, tiny_site_configs, monkeypatch):
     folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
     return folder
+
+
+@pytest.fixture
+def write_job_of_pictures(tmp_path, monkeypatch):
+    """Return a function: keys of a study -> its job, of one site whose images are 'normal' and 'viral'."""
+    (tmp_path / "data").mkdir()
+    for name in "abcdef":
+        Image.new("L", (8, 8)).save(tmp_path / "data" / f"{name}.png")
+    entries = [{"image": f"{name}.png", "label": "viral" if n % 2 else "normal"} for n, name in enumerate("abcdef")]
+    lists = {"training": entries, "validation": entries[:2]}
+    (tmp_path / "data" / "list.json").write_text(json.dumps(lists))
+    site = {"data_root": str(tmp_path / "data"), "datalist": "list.json", "device": "cpu"}
+    (tmp_path / "cxr_north.yaml").write_text(yaml.safe_dump(site))
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
+
+    def write(**changes):
+        study = {"name": "x", "bundle": "cxr_classification", "overlays": ["demo"], "rounds": 1, "steps": 1}
+        study |= {"method": {"path": "fedmed.methods.linear.Linear"}, "sites": {"cxr_north": "supervised"}}
+        return write_job(Job.of(study | changes), tmp_path / "job", replace=True)
+
+    return write
 
 
 def other_data(configs, site, change, tmp_path):
@@ -55,6 +79,16 @@ def test_a_site_without_settings_says_where_they_were_looked_for(configs, tiny_j
     job = tiny_job(sites={"ct_north": "supervised", "clinic": "supervised"})
     with pytest.raises(JobError, match="- clinic: site 'clinic' has no configuration file. Looked at:"):
         check_study(job)
+
+
+def test_labels_that_the_study_does_not_name_are_told_with_what_to_do(tmp_path, monkeypatch, write_job_of_pictures):
+    with pytest.raises(JobError) as error:
+        check_study(write_job_of_pictures(classes=["normal", "lobar"]))
+    lines = str(error.value).splitlines()[1:]
+    assert len(lines) == 4 and lines[-1] == "- cxr_north: and 1 more"
+    assert lines[0].startswith("- cxr_north: training, entry 1 (b.png): the label is 'viral', which is not a class")
+    assert lines[0].endswith("use one of normal, lobar, or name it in the study: classes: [normal, lobar, viral]")
+    check_study(write_job_of_pictures(classes=["viral", "normal"]))
 
 
 def test_a_missing_image_is_told_by_its_entry(configs, tiny_job, tmp_path):

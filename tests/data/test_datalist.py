@@ -3,13 +3,26 @@ import logging
 
 import pytest
 
-from fedmed.data.datalist import case_names, list_entries, load_datalist
+from fedmed.data.datalist import case_names, check_words, list_entries, load_datalist
+from fedmed.data.entry_forms import ImageWithClass, ImageWithMask
 from fedmed.errors import DataError
 
 
 def rewrite(datalist, **lists):
     datalist.write_text(json.dumps(lists))
     return datalist
+
+
+def test_a_label_that_is_no_class_is_found_in_whatever_list_it_stands(site):
+    _, datalist = site()
+    wrong = {"image": "b.png", "label": "viral"}
+    rewrite(datalist, name="MSD", training=[{"image": "a.png", "label": "normal"}], testing=[wrong], unlabeled=[wrong])
+    with pytest.raises(
+        DataError, match="entry 0 of 'testing': the label is 'viral', which is not a class of the study"
+    ):
+        check_words(datalist, ImageWithClass(("normal",)), ["normal"])
+    check_words(datalist, ImageWithClass(("normal", "viral")), ["normal", "viral"])
+    check_words(datalist, ImageWithMask(), ["lung"])
 
 
 def test_paths_become_absolute_and_other_keys_stay(site):

@@ -1,5 +1,6 @@
 """A mask becomes a DICOM segmentation that lies, slice for slice, on the series it was drawn on."""
 
+import highdicom as hd
 import numpy as np
 import pydicom
 import pytest
@@ -7,10 +8,21 @@ import pytest
 from fedmed.data.dicom_find import find_series
 from fedmed.data.dicom_seg import Producer, segmentation
 from fedmed.data.prepare.dicom import read_series
+from fedmed.data.structure import Structure
 from fedmed.errors import DataError
 
 STORED = np.random.default_rng(3).integers(0, 2000, (7, 5, 6)).astype(np.uint16)
 DENSE = 1000  # stored value above which a voxel belongs to the mask
+LESION = Structure(
+    name="covid_region",
+    label="COVID-19 lesion",
+    colour="#ff9a2e",
+    code={"value": "52988006", "meaning": "Lesion"},
+    category={"value": "49755003", "meaning": "Morphologically Abnormal Structure"},
+    anatomy={"value": "39607008", "meaning": "Lung"},
+)
+LUNG = Structure(name="lung", label="lungs", code={"value": "39607008", "meaning": "Lung"})
+AIRWAY = Structure(name="airway")
 MODEL = Producer("covid_ct_segmentation", "0.2.0+1a2b3c4d", "9f8e7d6c5b4a3210")
 
 
@@ -35,11 +47,11 @@ def change(folder, **values) -> None:
         head.save_as(path)
 
 
-def segmented(folder, labels=("covid_region",), mask=None):
+def segmented(folder, structures=(LESION,), mask=None):
     files = find_series(folder)
     array, affine, _ = read_series(files)
     mask = (array + 1024 > DENSE).astype(np.uint8) if mask is None else mask
-    return segmentation(files, mask, affine, labels, MODEL)
+    return segmentation(files, mask, affine, structures, MODEL)
 
 
 def frames(result, path) -> dict[tuple[str, int], np.ndarray]:
@@ -101,9 +113,13 @@ def test_an_empty_mask_is_a_segmentation_of_empty_slices(tmp_path, write_dicom):
 def test_segments_are_named_and_coded(tmp_path, write_dicom):
     write_dicom(tmp_path / "ct", STORED)
     mask = (STORED > DENSE).astype(np.uint8) + (STORED > 1500)
-    result = segmented(tmp_path / "ct", ("covid_region", "airway"), mask)
+    result = segmented(tmp_path / "ct", (LESION, AIRWAY), mask)
     lesion, unknown = result.SegmentSequence
-    assert (lesion.SegmentLabel, lesion.SegmentNumber, lesion.SegmentAlgorithmType) == ("covid_region", 1, "AUTOMATIC")
+    label = "COVID-19 lesion"
+    assert (lesion.SegmentLabel, lesion.SegmentNumber, lesion.SegmentAlgorithmType) == (label, 1, "AUTOMATIC")
+    colour = hd.color.CIELabColor.from_dicom_value(lesion.RecommendedDisplayCIELabValue).to_rgb()
+    assert np.allclose(colour, (0xFF, 0x9A, 0x2E), atol=1) and "RecommendedDisplayCIELabValue" not in unknown
+    assert result.SeriesDescription.startswith("COVID-19 lesion, airway")
     assert lesion.SegmentedPropertyCategoryCodeSequence[0].CodeValue == "49755003"
     assert lesion.SegmentedPropertyTypeCodeSequence[0].CodeMeaning == "Lesion"
     assert lesion.AnatomicRegionSequence[0].CodeMeaning == "Lung"
@@ -113,6 +129,18 @@ def test_segments_are_named_and_coded(tmp_path, write_dicom):
     assert (result.SoftwareVersions, result.DeviceSerialNumber) == (MODEL.version, MODEL.weights)
     found = frames(result, tmp_path / "seg.dcm")
     assert np.array_equal(found["1.2.3.1.3", 2], (STORED[:, :, 2] > 1500).T)
+
+
+def test_a_lung_is_no_lesion(tmp_path, write_dicom):
+    write_dicom(tmp_path / "ct", STORED)
+    (lung,) = segmented(tmp_path / "ct", (LUNG,)).SegmentSequence
+    coded = (lung.SegmentedPropertyCategoryCodeSequence[0], lung.SegmentedPropertyTypeCodeSequence[0])
+    assert lung.SegmentLabel == "lungs"
+    assert [(code.CodeValue, code.CodingSchemeDesignator, code.CodeMeaning) for code in coded] == [
+        ("91723000", "SCT", "Anatomical Structure"),
+        ("39607008", "SCT", "Lung"),
+    ]
+    assert "AnatomicRegionSequence" not in lung
 
 
 def test_patient_and_study_are_the_source_s(tmp_path, write_dicom):
@@ -138,13 +166,13 @@ def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom):
     files = find_series(tmp_path / "ct")
     mask, affine, _ = read_series(files)
     with pytest.raises(DataError, match="single-frame slices"):
-        segmentation(files[:1], mask, affine, ["a"], MODEL)
+        segmentation(files[:1], mask, affine, [AIRWAY], MODEL)
     with pytest.raises(DataError, match=r"shape \(7, 5, 5\), the series \(7, 5, 6\)"):
-        segmentation(files, mask[:, :, 1:], affine, ["a"], MODEL)
+        segmentation(files, mask[:, :, 1:], affine, [AIRWAY], MODEL)
     with pytest.raises(DataError, match="slice 1 of the mask lies 5 mm away from 1.2.3.1.1"):
-        segmentation(files, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], ["a"], MODEL)
-    with pytest.raises(DataError, match="the value 2, but names only a"):
-        segmentation(files, np.full(STORED.shape, 2), affine, ["a"], MODEL)
+        segmentation(files, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], [AIRWAY], MODEL)
+    with pytest.raises(DataError, match="the value 2, but names only airway"):
+        segmentation(files, np.full(STORED.shape, 2), affine, [AIRWAY], MODEL)
     change(tmp_path / "ct", FrameOfReferenceUID=None)
     with pytest.raises(DataError, match="has no FrameOfReferenceUID"):
-        segmentation(files, mask, affine, ["a"], MODEL)
+        segmentation(files, mask, affine, [AIRWAY], MODEL)

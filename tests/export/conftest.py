@@ -41,9 +41,16 @@ def written(tmp_path):
     ``change`` may alter the named tensors; ``meta`` what is saved beside them.
     """
 
-    def written(overlays=("demo",), overrides=None, change=None, sites=None, meta=None, aggregator=None, name="made"):
+    def written(
+        overlays=("demo",), overrides=None, change=None, sites=None, meta=None, aggregator=None, name="made", classes=()
+    ):
         records = tmp_path / name / "server" / "simulate_job"
-        model = {"bundle": "covid_ct_segmentation", "overlays": list(overlays), "overrides": overrides or SMALL}
+        model = {
+            "bundle": "covid_ct_segmentation",
+            "overlays": list(overlays),
+            "overrides": overrides or SMALL,
+            "classes": classes,
+        }
         store = ModelStore.from_args(model, records / "app_server")
         plan = {"sites": sites or TWO, "rounds": 1, "steps": 1, "job": name}
         server = Server.from_args(plan, aggregator or {}, store, records / "fedmed")

@@ -15,9 +15,10 @@ import onnx
 import onnxruntime
 import pytest
 import torch
-from monai.bundle import ConfigWorkflow, verify_metadata
+from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata
 
 from fedmed.bundles.find import CHECKOUT_BUNDLES, bundle_digest
+from fedmed.bundles.metadata_classes import segments
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import ExportError
 from fedmed.export import bundle as bundle_module
@@ -32,6 +33,7 @@ from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.model_store import ModelStore
 
 SITES = ("ct_north", "ct_east", "ct_west", "ct_south")
+SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": [16, 16, 16]}
 PARTS = {"LICENSE", "configs", "covid_ct", "docs", "models"}
 
 
@@ -129,6 +131,41 @@ def test_a_new_federation_starts_from_it(exported_bundle, write_tiny_job, tmp_pa
     assert again.version != described(exported_bundle)["version"] and again.version.count("+") == 1
     assert described(exported_bundle)["version"] in meta["changelog"] and len(meta["changelog"]) >= 4
     assert (again.out / "docs/bundle.md").read_text() == (exported_bundle / "docs/bundle.md").read_text()
+
+
+# --- what it marks
+
+
+def test_a_model_of_lungs_says_so_everywhere(written, tmp_path):
+    said = {
+        "name": "left lung",
+        "label": "left lung",
+        "unit": "l",
+        "code": {"value": "44029006", "meaning": "Left lung"},
+    }
+    run = written(overrides=SMALL | {"classes": ["left lung"]}, classes=[said])
+    made = export_bundle(run, tmp_path / "lung_segmentation", verify=True)
+    meta, card = described(made.out), (made.out / "docs" / "README.md").read_text()
+    assert meta["name"] == meta["task"] == "Segmentation of left lung in CT volumes"
+    assert meta["label_classes"] == "1 is left lung; 0 is everything else" == meta["pred_classes"]
+    assert meta["network_data_format"]["outputs"]["pred"]["channel_def"] == {"0": "background", "1": "left lung"}
+    assert meta["classes"] == [said | {"code": said["code"] | {"scheme": "SCT"}}]
+    assert card.startswith("# Segmentation of left lung in CT volumes") and "0 = background, 1 = left lung" in card
+    said_elsewhere = card.partition("## Licence")[0].replace(meta["federation"]["base"]["bundle"], "").lower()
+    assert "covid" not in said_elsewhere and "ground-glass" not in said_elsewhere
+    config = ConfigParser()
+    config.read_config(str(made.out / "configs" / "inference.yaml"))
+    assert config.get_parsed_content("output_postfix") == "left_lung"
+    assert [one.title for one in segments(meta, made.out)] == ["left lung"]
+
+
+def test_where_a_study_names_none_the_bundle_s_own_class_is_meant(exported_bundle, finished_run):
+    meta = described(exported_bundle)
+    base = json.loads((CHECKOUT_BUNDLES / "covid_ct_segmentation/configs/metadata.json").read_text())
+    assert meta["classes"] == [base["classes"][0] | {"unit": "ml"}] and meta["classes"][0]["label"] == "COVID-19 lesion"
+    assert (meta["task"], meta["label_classes"]) == (base["task"], base["label_classes"])
+    run = json.loads((finished_run / "server/simulate_job/fedmed/run.json").read_text())
+    assert run["classes"] == meta["classes"]
 
 
 # --- where it comes from, without a name

@@ -28,6 +28,8 @@ warm_start:
 """
 FEDMOCO = {"path": "fedmed.methods.fedmoco.FedMoCo"}
 
+LINEAR = {"path": "fedmed.methods.linear.Linear"}
+
 
 def job(**changes):
     return Job.of({**yaml.safe_load(TEXT), **changes})
@@ -88,6 +90,14 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         (TEXT.replace("  a: s", "  a b: s"), "line 6: key 'sites.a b' has a wrong name; it must be a site's name: le"),
         (TEXT.replace("  a: s", "  no: s"), "study.yaml, line 5: key False is not a text .*; write it in quotes"),
         (TEXT + "user_weights: {a: -1}\n", "'user_weights.a' is -1; it must be at least 0"),
+        (TEXT + "classes: a,b\n", r"'classes' is 'a,b'; write a list: classes: \[a, b\], or on a command line --set '"),
+        (TEXT + "classes: []\n", "'classes' is .*; it must be of 1 entries or more"),
+        (TEXT + "classes: ['a,b']\n", "entry 1 of 'classes' is 'a,b'; use 1 to 64 letters"),
+        (TEXT + "classes: [{name: a, code: {value: 3, meaning: x}}]\n", "is 3 .write it in quotes.; it must be a text"),
+        (
+            TEXT + "classes: [{name: a, color: x}]\n",
+            "unknown key 'color' of entry 1 of 'classes'; did you mean 'colour'?",
+        ),
         (TEXT + "resume: {job: a/b}\n", "'resume.job' is 'a/b'; it must be a job's id"),
     ],
 )
@@ -114,6 +124,11 @@ def test_what_is_not_a_study(text, message):
         ({"evaluate": False, "evaluate_last": True}, ["'evaluate_last' needs"]),
         ({"steps": None}, ["line 8: give either 'steps' or 'epochs'"]),
         ({"min_clients": 3}, ["'min_clients' is 3; the job has 2 training sites"]),
+        ({"classes": ["a", {"name": "a"}]}, ["'classes' names 'a' twice"]),
+        (
+            {"overrides": {"supervised": {"classes": ["a", "b"]}}},
+            ["'overrides.supervised.classes': classes are the whole study's; write 'classes: [a, b]'"],
+        ),
         ({"patience": 2, "select": "last"}, ["'patience' waits for better scores"]),
         ({"patience": 2, "min_rounds": 5}, ["'min_rounds' is 5; it must lie in 0…4"]),
         ({"min_rounds": 2}, ["'min_rounds' is for a run that may end early"]),
@@ -132,6 +147,31 @@ def test_a_study_that_contradicts_itself(changes, messages):
     with pytest.raises(JobError) as error:
         job(**changes)
     assert all(message in str(error.value) for message in messages), error.value
+
+
+def test_classes_reach_every_role_and_the_server():
+    lung = {"name": "lung", "label": "lungs"}
+    made = job(classes=[lung])
+    assert all(args["overrides"] == {"classes": ["lung"]} for args in made.clients.values())
+    assert made.persistor["overrides"] == {"classes": ["lung"]}
+    assert made.persistor["classes"] == [lung | {"unit": "ml"}]
+    assert "classes" not in job().persistor and not job().clients["a"]["overrides"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": ["lung", "heart"]}, "line 12: 'classes' names lung, heart; this kind of task marks one structure"),
+        (
+            {"bundle": "cxr_classification", "method": LINEAR, "classes": ["normal"], "sites": {"a": "supervised"},
+             "warm_start": {}},
+            "'classes' names normal alone; a classifier needs two or more",
+        ),
+    ],
+)  # fmt: skip
+def test_classes_that_do_not_fit_the_kind_of_task(changes, message, tmp_path):
+    with pytest.raises(JobError, match=message):
+        write_job(job(**changes), tmp_path / "job")
 
 
 def test_roles_that_do_not_fit_the_method():

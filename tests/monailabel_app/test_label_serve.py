@@ -7,6 +7,7 @@ import socket
 
 import pytest
 import serve
+from fedmed_label.bundles import read_bundle
 from PIL import Image
 
 from fedmed.labelling.exclusive_folder import exclusive
@@ -74,6 +75,21 @@ def test_a_server_that_starts_says_what_to_do(launch, make_bundle, studies, fedm
 def test_an_open_address_is_warned_of(launch, make_bundle, studies):
     _, said, _ = launch(studies, make_bundle(), "--host", "0.0.0.0", "--port", free_port())
     assert "WARNING: everyone who reaches 0.0.0.0" in said and "no password" in said
+
+
+def test_clients_are_told_colour_and_codes_of_each_segment(make_bundle):
+    root = make_bundle()
+    path = root / "configs" / "metadata.json"
+    said = {"name": "lesion", "label": "the lesion", "colour": "#ff9a2e", "code": {"value": "1", "meaning": "Lesion"}}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": [said]}))
+    (told,) = read_bundle(root).label_info
+    assert (told["name"], told["idx"], told["color"]) == ("lesion", 1, [255, 154, 46])
+    segment = told["segmentAttribute"]
+    assert segment["SegmentLabel"] == "the lesion" and segment["recommendedDisplayRGBValue"] == told["color"]
+    code = {"CodeValue": "1", "CodingSchemeDesignator": "SCT", "CodeMeaning": "Lesion"}
+    assert segment["SegmentedPropertyTypeCodeSequence"] == code
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": []}))
+    assert "color" not in read_bundle(root).label_info[0]
 
 
 def test_an_unknown_bundle(launch, studies, tmp_path):

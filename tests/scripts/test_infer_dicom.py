@@ -33,7 +33,7 @@ def run(load_script, capsys):
 
 def test_the_segmentation_holds_what_the_bundle_infers(run, undecided_bundle, series, tmp_path):
     code, out, err = run(undecided_bundle, series, tmp_path / "seg.dcm", "--device", "cpu")
-    assert (code, err) == (0, "") and "covid_region: " in out and "ml" in out
+    assert (code, err) == (0, "") and "COVID-19 lesion: " in out and "ml" in out
     (files,) = series_in(series)
     convert_series(files, tmp_path / "scan.nii.gz")
     mask = np.asarray(infer_image(undecided_bundle, tmp_path / "scan.nii.gz", device="cpu").dataobj)

@@ -13,9 +13,11 @@ from monai.bundle import ConfigParser
 from torch import nn
 
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
+from fedmed.bundles.metadata_classes import channel_names, structures
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
 from fedmed.bundles.site_facts import config_ids, usable_facts
+from fedmed.data.structure import Structure, described
 from fedmed.errors import BundleError, OverrideError
 
 # An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
@@ -101,12 +103,14 @@ class Bundle:
         return (self.federation.get("encoder") or {}).get(type(network).__name__)
 
     def _check_types(self) -> None:
-        """YAML reads 1e-4 as a text; refuse it here rather than in every site's first step."""
+        """YAML reads 1e-4 and a,b as texts; refuse them here rather than in every site's first step."""
         defaults = ConfigParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}
         for key, value in self.overrides.items():
             default = defaults.get(key)
             if type(default) in (int, float) and type(value) not in (int, float):
                 raise OverrideError(f"override '{key}': {value!r} is not a number (in YAML write 1.0e-4, not 1e-4)")
+            if isinstance(default, list) and isinstance(value, str):
+                raise OverrideError(f"override '{key}': {value!r} is not a list; write [{value}]")
 
     def groups(self, network: nn.Module) -> dict[str, list[str]]:
         """Sharing groups of a network: group -> patterns of the names that are not shared."""
@@ -122,10 +126,27 @@ class Bundle:
         return bundle_digest(self.root, SHARED_OVERLAYS)
 
     @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """``configs/metadata.json``."""
+        content: dict[str, Any] = json.loads((self.root / "configs" / "metadata.json").read_text(encoding="utf-8"))
+        return content
+
+    @cached_property
+    def classes(self) -> list[Structure]:
+        """What its models look for: the names in the merged configuration, else in the metadata's ``channel_def``, each
+        with what the metadata's ``classes`` say of it.
+
+        Raises:
+            BundleError: an entry of the metadata's ``classes`` is malformed.
+        """
+        own = self.parser().get("classes")
+        names = own if isinstance(own, list) else channel_names(self.metadata)
+        return described(names, structures(self.metadata, self.root))
+
+    @property
     def version(self) -> str:
         """Version from the bundle's metadata."""
-        metadata = json.loads((self.root / "configs" / "metadata.json").read_text(encoding="utf-8"))
-        version: str = metadata["version"]
+        version: str = self.metadata["version"]
         return version
 
     def parser(self, **facts: Any) -> ConfigParser:

@@ -8,6 +8,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS
+from fedmed.bundles.metadata_classes import structures
 from fedmed.bundles.pretraining import pretraining
 from fedmed.bundles.site_facts import FACTS, config_ids, missing_fact
 from fedmed.errors import BundleError
@@ -133,6 +134,8 @@ def _of_metadata(bundle: Bundle) -> Iterator[str]:
         version = None
     if not isinstance(version, str) or not version:
         yield "configs/metadata.json has no 'version', a text"
+    else:
+        yield from _error_of(lambda: structures(bundle.metadata, bundle.root))
 
 
 def _error_of(read: Callable[[], object]) -> Iterator[str]:

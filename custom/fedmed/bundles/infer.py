@@ -41,24 +41,6 @@ def check_ready(root: Path) -> dict[str, Any]:
         raise BundleError(f"{root}/configs/metadata.json cannot be read ({error}); export the bundle again") from error
 
 
-def segment_names(root: Path) -> list[str]:
-    """Names of the values 1, 2, … of a segmentation: ``channel_def`` of the bundle's first output without background.
-
-    Raises:
-        BundleError: as ``check_ready``; the bundle is a classifier; or the metadata name only background.
-    """
-    outputs = check_ready(root).get("network_data_format", {}).get("outputs", {})
-    output: Mapping[str, Any] = next(iter(outputs.values()), {})
-    if output.get("format") == "classes":
-        raise BundleError(f"{root} is a classifier and makes no masks; run it with python -m monai.bundle")
-    channels = output.get("channel_def", {})
-    names = [channels[key] for key in sorted(channels, key=int)]
-    foreground = [name for name in names if name.lower() != "background"]
-    if not foreground:
-        raise BundleError(f"{root}/configs/metadata.json names no segment in channel_def ({names or 'empty'})")
-    return foreground
-
-
 def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
     """Return the result of ``python -m monai.bundle run`` for one image.
 

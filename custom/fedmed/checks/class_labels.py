@@ -22,7 +22,8 @@ def judge_classes(
     for entry in entries:
         if entry.label is not None and classes is not None and entry.label not in classes:
             text = f"{entry.where}: the label is '{entry.label}', which is not a class of the job; use one of "
-            yield data_finding("class", f"{text}{', '.join(classes)}", entry.list, entry.number)
+            text += f"{', '.join(classes)}, or name it in the study: classes: [{', '.join([*classes, entry.label])}]"
+            yield data_finding("class", text, entry.list, entry.number)
     counts = class_counts(entries)
     if role == "supervised":
         for key in ("training", *(("validation",) if chooses else ())):

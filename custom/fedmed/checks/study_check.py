@@ -13,6 +13,8 @@ from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
 
+SHOWN = 3  # of a site's problems: a class that the study does not name is one at every image of it
+
 
 def check_study(folder: Path) -> None:
     """Read every site's settings, datalist and classes, the bundle, and the file that the server starts from.
@@ -50,4 +52,7 @@ def _at_site(site: str, folder: Path) -> Iterator[str]:
     except FedMedError as error:
         yield str(error)
         return
-    yield from (finding.text for finding in checked.findings if finding.level == PROBLEM)
+    problems = [finding.text for finding in checked.findings if finding.level == PROBLEM]
+    yield from problems[:SHOWN]
+    if more := problems[SHOWN:]:
+        yield f"and {len(more)} more"

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.entry_forms import UNLABELED, form_of
+from fedmed.data.entry_forms import UNLABELED, ImageAlone, form_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
 log = logging.getLogger("fedmed.data")
 
+LABELLED = ("training", "validation", "testing")
 EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
 
 
@@ -51,6 +52,23 @@ def load_datalist(
 def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of cases: the image's file name without its extension."""
     return [Path(case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
+
+
+def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> None:
+    """Refuse labels that are none of a study's classes, in whatever list: before the first round, not in the last.
+
+    Raises:
+        DataError: such a label, or no readable datalist.
+    """
+    for key in LABELLED:
+        for n, entry in enumerate(list_entries(datalist, key)):
+            word = form.word(key, entry) if isinstance(entry, Mapping) else None
+            if isinstance(word, str) and word not in classes:
+                known = ", ".join(classes)
+                raise DataError(
+                    f"{datalist}: entry {n} of '{key}': the label is '{word}', which is not a class of the study; use "
+                    f"one of {known}, or ask the study lead to add it to the study's 'classes'"
+                )
 
 
 def list_entries(datalist: Path | str, key: str, required: bool = False) -> list[Any]:

@@ -9,15 +9,9 @@ import numpy as np
 from pydicom import Dataset, dcmread
 from pydicom.sr.codedict import codes
 
+from fedmed.data.structure import Code, Structure, titles
 from fedmed.errors import DataError
 
-# Category, type and place of a segment, for software that reads codes instead of names (DICOM CID 7150 and 7159).
-ABNORMAL = codes.SCT.MorphologicallyAbnormalStructure
-CODES = {
-    "covid_region": (ABNORMAL, codes.SCT.Lesion, codes.SCT.Lung),
-    "nodule": (ABNORMAL, codes.SCT.Nodule, codes.SCT.Lung),
-}
-UNKNOWN = (codes.SCT.Tissue, codes.SCT.Tissue, None)  # 3D Slicer's codes for a segment without a description
 NEEDED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "FrameOfReferenceUID")
 MAY_BE_EMPTY = (  # the standard requires them in every image, but de-identified exports often lack them
     *("PatientID", "PatientName", "PatientBirthDate", "PatientSex", "ReferringPhysicianName"),
@@ -37,16 +31,16 @@ class Producer:
 
 
 def segmentation(
-    files: Sequence[Path], mask: np.ndarray, affine: np.ndarray, labels: Sequence[str], producer: Producer
+    files: Sequence[Path], mask: np.ndarray, affine: np.ndarray, structures: Sequence[Structure], producer: Producer
 ) -> hd.seg.Segmentation:
     """Return a mask as a binary DICOM segmentation, ready for ``save_as``, that refers to the slices it lies on.
 
     Args:
         files: the slices of one CT series, in order. Patient and study are theirs, as DICOM demands.
-        mask: (X, Y, Z) of integers; ``k`` is segment ``labels[k - 1]``, 0 is background. All 0 is allowed: every slice
-            is then written empty, because the standard has no segmentation without frames.
+        mask: (X, Y, Z) of integers; ``k`` is segment ``structures[k - 1]``, 0 is background. All 0 is allowed: every
+            slice is then written empty, because the standard has no segmentation without frames.
         affine: (4, 4) of the mask, to mm in RAS, as ``read_series`` gives it for the same files.
-        labels: names of the segments.
+        structures: the segments: label, colour, codes.
         producer: the bundle that drew the mask.
 
     Raises:
@@ -57,19 +51,19 @@ def segmentation(
         raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, not Enhanced CT")
     slices = [_slice(path) for path in files]
     _check_grid(slices, mask, affine)
-    if mask.max() > len(labels):
-        raise DataError(f"the mask holds the value {mask.max()}, but names only {', '.join(labels)}; export it again")
+    if mask.max() > len(structures):
+        raise DataError(f"the mask holds the value {mask.max()}, but names only {titles(structures)}; export it again")
     first = slices[0]
     try:
         return hd.seg.Segmentation(
             source_images=slices,
             pixel_array=np.ascontiguousarray(mask.transpose(2, 1, 0)).astype(np.uint8),
             segmentation_type=hd.seg.SegmentationTypeValues.BINARY,
-            segment_descriptions=[_segment(k, name, producer) for k, name in enumerate(labels, start=1)],
+            segment_descriptions=[_segment(k, one, producer) for k, one in enumerate(structures, start=1)],
             omit_empty_frames=bool(mask.any()),
             series_instance_uid=hd.UID(),
             series_number=SERIES_OFFSET + int(first.get("SeriesNumber") or 0),
-            series_description=f"{', '.join(labels)} ({producer.name} {producer.version})"[:64],
+            series_description=f"{titles(structures)} ({producer.name} {producer.version})"[:64],
             sop_instance_uid=hd.UID(),
             instance_number=1,
             manufacturer="FedMed",
@@ -81,19 +75,24 @@ def segmentation(
         raise DataError(f"{files[0].parent}: no segmentation can refer to these slices ({error})") from error
 
 
-def _segment(number: int, label: str, producer: Producer) -> hd.seg.SegmentDescription:
-    category, kind, place = CODES.get(label, UNKNOWN)
+def _segment(number: int, structure: Structure, producer: Producer) -> hd.seg.SegmentDescription:
+    category, kind = map(_concept, structure.codes)
     return hd.seg.SegmentDescription(
         segment_number=number,
-        segment_label=label,
+        segment_label=structure.title,
         segmented_property_category=category,
         segmented_property_type=kind,
         algorithm_type=hd.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
         algorithm_identification=hd.AlgorithmIdentificationSequence(
             name=producer.name, version=producer.version, family=codes.DCM.ArtificialIntelligence
         ),
-        anatomic_regions=[place] if place else None,
+        anatomic_regions=[_concept(structure.anatomy)] if structure.anatomy else None,
+        display_color=hd.color.CIELabColor.from_rgb(*structure.rgb) if structure.rgb else None,
     )
+
+
+def _concept(code: Code) -> hd.sr.CodedConcept:
+    return hd.sr.CodedConcept(code.value, code.scheme, code.meaning)
 
 
 def _slice(path: Path) -> Dataset:

@@ -2,13 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from fedmed.data.structure import Structure
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import Exporter, exporter_of
@@ -89,7 +90,9 @@ def export_bundle(
     federation = provenance(finished, store, exporter, weights, model, site)
     check_version(version, store.bundle.root)
     with staged(out) as folder:
-        return _fill(folder, out, exporter, weights, federation, version=version, onnx=onnx, verify=verify)
+        return _fill(
+            folder, out, exporter, weights, federation, store.classes, version=version, onnx=onnx, verify=verify
+        )
 
 
 def _fill(
@@ -98,6 +101,7 @@ def _fill(
     exporter: Exporter,
     weights: Weights,
     federation: dict[str, Any],
+    classes: Sequence[Structure],
     *,
     version: str | None,
     onnx: bool,
@@ -112,7 +116,7 @@ def _fill(
     config = folder / CONFIGS / bundle.config_file("inference").name
     digest = hashlib.sha256((folder / MODELS / part.weights).read_bytes()).hexdigest()
     version = version or f"{bundle.version.partition('+')[0]}+{digest[:8]}"
-    meta = metadata(folder, config, version, federation, exporter)
+    meta = metadata(folder, config, version, federation, exporter, classes)
     _write_json(folder / CONFIGS / METADATA, meta)
     checks = [write_torchscript(folder, config, part)]
     if onnx:

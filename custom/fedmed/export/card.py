@@ -9,6 +9,7 @@ from monai.bundle import ConfigParser
 from torch import nn
 
 from fedmed.bundles.score import Score
+from fedmed.data.structure import Structure
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
 from fedmed.export.merged_configs import FITTED, footprint
@@ -24,6 +25,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
     fed, formats, score = meta["federation"], meta["network_data_format"], Score(**meta["federation"]["score"])
     kind, size = exporter.kind, sum(parameter.numel() for parameter in network.parameters())
     image, pred = formats["inputs"]["image"], next(iter(formats["outputs"].values()))
+    named = {one["name"]: Structure(**one).title for one in meta["classes"]}
     channels = sorted(pred["channel_def"].items(), key=lambda channel: int(channel[0]))
     environment = Environment(
         loader=PackageLoader("fedmed.export"),
@@ -39,7 +41,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         words=kind.card,
         folder=folder.name,
         input=f"{image.get('modality', 'image')}, {image['format']}; {meta.get('image_classes', '')}".rstrip("; "),
-        output=kind.card.channels([(value, name.replace("_", " ")) for value, name in channels]),
+        output=kind.card.channels([(value, named.get(name, name)) for value, name in channels]),
         channels=pred["num_channels"],
         classes=list(pred["channel_def"].values()),
         shape=f"(N, {', '.join(map(str, [image['num_channels'], *image['spatial_shape']]))})",

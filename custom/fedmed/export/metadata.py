@@ -2,15 +2,18 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from monai.bundle import ConfigParser
 
+from fedmed.bundles.metadata_classes import channel_names
+from fedmed.data.structure import Structure, titles
 from fedmed.errors import ExportError
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS, METADATA
+from fedmed.kinds.model_card import CardWords
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
@@ -24,7 +27,12 @@ def check_version(version: str | None, base: Path) -> None:
 
 
 def metadata(
-    folder: Path, config: Path, version: str, federation: Mapping[str, Any], exporter: Exporter
+    folder: Path,
+    config: Path,
+    version: str,
+    federation: Mapping[str, Any],
+    exporter: Exporter,
+    classes: Sequence[Structure],
 ) -> dict[str, Any]:
     """The base bundle's metadata with what the export changes.
 
@@ -33,6 +41,7 @@ def metadata(
         version: the new version.
         federation: see :func:`fedmed.export.weights_origin.provenance`.
         exporter: of the run's kind.
+        classes: of the study.
     """
     content = json.loads((folder / CONFIGS / METADATA).read_text(encoding="utf-8"))
     content["version"] = version
@@ -46,6 +55,7 @@ def metadata(
     scores = [row[f"test_{name}"] for row in federation["sites"] if row.get(f"test_{name}") is not None]
     content["eval_metrics"] = {f"mean_test_{name}_of_sites": sum(scores) / len(scores)} if scores else {}
     _fit_format(content, folder, config)
+    _name_classes(content, classes, exporter.kind.card)
     return {**content, "federation": dict(federation)}
 
 
@@ -71,11 +81,22 @@ def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
         for tensor in side.values():
             if list(tensor["spatial_shape"]) == before:
                 tensor["spatial_shape"] = size
-    classes = parser.get("classes")
-    for tensor in formats["outputs"].values():
-        if tensor["format"] == "classes" and isinstance(classes, list):
-            tensor |= {"num_channels": len(classes), "spatial_shape": [1, len(classes)]}
-            tensor["channel_def"] = {str(place): str(name) for place, name in enumerate(classes)}
+
+
+def _name_classes(content: dict[str, Any], classes: Sequence[Structure], words: CardWords) -> None:
+    """The outputs and what is said of them; where the study names others than the bundle, the words are made anew."""
+    before, names = channel_names(content), [one.name for one in classes]
+    content["classes"] = [one.facts() for one in classes]
+    for tensor in content["network_data_format"]["outputs"].values():
+        channels = names if tensor["format"] == "classes" else ["background", *names]
+        tensor |= {"num_channels": len(channels), "channel_def": dict(zip(map(str, range(99)), channels, strict=False))}
+        if tensor["format"] == "classes":
+            tensor["spatial_shape"] = [1, len(channels)]
+    if names != before and words.task:
+        modality = content["network_data_format"]["inputs"]["image"].get("modality", "image")
+        numbered = ", ".join(f"{place} is {one.title}" for place, one in enumerate(classes, start=1))
+        content["name"] = content["task"] = words.task.format(names=titles(classes), modality=modality)
+        content["label_classes"] = content["pred_classes"] = words.values.format(names=numbered)
 
 
 def _size(parser: ConfigParser, axes: int) -> list[int] | None:

@@ -42,7 +42,7 @@ def open_store(run: FinishedRun) -> ModelStore:
     model = {name: value for name, value in run.config["model"].items() if name not in STARTED_FROM}
     version, digest = model.pop("version"), model.pop("digest")
     try:
-        store = ModelStore.from_args(model, run.records)
+        store = ModelStore.from_args({**model, "classes": run.facts.get("classes") or ()}, run.records)
     except FedMedError as error:
         raise ExportError(f"the run's bundle cannot be opened: {error}") from error
     here = store.bundle

@@ -16,7 +16,7 @@ from torch import Tensor
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
-from fedmed.data.datalist import list_entries, load_datalist
+from fedmed.data.datalist import check_words, list_entries, load_datalist
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
@@ -84,7 +84,9 @@ class Client:
             raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
-        check_bundle(self.bundle, Use(role))
+        kind, names = check_bundle(self.bundle, Use(role)), [one.name for one in self.bundle.classes]
+        if kind.labelled:
+            check_words(site.datalist, kind.form(names), names)
         self.sharing = {
             "sharing": sharing,
             "buffers": buffers,

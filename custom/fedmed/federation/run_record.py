@@ -104,6 +104,7 @@ def run_description(server: "Server", controller: Mapping[str, Any], aggregator:
         "seed": server.store.seed,
         "score": server.score.facts(),
         "kind": bundle.kind,
+        "classes": [one.facts() for one in server.store.classes],
     }
     facts |= {"study": tasks.study} if tasks.study else {}
     return facts | ({"resumed": tasks.earlier} if tasks.earlier else {})

@@ -10,6 +10,7 @@ from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.kinds.find_kind import kind_of
 
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
@@ -110,6 +111,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             key = "overrides" if isinstance(error, OverrideError) else "overlays" if job.study.overlays else "bundle"
             yield key, f"role '{role}': {error}"
             continue
+        if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
+            yield "classes", misfit
         groups = bundle.federation.get("sharing", {})
         known = sorted({group for network in groups.values() for group in network})
         asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}

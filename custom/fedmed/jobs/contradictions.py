@@ -11,6 +11,7 @@ Found = Iterator[tuple[str, str]]  # key at which the line is shown, and a sente
 def contradictions(study: Study) -> Found:
     """Every contradiction of a study with itself."""
     yield from _of_sites(study)
+    yield from _of_classes(study)
     yield from _of_result(study)
     yield from _of_length(study)
     if study.checkpoint_tensors and not study.checkpoint:
@@ -33,6 +34,16 @@ def _of_sites(study: Study) -> Found:
         yield "user_weights", f"'user_weights' is for '{unknown[0]}', which is not one of the sites: {known}"
     if study.resume and (lost := [site for site in study.resume.fresh if site not in training]):
         yield "resume", f"'resume.fresh' names '{lost[0]}', which does not train in this job; correct or remove it"
+
+
+def _of_classes(study: Study) -> Found:
+    names = [one.name for one in study.structures]
+    if twice := [name for name in names if names.count(name) > 1]:
+        yield "classes", f"'classes' names '{twice[0]}' twice; leave one of them out"
+    for role, values in study.overrides.items():
+        if said := values.get("classes"):
+            shown = ", ".join(map(str, said)) if isinstance(said, list) else str(said)
+            yield "overrides", f"'overrides.{role}.classes': classes are the whole study's; write 'classes: [{shown}]'"
 
 
 def _of_result(study: Study) -> Found:

@@ -73,13 +73,15 @@ class JobArguments:
     def _network(self, role: str) -> dict[str, Any]:
         study = self.study
         overrides = {str(name): values for name, values in study.overrides.items()}.get(role, {})
+        overrides = dict(overrides) | ({"classes": [one.name for one in study.structures]} if study.classes else {})
         overlays = [*study.overlays, *self.method.role(role).overlays]
-        return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": dict(overrides)}
+        return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": overrides}
 
     @property
     def persistor(self) -> dict[str, Any]:
         """Plain arguments of :class:`fedmed.recovery.model_store.ModelStore`."""
-        return self._network(self.model_role) | self._said("checkpoint", "checkpoint_tensors", "encoder")
+        args = self._network(self.model_role) | self._said("checkpoint", "checkpoint_tensors", "encoder")
+        return args | ({"classes": [one.facts() for one in self.study.structures]} if self.study.classes else {})
 
     def of_role(self, role: str) -> dict[str, Any]:
         """Plain arguments of a site of this role, of :class:`fedmed.federation.client.Client`."""

@@ -2,8 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
+from fedmed.data.structure import Structure, check_name
 from fedmed.jobs.job_id import PLAIN
 from fedmed.settings.yaml_model import InWords, YamlModel
 
@@ -14,6 +15,11 @@ Site = Annotated[
     InWords("a site's name: letters, digits, _, and after the first also . @ -"),
 ]
 Weight = Annotated[float, Field(ge=0)]
+ClassName = Annotated[str, AfterValidator(check_name)]
+Class = Annotated[  # by kind of value, so that a wrong one is told once
+    Annotated[ClassName, Tag("a name")] | Annotated[Structure, Tag("described")],
+    Discriminator(lambda value: "a name" if isinstance(value, str) else "described"),
+]
 
 
 class Named(YamlModel):
@@ -54,6 +60,13 @@ class Study(YamlModel):
     )
     bundle: str = Field(description="installed bundle that is trained")
     overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
+    classes: list[Class] | None = Field(
+        default=None,
+        min_length=1,
+        description="what is looked for: names, such as [normal, pneumonia], or name, label, colour, code, category, "
+        "anatomy, unit of each; of images in the order of the network's outputs, of masks what 1, 2, … stand for. By "
+        "default what the bundle says",
+    )
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
     sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
     rounds: int = Field(ge=1, description="federated rounds")
@@ -104,6 +117,19 @@ class Study(YamlModel):
         default=True, description="apps have a folder custom/, as NVFlare's simulator needs; kits forbid it by default"
     )
     resume: Resume | None = Field(default=None, description="the job that this one continues")
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _a_list(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            names = ", ".join(filter(None, map(str.strip, value.split(","))))
+            raise ValueError(f"write a list: classes: [{names}], or on a command line --set 'classes=[{names}]'")
+        return value
+
+    @property
+    def structures(self) -> list[Structure]:
+        """The classes, those of which only the name is said too."""
+        return [Structure(name=one) if isinstance(one, str) else one for one in self.classes or ()]
 
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""

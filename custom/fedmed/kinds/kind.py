@@ -61,6 +61,10 @@ class Kind:
         """
         return False
 
+    def misfit(self, classes: Sequence[str]) -> str:
+        """Why a model of this kind cannot have these classes, as a sentence; empty where it can, or names none."""
+        return ""
+
     @property
     def inspects(self) -> str:
         """Class path of the inspection: its own, or that of its base.

@@ -15,6 +15,8 @@ class CardWords:
         output: what comes out; ``{names}`` stands for the names of the channels.
         numbered: whether those names stand with their values, as of a label map.
         trained: what sites with labels do, for the table of sites.
+        task, values: of a model of other classes than its bundle's own: what it does, and what the values of its result
+            are; ``{names}`` and ``{modality}`` stand for theirs. Empty where the bundle's words name no class.
     """
 
     how_to_run: str
@@ -24,6 +26,8 @@ class CardWords:
     output: str
     numbered: bool = False
     trained: str = "trained with"
+    task: str = ""
+    values: str = ""
 
     def part(self, role: str) -> str:
         """A site's part in the training."""

@@ -27,7 +27,13 @@ class Segmentation3D(Kind):
         unfit="measuring disease where nobody has\nchecked the masks. A mask is a proposal that a reader corrects.",
         output="label map: {names}",
         numbered=True,
+        task="Segmentation of {names} in {modality} volumes",
+        values="{names}; 0 is everything else",
     )
+
+    def misfit(self, classes: Sequence[str]) -> str:
+        text = f"'classes' names {', '.join(classes)}; this kind of task marks one structure, so leave one of them"
+        return text if len(classes) > 1 else ""
 
     def form(self, classes: Sequence[str] | None = None) -> ImageAlone:
         return ImageWithMask()

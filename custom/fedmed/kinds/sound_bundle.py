@@ -28,6 +28,8 @@ def check_bundle(bundle: Bundle, use: Use) -> Kind:
         found.append(str(error))
     settings = kind.settings if kind else {}
     found += faults(bundle, replace(use, labels=kind.labelled if kind else False), settings)
+    if kind and not found:  # a sound configuration can be asked for its classes
+        found += filter(None, [kind.misfit([one.name for one in bundle.classes])])
     if kind is None or found:
         lines = "".join(f"\n- {fault}" for fault in found)
         raise BundleError(

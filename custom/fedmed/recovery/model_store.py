@@ -15,6 +15,7 @@ from fedmed.aggregation.sharing import Patterns
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import initial_network, named_tensors
+from fedmed.data.structure import Structure, described
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
 from fedmed.kinds.sound_bundle import check_bundle
@@ -40,6 +41,8 @@ class ModelStore:
         checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
             the rest keeps its initial weights. None = everything.
 
+        classes: what the study says of the classes that ``overrides`` name: label, colour, codes, unit.
+
     Raises:
         BundleError: the bundle lacks what a federation needs.
         JobError: the checkpoint is not a plain file name, there is no such file, or a wrong regular expression.
@@ -55,10 +58,13 @@ class ModelStore:
         checkpoint: str | None = None,
         checkpoint_tensors: Sequence[str] | None = None,
         encoder: str | None = None,
+        classes: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
         check_bundle(self.bundle, Use())
+        said, own = [Structure(**one) for one in classes], self.bundle.classes
+        self.classes = described([one.name for one in own], said, own)
         self.checkpoint, self.encoder = self._find("checkpoint", checkpoint) if checkpoint else None, encoder
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:
