@@ -52,7 +52,8 @@ def test_scores_files_and_aggregates(tmp_path, two_channels):
     names = ["first", "second", "third"]
     metrics = run(tmp_path / "evaluation", names, cases(two_channels=two_channels)).finish()
     dices = [1.0, 0.5, 0.0]
-    assert metrics == {"dice_mean": 0.5, "dice_std": pytest.approx(statistics.stdev(dices)), "n_cases": 3}
+    assert metrics == {"dice_mean": 0.5, "dice_std": pytest.approx(statistics.stdev(dices)), "n_cases": 3,
+                       "hd95_median": pytest.approx(2.0)}  # fmt: skip
     assert rows(tmp_path / "evaluation") == list(zip(names, dices, strict=True))
     found = {path.name for path in (tmp_path / "evaluation").iterdir()}
     assert found == {"cases.csv", "best.npz", "median.npz", "worst.npz"}  # nothing temporary is left
@@ -85,8 +86,22 @@ def test_spacing_comes_from_the_image_or_the_argument(tmp_path):
 
 def test_one_case_has_no_spread(tmp_path):
     metrics = run(tmp_path, ["only"], cases([(A, B)])).finish()
-    assert metrics == {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1}
+    assert metrics == {"dice_mean": 0.5, "n_cases": 1, "hd95_median": pytest.approx(2.0)}
     assert all((tmp_path / f"{kind}.npz").is_file() for kind in ("best", "median", "worst"))
+
+
+def test_cases_that_nobody_has_marked_are_drawn_and_not_scored(tmp_path):
+    batches = [{"image": batch["image"]} for batch in cases([((), A), ((), ())])]
+    evaluator = SupervisedEvaluator("cpu", batches, torch.nn.Identity())
+    recorder = CaseRecorder(tmp_path, ["a", "b"], (2.0, 2.0, 5.0), (-1000, 0))
+    recorder.attach(evaluator)
+    evaluator.run()
+    recorder.draw()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["unscored_1.npz", "unscored_2.npz"]
+    with np.load(tmp_path / "unscored_1.npz", allow_pickle=False) as picture:
+        assert np.isnan(picture["dice"]) and np.isnan(picture["millilitres"][0]) and not picture["truth"].any()
+        assert picture["millilitres"][1] == pytest.approx(9 * 20 / 1000) and picture["prediction"].sum() == 9
+        assert picture["window"].tolist() == [-1000, 0]
 
 
 def test_image_is_stored_in_its_range(tmp_path):

@@ -150,7 +150,7 @@ def test_the_terminal_has_the_interval_and_the_accuracy_in_80_columns(folder):
 
 def test_sentences_name_the_score(folder):
     run = read_run(folder)
-    assert "mean test AUROC of 0.81 at the 2 labelled sites and 0.74 at the unseen site" in report_of(run).summary(run)
+    assert "mean test AUROC of 0.81 at the 2 labelled sites (120 cases) and 0.74 at the" in report_of(run).summary(run)
     assert ("validation AUROC", f"{run.result['best_score']:.3f}") in report_of(run).facts(run)
 
 

@@ -5,10 +5,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
+from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError
-from fedmed.reports import curves, palette, plots, segmentation_report, training_scalars
+from fedmed.reports import curves, palette, plots, slice_picture, training_scalars
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
+from fedmed.reports.site_rows import site_rows
 
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
@@ -154,19 +156,75 @@ def test_round_ticks(end, ticks):
 def test_a_contour_lies_on_the_masks_edge_in_millimetres():
     mask = np.zeros((6, 8), dtype=bool)
     mask[2:4, 0:5] = True
-    (line,) = segmentation_report.contours(mask, (2.0, 1.0))
+    (line,) = slice_picture.contours(mask, (2.0, 1.0))
     assert np.array_equal(line[0], line[-1])
     assert (line[:, 0].min(), line[:, 0].max()) == (0, 5)
     assert (line[:, 1].min(), line[:, 1].max()) == (4, 8)
-    assert segmentation_report.contours(np.zeros((4, 4), dtype=bool), (1.0, 1.0)) == []
+    assert slice_picture.contours(np.zeros((4, 4), dtype=bool), (1.0, 1.0)) == []
 
 
 def test_a_picture_keeps_its_millimetres():
     image = np.zeros((10, 20))
-    picture = segmentation_report.SlicePicture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
-    assert segmentation_report.extent(picture) == (10.0, 30.0)
-    assert 'viewBox="0 0 10.0 30.0"' in segmentation_report.svg(picture)
-    assert 'class="truth"' not in segmentation_report.svg(picture)
+    picture = slice_picture.SlicePicture("best", "a", None, image, image > 0, image > 0, (3.0, 0.5))
+    assert slice_picture.extent(picture) == (10.0, 30.0)
+    drawn = slice_picture.svg(picture, LUNG)
+    assert 'viewBox="0 0 10.0 30.0"' in drawn and 'class="truth"' not in drawn and " l<" not in drawn
+
+
+def test_a_picture_tells_sides_window_and_volumes():
+    image = np.zeros((10, 20))
+    volumes = {"millilitres": (5960.0, 6021.0), "window": (-1000.0, 0.0)}
+    picture = slice_picture.SlicePicture("best", "a", 0.9, image, image > 0, image > 0, (3.0, 0.5), **volumes)
+    words = re.findall(
+        r'<text class="(.*?)" .*? text-anchor="(.*?)" .*?>(.*?)</text>', slice_picture.svg(picture, LUNG)
+    )
+    assert words == [
+        ("word", "start", "R"),
+        ("word", "end", "L"),
+        ("word", "end", "−1000…0 HU"),
+        ("word of-truth", "start", "truth 5.96 l"),
+        ("word of-prediction", "start", "prediction 6.02 l"),
+    ]
+
+
+def test_the_page_says_what_is_marked_on_which_grid_and_what_nobody_has_scored(fake_run, tmp_path):
+    folder = fake_run(rounds=2)
+    facts = folder / "server/simulate_job/fedmed/run.json"
+    said = {"classes": [LUNG.facts()], "grid": [3.0, 3.0, 6.0]}
+    facts.write_text(json.dumps(json.loads(facts.read_text()) | said))
+    result = folder / "server/simulate_job/fedmed/result.json"
+    told = json.loads(result.read_text())
+    told["test"]["ct_north"] |= {"hd95_median": 12.34}
+    told["test"]["ct_east"] = {"n_cases": 0}
+    result.write_text(json.dumps(told))
+    evaluation = folder / "ct_east/simulate_job/fedmed/evaluation"
+    for kind in ("best", "median", "worst"):
+        (evaluation / f"{kind}.npz").unlink()
+    mask = np.zeros((8, 8), np.uint8)
+    shown = {"image": mask / 2, "truth": mask, "prediction": mask + 1, "spacing": (1.0, 1.0), "case": "scan_7"}
+    np.savez(evaluation / "unscored_1.npz", **shown, dice=np.nan, millilitres=(np.nan, 4100.0), window=(-1000, 0))
+    html = write_report(folder, tmp_path).html.read_text()
+    for words in (
+        "grid that the network sees, voxels of 3 × 3 × 6 mm, not on that of the scan",
+        "<dt>marks</dt><dd>lungs</dd>",
+        "prediction: lungs",
+        "--marked: #4f9bd9",
+        "12.3 mm",
+        "<b>not scored</b></span>",
+        "prediction 4.1 l",
+        "(10 cases)",
+    ):
+        assert words in html, words
+    assert "truth nan" not in html and "None" not in html
+
+
+def test_one_case_has_no_deviation(fake_run, tmp_path):
+    run = read_run(fake_run(rounds=2, n_cases=1))
+    assert all(row.std is None and row.low is None for row in site_rows(run))
+    assert "0.000" not in write_report(run.folder, tmp_path).html.read_text()
+
+
+LUNG = Structure(name="lung", label="lungs", colour="#4f9bd9", unit="l")
 
 
 def contrast(first, second):

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from fedmed.reports.notes import privacy_notes
-from fedmed.reports.words import plain_delta, plain_epsilon
+from fedmed.reports.words import plain_delta, plain_number
 
 
 def run(**sites):
@@ -26,7 +26,7 @@ def test_what_the_sites_told_is_said():
 
 
 def test_numbers_have_no_exponents():
-    assert [plain_epsilon(x) for x in (0.12345, 2.0, 99.96, 999.6, 1234567.0)] == [
+    assert [plain_number(x) for x in (0.12345, 2.0, 99.96, 999.6, 1234567.0)] == [
         "0.123",
         "2",
         "100",

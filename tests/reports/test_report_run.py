@@ -4,7 +4,7 @@ import pytest
 
 from fedmed.errors import DataError, FedMedError, JobError
 from fedmed.reports.run import read_run
-from fedmed.reports.segmentation_report import read_slice
+from fedmed.reports.slice_picture import read_slice
 
 SERVER = "server/simulate_job/fedmed"
 

@@ -25,6 +25,24 @@ def test_a_warning_is_a_plain_line_and_stays_in_the_display(tmp_path):
     assert "warning, round 2: ct_east: 80 % of voxels" in console.file.getvalue()
 
 
+def test_no_word_is_cut_at_80_columns(fake_run):
+    names = {"university_hospital_north_campus": "supervised", "clinic_with_a_long_name_too": "unsupervised"}
+    folder = fake_run(rounds=2, sites=names)
+    path = folder / "server/simulate_job/fedmed/result.json"
+    result = json.loads(path.read_text())
+    for name in names:
+        result["test"][name]["hd95_median"] = 12.5
+    path.write_text(json.dumps(result))
+    console = Console(file=io.StringIO(), width=80)
+    run = read_run(folder)
+    console.print(report_of(run).table(run))
+    text = console.file.getvalue()
+    assert "…" not in text and "HD95" in text and text.count("12.5 mm") == 2
+    assert max(map(len, text.splitlines())) <= 80
+    kept = "".join(line[:20].strip() for line in text.splitlines())
+    assert all(part in kept for part in ("university", "campus", "clinic"))
+
+
 def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_80_columns(fake_run):
     folder = fake_run(rounds=2)
     path = folder / "server/simulate_job/fedmed/result.json"

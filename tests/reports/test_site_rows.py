@@ -50,7 +50,7 @@ def test_the_summary_is_made_of_the_numbers(fake_run):
     text = summary(with_result(run, test=test, best_round=1))
     assert text == (
         "After 3 rounds with 4 sites, the model of round 2 reaches a mean test Dice of 0.70 at the 2 labelled sites "
-        "and 0.50 at the unseen site ct_west."
+        "(4 cases) and 0.50 at the unseen site ct_west (2 cases)."
     )
 
 

@@ -105,10 +105,10 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
         "Representation kept in a round, r",
         "Weight in the aggregate",
         "no site has tested it",
-        "jobs/cxr_linear",
+        "scripts/package_job.py --init linear &gt; ",
         "cp run/server/simulate_job/app_server/FL_global_model.pt models/",
         "No summary came from cxr_children.",
-        "jobs/cxr_finetune",
+        "--set bundle=",
         "the more a site's model changed, the more it weighs",
         "6.5 kB a round, both ways",
     ):
@@ -116,6 +116,14 @@ def test_the_page_tells_losses_changes_and_weights_and_no_score(run, tmp_path):
     for words in ("Dice", "validation", "Validation", "not tested", "Result at each site", "pictures"):
         assert words not in html
     assert {path.name for path in written.pngs} == {"curves.png", "aggregation.png", "traffic.png"}
+
+
+def test_what_comes_next_is_of_the_user_s_own_study(run, tmp_path):
+    html = write_report(run.folder, tmp_path).html.read_text().replace("&#39;", "'").replace("&gt;", ">")
+    assert "scripts/package_job.py --init linear > cxr_fedmoco_linear.yaml" in html
+    assert "--set 'sites={cxr_children: supervised, cxr_metro: supervised, cxr_rural: supervised}'" in html
+    assert "--set 'overlays=[demo]'" in html and "scripts/simulate.py jobs/cxr_fedmoco_fine_tuning" in html
+    assert "jobs/cxr_linear" not in html
 
 
 def test_the_sentence_tells_how_far_the_loss_fell(run):

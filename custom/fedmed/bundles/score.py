@@ -12,7 +12,7 @@ EXAMPLE = "score: {name: dice, label: Dice, test: dice_mean, spread: dice_std}"
 
 @dataclass(frozen=True)
 class Score:
-    """A score in 0..1, the higher the better.
+    """A score in 0..1, the higher the better; one that no model is chosen by may have another range.
 
     Attributes:
         name: the metric of a validation list is ``val_<name>``.
@@ -53,6 +53,7 @@ class Score:
         return text
 
 
+HD95 = Score("hd95", "HD95 (mm)", "hd95_median")  # beside it, in millimetres: the lower the better
 DICE = Score("dice", "Dice", "dice_mean", "dice_std")  # of bundles and runs that do not say theirs
 
 

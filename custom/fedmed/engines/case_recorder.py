@@ -1,5 +1,6 @@
 """The evaluation of a segmentation: a score for each case, and pictures of three of them."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,22 +8,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from ignite.engine import Engine, Events
 from monai.data import MetaTensor
 from torch import Tensor
 
-from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation
+from fedmed.engines.evaluation_files import pictured, require_all, write_evaluation, write_pictures
 from fedmed.engines.metrics import hard_dice
+from fedmed.engines.surface_distance import hausdorff95
 from fedmed.engines.trainer import plain
 from fedmed.errors import DataError, FedMedError
+
+UNSCORED = "unscored_"  # how the names of pictures begin whose cases nobody has marked
 
 
 @dataclass(frozen=True)
 class CaseResult:
-    """One case: its hard Dice and one axial slice, seen from below as radiologists do; small, because all stay."""
+    """One case: its scores and one axial slice, seen from below as radiologists do; small, because all stay.
+
+    A case without a true mask has NaN for its scores and its true volume, and an empty truth.
+    """
 
     case: str
     dice: float
+    hd95: float  # mm; NaN where both masks are empty
+    millilitres: tuple[float, float]  # of the truth and of the prediction, in the whole volume
     image: np.ndarray  # (H, W) float16 in [0, 1]
     truth: np.ndarray  # (H, W) uint8
     prediction: np.ndarray  # (H, W) uint8
@@ -36,18 +46,27 @@ class CaseRecorder:
     channels (2, X, Y, Z). Volumes are oriented RAS, as the bundles make them. The slice is the axial one with the
     largest area of the true mask; where that is empty, of the prediction; where both are empty, the middle one.
 
-    FedMed never sends these files: ``cases.csv`` (case, dice) and ``best.npz``, ``median.npz`` and
+    FedMed never sends these files: ``cases.csv`` (case, dice, hd95) and ``best.npz``, ``median.npz`` and
     ``worst.npz`` with ``image`` (H, W) float in [0, 1], ``truth`` and ``prediction`` (H, W) uint8, ``spacing`` (row,
-    column) in mm, ``dice`` and ``case``.
+    column) in mm, ``dice``, ``hd95`` in mm, ``millilitres`` (truth, prediction), ``window`` (2,) and ``case``. Cases
+    without masks have no scores: :meth:`draw` writes their pictures, ``unscored_1.npz`` and so on.
 
     Args:
         folder: where to write.
         names: the cases' names, in the order in which the evaluator sees them.
         spacing: (x, y, z) voxel size in mm; default: that of an image with metadata, otherwise 1 mm.
+        window: what 0 and 1 in an image were before, in HU of a CT; None = unknown.
     """
 
-    def __init__(self, folder: Path | str, names: Sequence[str], spacing: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        names: Sequence[str],
+        spacing: Sequence[float] | None = None,
+        window: Sequence[float] | None = None,
+    ) -> None:
         self.folder, self.names, self.spacing = Path(folder), list(names), spacing
+        self.window = np.array(window if window is not None else (np.nan, np.nan), float)
         self.results: list[CaseResult] = []
 
     def attach(self, engine: Engine) -> None:
@@ -56,19 +75,34 @@ class CaseRecorder:
         engine.add_event_handler(Events.ITERATION_COMPLETED, self._record)
 
     def finish(self) -> dict[str, float | int]:
-        """Write the files; return only ``dice_mean``, ``dice_std`` (sample, 0 for one case) and ``n_cases``.
+        """Write the files; return only ``dice_mean``, ``dice_std`` (of two cases or more), ``hd95_median`` in mm (of
+        cases with something in either mask) and ``n_cases``.
 
         Raises:
             DataError: no case was evaluated, or fewer than were named, or the folder cannot be written.
         """
-        require_all(len(self.results), len(self.names), "mask")
+        require_all(sum(not math.isnan(case.dice) for case in self.results), len(self.names), "mask")
         dices = [result.dice for result in self.results]
         shown = {name: self.results[place] for name, place in pictured(dices).items()}
-        pictures = {name: {**vars(case), "image": case.image.astype(np.float32)} for name, case in shown.items()}
-        rows = [(result.case, f"{result.dice:.6f}") for result in self.results]
-        write_evaluation(self.folder, ["case", "dice"], rows, pictures)
-        spread = statistics.stdev(dices) if len(dices) > 1 else 0.0
-        return {"dice_mean": statistics.fmean(dices), "dice_std": spread, "n_cases": len(dices)}
+        pictures = {name: self._picture(case) for name, case in shown.items()}
+        rows = [(case.case, f"{case.dice:.6f}", f"{case.hd95:.4f}") for case in self.results]
+        write_evaluation(self.folder, ["case", "dice", "hd95"], rows, pictures)
+        found: dict[str, float | int] = {"dice_mean": statistics.fmean(dices), "n_cases": len(dices)}
+        found |= {"dice_std": statistics.stdev(dices)} if len(dices) > 1 else {}
+        known = [case.hd95 for case in self.results if not math.isnan(case.hd95)]
+        return found | ({"hd95_median": statistics.median(known)} if known else {})
+
+    def draw(self) -> None:
+        """Write a picture of each case and nothing else; of cases that nobody has marked.
+
+        Raises:
+            DataError: the folder cannot be written.
+        """
+        numbered = enumerate(self.results, start=1)
+        write_pictures(self.folder, {f"{UNSCORED}{n}": self._picture(case) for n, case in numbered})
+
+    def _picture(self, case: CaseResult) -> dict[str, Any]:
+        return {**vars(case), "image": case.image.astype(np.float32), "window": self.window}
 
     def _record(self, engine: Engine) -> None:
         if not isinstance(engine.state.output, list):
@@ -79,18 +113,22 @@ class CaseRecorder:
             self.results.append(self._result(self.names[len(self.results)], output))
 
     def _result(self, case: str, output: dict[str, Any]) -> CaseResult:
-        image, label, pred = (output[key] for key in ("image", "label", "pred"))
+        image, label, pred = output["image"], output.get("label"), output["pred"]
         spacing = self.spacing or (image.pixdim.tolist() if isinstance(image, MetaTensor) else (1.0, 1.0, 1.0))
-        truth, prediction = foreground(label), foreground(pred)
+        prediction = foreground(pred)
+        truth = torch.zeros_like(prediction) if label is None else foreground(label)
         if truth.shape != prediction.shape:
             raise DataError(
                 f"case {case}: the prediction has shape {tuple(prediction.shape)}, the mask {tuple(truth.shape)}; "
                 "they must lie on one grid"
             )
-        z = best_slice(truth, prediction)
+        z, voxel = best_slice(truth, prediction), math.prod(map(float, spacing)) / 1000
+        sides = [float(side) for side in spacing]
         return CaseResult(
             case=case,
-            dice=hard_dice(prediction, truth),
+            dice=math.nan if label is None else hard_dice(prediction, truth),
+            hd95=math.nan if label is None else hausdorff95(truth.cpu().numpy(), prediction.cpu().numpy(), sides),
+            millilitres=(math.nan if label is None else float(truth.sum()) * voxel, float(prediction.sum()) * voxel),
             image=axial(plain(image)[0], z).clip(0, 1).astype(np.float16),
             truth=axial(truth, z).astype(np.uint8),
             prediction=axial(prediction, z).astype(np.uint8),

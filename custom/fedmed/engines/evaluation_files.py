@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -38,7 +38,7 @@ def write_evaluation(
     rows: Iterable[Sequence[str]],
     pictures: Mapping[str, Mapping[str, Any]],
 ) -> None:
-    """Write ``cases.csv`` and compressed ``<name>.npz`` of each picture, each completely or not at all.
+    """Write ``cases.csv`` and the pictures, each completely or not at all.
 
     Raises:
         DataError: the folder cannot be written.
@@ -47,10 +47,19 @@ def write_evaluation(
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
+    _write(folder, {"cases.csv": lambda stream: stream.write(table.getvalue().encode())})
+    write_pictures(folder, pictures)
+
+
+def write_pictures(folder: Path, pictures: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write compressed ``<name>.npz`` of each picture; DataError as above."""
+    _write(folder, {f"{name}.npz": partial(_save_compressed, content) for name, content in pictures.items()})
+
+
+def _write(folder: Path, files: Mapping[str, Callable[[BinaryIO], object]]) -> None:
     try:
-        write_atomically(folder / "cases.csv", lambda stream: stream.write(table.getvalue().encode()))
-        for name, content in pictures.items():
-            write_atomically(folder / f"{name}.npz", partial(_save_compressed, content))
+        for name, write in files.items():
+            write_atomically(folder / name, write)
     except OSError as error:
         raise DataError(
             f"{folder}: the evaluation cannot be written ({error}); free space or correct its permissions"

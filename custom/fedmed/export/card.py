@@ -6,6 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from monai.bundle import ConfigParser
+from monai.networks.nets.resnet import ResNet, ResNetBottleneck
 from torch import nn
 
 from fedmed.bundles.score import Score
@@ -17,6 +18,7 @@ from fedmed.export.story import limits, results_note, story
 from fedmed.reports.words import fixed, join
 
 TEMPLATE = "card.md.j2"
+WIDTH = 64  # channels of the first stage of every ResNet of He et al. 2016
 AROUND = ("inferer", "postprocessing", "post_transforms")
 
 
@@ -25,7 +27,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
     fed, formats, score = meta["federation"], meta["network_data_format"], Score(**meta["federation"]["score"])
     kind, size = exporter.kind, sum(parameter.numel() for parameter in network.parameters())
     image, pred = formats["inputs"]["image"], next(iter(formats["outputs"].values()))
-    named = {one["name"]: Structure(**one).title for one in meta["classes"]}
+    titles = {one["name"]: Structure(**one).title for one in meta["classes"]}
     channels = sorted(pred["channel_def"].items(), key=lambda channel: int(channel[0]))
     environment = Environment(
         loader=PackageLoader("fedmed.export"),
@@ -41,12 +43,12 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         words=kind.card,
         folder=folder.name,
         input=f"{image.get('modality', 'image')}, {image['format']}; {meta.get('image_classes', '')}".rstrip("; "),
-        output=kind.card.channels([(value, named.get(name, name)) for value, name in channels]),
+        output=kind.card.channels([(value, titles.get(name, name)) for value, name in channels]),
         channels=pred["num_channels"],
         classes=list(pred["channel_def"].values()),
         shape=f"(N, {', '.join(map(str, [image['num_channels'], *image['spatial_shape']]))})",
         value_range=f"{image['value_range'][0]}…{image['value_range'][1]}",
-        network=type(network).__name__,
+        network=named(network),
         parameters=f"{size / 1e6:.1f} million" if size >= 1e6 else f"{size / 1e3:.0f} thousand",
         files=[f"`models/{path.name}`" for path in sorted((folder / MODELS).iterdir())],
         onnx=bool(list((folder / MODELS).glob("*.onnx"))),
@@ -62,6 +64,18 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         software=join([f"{name} {version}" for name, version in fed["software"].items()]),
         commit=f" FedMed at commit {fed['commit']}." if fed["commit"] else "",
     )
+
+
+def named(network: nn.Module) -> str:
+    """The network's class; of one around a ResNet also the depth, and the width where it is not the usual one."""
+    name, inner = type(network).__name__, next((part for part in network.modules() if isinstance(part, ResNet)), None)
+    if inner is None:
+        return name
+    stages = [inner.layer1, inner.layer2, inner.layer3, inner.layer4]
+    depth = 2 + sum(3 if isinstance(block, ResNetBottleneck) else 2 for stage in stages for block in stage)
+    width = inner.conv1.out_channels
+    narrow = "" if width == WIDTH else f" of width {width} instead of {WIDTH}"
+    return f"{name} around a ResNet-{depth}{narrow}"
 
 
 def settings(config: Path) -> list[tuple[str, str]]:

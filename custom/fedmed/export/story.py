@@ -6,7 +6,7 @@ from typing import Any
 from fedmed.bundles.score import Score
 from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
-from fedmed.reports.words import count, join, plain_delta, plain_epsilon
+from fedmed.reports.words import count, join, plain_delta, plain_number
 
 WEIGHTS = {
     "iterations": "by the steps behind them",
@@ -166,5 +166,5 @@ def protection(facts: Mapping[str, Any]) -> str:
         return f"{did}: {nothing}."
     did = f"{count(noise, 'site')} added Gaussian noise to clipped updates"
     if facts.get("largest_epsilon") is not None and facts.get("delta"):
-        did += f", at most ε = {plain_epsilon(facts['largest_epsilon'])} at δ = {plain_delta(facts['delta'])}"
+        did += f", at most ε = {plain_number(facts['largest_epsilon'])} at δ = {plain_delta(facts['delta'])}"
     return f"{did}. That protects a site's data as a whole, not single patients; of other sites {nothing}."

@@ -222,6 +222,7 @@ class Client:
         """
         if not list_entries(self.site.datalist, "testing"):
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
+            self._preview(task)
             return {"n_cases": 0}
         folder = self.folder / ("evaluation_last" if task.model == "last" else "evaluation")
         parser = self._open(task, evaluation_dir=str(folder)).parser
@@ -232,6 +233,19 @@ class Client:
         metrics: dict[str, float] = recorder.finish()
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
+
+    def _preview(self, task: Task) -> None:
+        """Draw what the selected model makes of some images that nobody has marked; the pictures stay at the site."""
+        if task.model == "last" or "preview" not in self.bundle.parser():
+            return
+        parser = self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser
+        if not parsed(parser, "preview#cases"):
+            return
+        evaluator, recorder = parsed(parser, "preview#evaluator"), parsed(parser, "preview#recorder")
+        recorder.attach(evaluator)
+        AbortHandler(self.should_abort).attach(evaluator)
+        evaluator.run()
+        recorder.draw()
 
     def release(self, task: Task) -> Release:
         """Hand out the private layers that belong to a round, if the site's own settings allow it."""

@@ -106,5 +106,7 @@ def run_description(server: "Server", controller: Mapping[str, Any], aggregator:
         "kind": bundle.kind,
         "classes": [one.facts() for one in server.store.classes],
     }
+    if isinstance(grid := bundle.parser().get("pixdim"), list):
+        facts["grid"] = grid  # mm: voxels on which masks are scored
     facts |= {"study": tasks.study} if tasks.study else {}
     return facts | ({"resumed": tasks.earlier} if tasks.earlier else {})

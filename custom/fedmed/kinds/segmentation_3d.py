@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedmed.bundles.score import DICE
+from fedmed.bundles.score import DICE, HD95
 from fedmed.data.entry_forms import ImageAlone, ImageWithMask
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.label_server import MASKS
@@ -15,7 +15,7 @@ class Segmentation3D(Kind):
     """A model marks a region in volumes; a site's labels are masks on the grid of their images."""
 
     both_lists = True
-    scores = (DICE,)
+    scores = (DICE, HD95)
     inspection = "fedmed.checks.ct_inspection.CTInspection"
     report = "fedmed.reports.segmentation_report.SegmentationReport"
     exporter = "fedmed.export.exporter.SegmentationExporter"

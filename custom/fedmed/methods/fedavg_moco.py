@@ -67,11 +67,11 @@ class FedAvgMoCo(Method):
         """What sites learned, and how much each round changed."""
         return ("fedmed.reports.representation_section.RepresentationSection",)
 
-    def next_jobs(self) -> Mapping[str, str]:
+    def next_methods(self) -> Mapping[str, str]:
         """A quick look at the encoder, and the model to use."""
         return {
-            "cxr_linear": "trains one layer on the frozen encoder: it tells how much has been learnt",
-            "cxr_finetune": "trains the whole network with few labels: that is the model to use",
+            "linear": "trains one layer on the frozen encoder: it tells how much has been learnt",
+            "fine_tuning": "trains the whole network with few labels: that is the model to use",
         }
 
     def card(self) -> str:

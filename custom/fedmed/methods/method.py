@@ -52,8 +52,8 @@ class Method:
         """Class paths of what a report shows of this method alone: :class:`fedmed.reports.run_report.ReportSection`."""
         return ()
 
-    def next_jobs(self) -> Mapping[str, str]:
-        """Jobs that begin with the model of this method -> what each does, without its subject."""
+    def next_methods(self) -> Mapping[str, str]:
+        """Methods that begin with the model of this one, by short name -> what each does, without its subject."""
         return {}
 
     def card(self) -> str:

@@ -7,7 +7,7 @@ from fedmed.privacy.limits_in_words import limits_in_words
 from fedmed.privacy.sendings import Sending
 from fedmed.reports.ledger_page import weak
 from fedmed.reports.sheet import Sheet, SheetTable
-from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
+from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
 
 KIND = "what would leave this site"
 NEVER = (
@@ -28,7 +28,7 @@ def forecast_sheet(made: Forecast) -> Sheet:
     facts = [("role", made.role), ("updates", str(made.updates)), ("bytes in all", size(made.bytes))]
     facts += [("tensors that leave", str(len(_leaving(made)))), ("tensors that stay", str(len(_staying(made))))]
     if made.epsilon:
-        facts.append(("ε now → after", " → ".join(map(plain_epsilon, made.epsilon))))
+        facts.append(("ε now → after", " → ".join(map(plain_number, made.epsilon))))
     sent = SheetTable(
         "What each task sends", _note(made), ["task", "rounds", "times#", "tensors#", "each#", "numbers"], _rows(made)
     )
@@ -54,7 +54,7 @@ def _summary(made: Forecast) -> str:
     text += f" and would send {count(made.updates, 'update')} of at most {each}, {size(made.bytes)} in all"
     if made.epsilon is None:
         return f"{text}. No noise is added."
-    spent = f"ε = {plain_epsilon(made.epsilon[1])} at δ = {plain_delta(made.site.privacy.delta)}"
+    spent = f"ε = {plain_number(made.epsilon[1])} at δ = {plain_delta(made.site.privacy.delta)}"
     return f"{text}, with noise: {spent} afterwards."
 
 

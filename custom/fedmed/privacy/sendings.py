@@ -11,6 +11,7 @@ from fedmed.errors import PrivacyError
 from fedmed.jobs.job import Job
 from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.kinds.find_kind import kind_of
 from fedmed.privacy.allow_lists import Allowed
 from fedmed.privacy.payload import describe
 from fedmed.settings.site import SiteConfig
@@ -65,6 +66,8 @@ class SiteAnswers:
         network = initial_network(bundle.parser(device="cpu"), args["seed"])
         self.site, self.plan, self.role, self.allowed = site, job.plan, str(args["role"]), Allowed(site)
         self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
+        scores = (bundle.score, *kind_of(bundle).beside(bundle.score))
+        self.tested = [*(metric for score in scores for metric in score.tested), "n_cases"]
         self.policies = RolePolicies(self.tensors, bundle.groups(network), job.plan, job.aggregator)
         self.rounds = [round for round in range(job.plan.rounds) if site.site in job.plan.participants(round)]
 
@@ -94,7 +97,7 @@ class SiteAnswers:
             private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
             asked = self._sending("release", tests, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
-        yield self._sending("evaluate", tests, [], [*self.score.tested, "n_cases"])
+        yield self._sending("evaluate", tests, [], self.tested)
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

@@ -81,7 +81,7 @@ class ClassificationReport(ScoredReport):
         known = {"roc": Chart(roc.roc), "confusion": Chart(roc.confusion)} if tested(run) else {}
         return super().charts(run) | known
 
-    def figure(self, site: Site) -> Figure | None:
+    def figure(self, run: Run, site: Site) -> Figure | None:
         """The pictures of a site side by side, for a PNG; None where there are none."""
         pictures = list(site.pictures(read_classified))
         if not pictures:

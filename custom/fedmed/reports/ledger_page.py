@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedmed.errors import FedMedError
 from fedmed.reports.sheet import Sheet, SheetTable
-from fedmed.reports.words import NOTHING, count, plain_delta, plain_epsilon, size
+from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
 
 KIND = "what has left this site"
 MEANINGFUL = 10  # the upper end of what practice calls an acceptable ε
@@ -47,7 +47,7 @@ def ledger_sheet(lines: Sequence[Line]) -> Sheet:
         ("releases", str(counts["release"])),
         ("held back or failed", str(counts["refused"])),
         ("sent in all", size(_bytes(answers))),
-        *([("ε so far", plain_epsilon(epsilons[-1]))] if epsilons else []),
+        *([("ε so far", plain_number(epsilons[-1]))] if epsilons else []),
     ]
     tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
     if numbers := _numbers(lines):
@@ -76,7 +76,7 @@ def _summary(site: str, answers: Sequence[Line], counts: Counter[Any]) -> str:
     last = next((line for line in reversed(answers) if "epsilon" in line), None)
     if last is None:
         return f"{text} No noise was added."
-    spent = f"ε = {plain_epsilon(last['epsilon'])} and δ = {plain_delta(last['delta'])}"
+    spent = f"ε = {plain_number(last['epsilon'])} and δ = {plain_delta(last['delta'])}"
     return f"{text} With noise, at {spent} for the site as a whole."
 
 
@@ -84,7 +84,7 @@ def weak(epsilon: float) -> list[str]:
     """What must be said of a large ε."""
     if epsilon <= MEANINGFUL:
         return []
-    promise = f"An ε of {plain_epsilon(epsilon)} promises practically nothing"
+    promise = f"An ε of {plain_number(epsilon)} promises practically nothing"
     return [f"{promise}; what is called meaningful lies below {MEANINGFUL}."]
 
 
@@ -103,7 +103,7 @@ def _rows(answers: Sequence[Line]) -> list[list[str]]:
     rows = []
     for line in answers:
         numbers = {k: line[k] for k in ("n_steps", "n_samples") if line.get(k)} | line.get("metrics", {})
-        text = ", ".join(f"{name} {value:.4g}" for name, value in numbers.items()) or NOTHING
+        text = ", ".join(f"{name} {plain_number(value)}" for name, value in numbers.items()) or NOTHING
         when = datetime.fromisoformat(line["time"]).strftime("%d %b %Y, %H:%M:%S")
         rows.append([when, str(line.get("task")), _round(line), _what(line), text, line.get("sha256", "")[:12]])
     return rows
@@ -118,16 +118,18 @@ def _what(line: Line) -> str:
         return f"{extras}, {size(line.get('bytes'))}" if extras else empty
     what = f"{count(len(line['tensors']), 'tensor')}, {size(line.get('bytes'))}"
     if "norm" in line:
-        what += f"; norm {line['norm']:.3g}"
-        what += f" cut to {line['norm_clipped']:.3g}" if line["norm_clipped"] < line["norm"] else ""
+        what += f"; norm {plain_number(line['norm'])}"
+        what += f" cut to {plain_number(line['norm_clipped'])}" if line["norm_clipped"] < line["norm"] else ""
     if "noise_std" in line:
-        what += f"; noise {line['noise_std']:.3g} in each value, ε = {plain_epsilon(line['epsilon'])}"
+        what += f"; noise {plain_number(line['noise_std'])} in each value, ε = {plain_number(line['epsilon'])}"
     return f"{what}; {extras}" if extras else what
 
 
 def _numbers(lines: Sequence[Line]) -> list[list[str]]:
     values = pd.DataFrame([line.get("metrics", {}) for line in lines], dtype=float).agg(["count", "min", "max"])
-    return [[name, f"{n:.0f}", f"{low:.4g}", f"{high:.4g}"] for name, (n, low, high) in sorted(values.items())]
+    return [
+        [name, f"{n:.0f}", plain_number(low), plain_number(high)] for name, (n, low, high) in sorted(values.items())
+    ]
 
 
 def _round(line: Line) -> str:

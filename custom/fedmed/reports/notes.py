@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
-from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_epsilon, size
+from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number, size
 
 
 def remarks(run: Run) -> list[str]:
@@ -26,7 +26,7 @@ def release_notes(run: Run) -> list[str]:
     """One sentence on each request for a site's private layers: what came of it."""
     notes = []
     for entry in (run.result or {}).get("releases") or []:
-        owner, needy = entry.get("from"), join(list(entry.get("for") or []))
+        owner, needy = entry.get("from") or "a site", join(list(entry.get("for") or []))
         last = ", last aggregate" if entry.get("model") == "last" else ""
         where = f"because none was trained there: {needy}{last}."
         if entry.get("released"):
@@ -54,11 +54,11 @@ def privacy_notes(run: Run) -> list[str]:
         last = next((values for values in reversed(sent) if values.get("clip_norm")), {})
         if not (norm := last.get("clip_norm")):
             continue
-        note = f"{site.name} clipped its updates to a norm of {norm:g}"
+        note = f"{site.name} clipped its updates to a norm of {plain_number(norm)}"
         if noise := last.get("noise_multiplier"):
-            note += f" and added Gaussian noise of {noise * norm:.3g} to every value"
+            note += f" and added Gaussian noise of {plain_number(noise * norm)} to every value"
         if (epsilon := last.get("epsilon")) is not None and (delta := last.get("delta")):
-            spent = f"ε = {plain_epsilon(epsilon)} at δ = {plain_delta(delta)}"
+            spent = f"ε = {plain_number(epsilon)} at δ = {plain_delta(delta)}"
             note += f": {spent} over all its jobs, for its data as a whole, not for single patients"
         notes.append(f"{note}.")
     return notes
@@ -98,9 +98,9 @@ def clip_rows(run: Run) -> list[list[str]]:
             continue
         left = [line.clipped[site] for line in run.rounds if site in line.clipped]
         sizes = sorted(math.inf if norm is None else norm for norm in norms)
-        texts = [f"{norm:.3g}" if norm < math.inf else "overflow" for norm in (median_high(sizes), sizes[-1])]
+        texts = [plain_number(norm) if norm < math.inf else "overflow" for norm in (median_high(sizes), sizes[-1])]
         cut = f"{len(left)} of {count(len(norms), 'round')}"
-        rows.append([site, *texts, cut, f"{100 * min(left):.3g} %" if left else NOTHING])
+        rows.append([site, *texts, cut, f"{plain_number(100 * min(left))} %" if left else NOTHING])
     return rows
 
 
@@ -111,4 +111,4 @@ def clip_note(run: Run) -> str:
         return ""
     cut = [row[0] for row in rows if row[-1] != NOTHING]
     whom = f"That happened to {join(cut)}" if cut else "No update was longer"
-    return f"The server cuts every update to a norm of {bound:g} (clip_norm). {whom}."
+    return f"The server cuts every update to a norm of {plain_number(bound)} (clip_norm). {whom}."

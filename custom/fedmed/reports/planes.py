@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from scipy import ndimage
 
 from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
-from fedmed.reports.segmentation_report import SCALE_BAR, contours
+from fedmed.reports.slice_picture import SCALE_BAR, contours
 from fedmed.reports.surface import Viewpoint, find_lungs, render
 from fedmed.reports.viewed_case import ViewedCase
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.bundles.score import DICE, Score
+from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import read_json
 from fedmed.methods.find_method import method_of_run
@@ -76,6 +77,8 @@ def read_run(folder: str | Path) -> Run:
         score=score,
         kind=str(facts.get("kind") or ""),
         method=known_method(facts),
+        classes=[Structure(**one) for one in facts.get("classes") or []],
+        grid=[float(size) for size in facts.get("grid") or []],
     )
 
 

@@ -8,12 +8,14 @@ from typing import Any
 import pandas as pd
 
 from fedmed.bundles.score import Score
+from fedmed.data.structure import Structure
 from fedmed.methods.declarations import USED_LABELS
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
 from fedmed.reports.words import join
 
 PICTURES = ("best", "median", "worst")
+UNSCORED = "not scored"  # the kind of a picture whose case nobody has marked
 
 
 @dataclass
@@ -35,17 +37,22 @@ class Site:
     errors: list[str] = field(default_factory=list)
 
     def pictures(self, read: Callable[[Path, str], Any]) -> Iterator[Any]:
-        """Read the pictures that are on disk, best first; with one or two cases, one stands for several kinds.
+        """Read the pictures that are on disk, best first; with one or two cases, one stands for several kinds. Those of
+        cases that nobody has marked come last.
 
         Args:
             read: takes the path and the kind of a picture; what it returns has a ``case`` and a ``kind``. It raises
                 DataError for a damaged file.
         """
-        paths = {kind: self.folder / "evaluation" / f"{kind}.npz" for kind in PICTURES} if self.folder else {}
-        found = [read(path, kind) for kind, path in paths.items() if path.is_file()]
+        if self.folder is None:
+            return
+        folder = self.folder / "evaluation"
+        paths = [(folder / f"{kind}.npz", kind) for kind in PICTURES]
+        paths += [(path, UNSCORED) for path in sorted(folder.glob("unscored_*.npz"))]
+        found = [read(path, kind) for path, kind in paths if path.is_file()]
         for case in dict.fromkeys(picture.case for picture in found):
             same = [picture for picture in found if picture.case == case]
-            yield replace(same[0], kind=join([picture.kind for picture in same]))
+            yield replace(same[0], kind=join(list(dict.fromkeys(picture.kind for picture in same))))
 
 
 @dataclass
@@ -55,6 +62,8 @@ class Run:
     Attributes:
         resumed: jobs that it continued -> rounds done when each ended.
         kind: of the task, as the bundle named it; empty in runs of an earlier FedMed.
+        classes: what the study looked for; empty likewise.
+        grid: voxel size in mm on which masks were scored; empty where that is not known.
     """
 
     folder: Path
@@ -74,6 +83,8 @@ class Run:
     score: Score
     kind: str
     method: Method
+    classes: list[Structure] = field(default_factory=list)
+    grid: list[float] = field(default_factory=list)
 
     @property
     def has_site_folders(self) -> bool:

@@ -36,11 +36,17 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     return [line for line in lines if isinstance(line, dict)]
 
 
-def read_arrays(path: Path, keys: Sequence[str]) -> list[np.ndarray]:
-    """Read arrays of an ``.npz`` file, in the order of the keys; DataError for a missing key or a damaged file."""
+def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> list[np.ndarray]:
+    """Read arrays of an ``.npz`` file, in the order of the keys; DataError for a missing key or a damaged file.
+
+    Args:
+        path, keys: the file, and what it must hold.
+        also: what it may hold; two NaN stand for what it does not.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
-            return [file[key] for key in keys]
+            unknown = np.full(2, np.nan)
+            return [*(file[key] for key in keys), *(file.get(key, unknown) for key in also)]
     except (OSError, KeyError, ValueError) as error:
         raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
 

@@ -58,7 +58,7 @@ def write_pngs(run: Run, out: Path) -> list[Path]:
     for old in out.glob("slices_*.png"):
         old.unlink()
     figures, report = {name: chart.draw(run) for name, chart in charts(run).items()}, report_of(run)
-    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(site))}
+    figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(run, site))}
     for name, drawing in figures.items():
         plots.png(drawing, out / f"{name}.png")
     return [out / f"{name}.png" for name in figures]

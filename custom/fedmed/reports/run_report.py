@@ -69,7 +69,7 @@ class RunReport:
         """Charts beside those that every run has."""
         return {}
 
-    def figure(self, site: Site) -> Figure | None:
+    def figure(self, run: Run, site: Site) -> Figure | None:
         """A site's pictures side by side, for a PNG; None where there are none."""
         return None
 

@@ -108,8 +108,9 @@ def _tested_groups(run: Run) -> list[str]:
     parts = []
     for role, word in (("supervised", "labelled"), ("unsupervised", "unlabelled"), ("evaluate", "unseen")):
         if tested := [site for site in run.by_role(role) if site.name in means]:
-            mean = fmean(means[site.name] for site in tested)
+            mean, cases = fmean(means[site.name] for site in tested), sum(rows[s.name].n_cases or 0 for s in tested)
             borrowed = {rows[site.name].scored for site in tested} - {""}
             group = f"{word} site {tested[0].name}" if len(tested) == 1 else f"{len(tested)} {word} sites"
-            parts.append(" ".join([f"{mean:.2f} at the {group}", *sorted(borrowed)]))
+            known = [f"({count(cases, 'case')})"] if cases else []
+            parts.append(" ".join([f"{mean:.2f} at the {group}", *sorted(borrowed), *known]))
     return parts

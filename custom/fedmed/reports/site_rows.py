@@ -55,8 +55,10 @@ def site_rows(run: Run) -> list[SiteRow]:
 def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
     score, numbers = run.score, {key: number(value) for key, value in test.items()}
     mean, std, low, high = (numbers.get(key or "") for key in (score.test, score.spread, score.low, score.high))
-    if mean is not None and score.spread:
-        low, high = max(0.0, mean - (std or 0.0)), min(1.0, mean + (std or 0.0))
+    if numbers.get("n_cases") == 1:
+        std = None  # one case has no spread, though runs of an earlier FedMed say 0
+    if mean is not None and std is not None:
+        low, high = max(0.0, mean - std), min(1.0, mean + std)
     cases = column(site.cases, score.name) if test and score.spread else np.empty(0)
     n_cases = numbers.get("n_cases")
     return SiteRow(
@@ -88,7 +90,7 @@ def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequenc
     table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
     table.box, table.padding = box.SIMPLE_HEAD, (0, 2, 0, 0)
     for head in rows[0] if rows else ():
-        table.add_column(head, justify="left" if head in WORDS else "right", no_wrap=head in WORDS)
+        table.add_column(head, justify="left" if head in WORDS else "right", overflow="fold")
     for row in rows:
         table.add_row(*row.values())
     # No markup: reasons hold names that sites sent.

@@ -1,5 +1,6 @@
 """What a report shows of a run that nobody scores, such as training without any label."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,8 +65,21 @@ class UnscoredReport(RunReport):
             "rows": learner_rows(run, reported(run)),
             "sentences": [note for section in sections_of(run) for note in section.notes(run)],
             "model": str(model[0].relative_to(run.folder.parent)) if model else f"SERVER/app_server/{LAST}",
-            "next_jobs": run.method.next_jobs(),
+            "next_methods": run.method.next_methods(),
+            "said": settings_of_next(run),
         }
+
+
+def settings_of_next(run: Run) -> str:
+    """Options of scripts/package_job.py that give a study which goes on from this run its bundle, sizes and classes."""
+    labelled = ", ".join(f"{site.name}: supervised" for site in run.sites)
+    said = {"bundle": run.bundle, "sites": f"{{{labelled}}}"}
+    own = set(run.method.role("unsupervised").overlays)
+    if kept := [name for name in run.overlays if name not in own]:
+        said["overlays"] = f"[{', '.join(kept)}]"
+    if run.classes:
+        said["classes"] = f"[{', '.join(one.name for one in run.classes)}]"
+    return " ".join(f"--set {shlex.quote(f'{key}={value}')}" for key, value in said.items())
 
 
 def learner_rows(run: Run, scalars: Sequence[Scalar]) -> list[dict[str, str]]:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 NOTHING = "–"
 
 
@@ -47,9 +49,10 @@ def count(n: int, word: str) -> str:
     return f"{n} {word}" if n == 1 else f"{n} {word}s"
 
 
-def plain_epsilon(epsilon: float) -> str:
-    """``0.53``, ``23.7`` or ``15,800``: never with an exponent."""
-    return f"{epsilon:.3g}" if epsilon < 999.5 else f"{float(f'{epsilon:.3g}'):,.0f}"
+def plain_number(value: float) -> str:
+    """Three digits, never with an exponent: ``0.000012``, ``0.53``, ``23.7`` or ``15,800``."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 1000 else np.format_float_positional(rounded, trim="-")
 
 
 def plain_delta(delta: float) -> str:
@@ -62,4 +65,7 @@ def join(words: list[str]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    """As it can be written into a study again: YAML takes 1e-05 for a text."""
+    if isinstance(value, list | tuple):
+        return ", ".join(NOTHING if one is None else _plain(one) for one in value)
+    return np.format_float_positional(value, trim="-") if isinstance(value, float) else str(value)
