@@ -5,8 +5,11 @@ import json
 
 import pytest
 
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.network import initial_network
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
+from fedmed.export.card import named
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.story import _rule, limits, story
@@ -32,6 +35,17 @@ def test_a_reader_finds_what_she_needs(exported_bundle, federation):
     assert "| ± std | Test HD95 (mm) |" in card and "{{" not in card and "None" not in card
     for line in card.splitlines():
         assert line.count("|") in (0, 3, 8), "a table with a cell too many"
+
+
+@pytest.mark.parametrize(
+    ("overlays", "name"),
+    [
+        (["cpu"], "ClassifierNet around a ResNet-18"),
+        (["demo"], "ClassifierNet around a ResNet-10 of width 16 instead of 64"),
+    ],
+)
+def test_a_narrow_network_is_called_by_its_own_size(overlays, name):
+    assert named(initial_network(Bundle("cxr_classification", overlays).parser(device="cpu"), 0)) == name
 
 
 def test_the_story_of_a_partial_model(partial_run, tmp_path):

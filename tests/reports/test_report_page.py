@@ -208,7 +208,7 @@ def test_the_page_says_what_is_marked_on_which_grid_and_what_nobody_has_scored(f
         "grid that the network sees, voxels of 3 × 3 × 6 mm, not on that of the scan",
         "<dt>marks</dt><dd>lungs</dd>",
         "prediction: lungs",
-        "--marked: #4f9bd9",
+        "--marked: #7bd88f",
         "12.3 mm",
         "<b>not scored</b></span>",
         "prediction 4.1 l",
@@ -218,13 +218,18 @@ def test_the_page_says_what_is_marked_on_which_grid_and_what_nobody_has_scored(f
     assert "truth nan" not in html and "None" not in html
 
 
+def test_a_colour_like_that_of_the_truth_is_not_used():
+    assert slice_picture.outline(LUNG) == "#7bd88f" and slice_picture.outline(Structure(name="a")) == palette.PREDICTION
+    assert slice_picture.outline(Structure(name="a", colour="#4f9bd9")) == palette.PREDICTION
+
+
 def test_one_case_has_no_deviation(fake_run, tmp_path):
     run = read_run(fake_run(rounds=2, n_cases=1))
     assert all(row.std is None and row.low is None for row in site_rows(run))
     assert "0.000" not in write_report(run.folder, tmp_path).html.read_text()
 
 
-LUNG = Structure(name="lung", label="lungs", colour="#4f9bd9", unit="l")
+LUNG = Structure(name="lung", label="lungs", colour="#7bd88f", unit="l")
 
 
 def contrast(first, second):

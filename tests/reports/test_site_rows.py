@@ -121,3 +121,4 @@ def test_values_read_as_a_person_expects(value, text):
 
 def test_settings_are_flattened_with_dotted_keys():
     assert flat({"a": {"b": [1, 2], "c": None}, "d": True}) == [("a.b", "1, 2"), ("a.c", "–"), ("d", "True")]
+    assert flat({"a": [None, 1e-05], "b": 5960.0, "c": 2}) == [("a", "–, 0.00001"), ("b", "5960"), ("c", "2")]

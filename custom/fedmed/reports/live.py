@@ -114,11 +114,11 @@ def _site_table(state: LiveState) -> Table:
     """One row a site; no column that this run can never fill."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("site", "now", "round", "steps", ""):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     always = {LOSS.name, *([SCORE] if state.validated else [])}
     keys = [key for key in state.headings() if key in always or any(key in s.numbers for s in state.sites.values())]
     for key in keys:
-        table.add_column(state.headings()[key], justify="right")
+        table.add_column(state.headings()[key], justify="right", overflow="fold")
     for index, (name, site) in enumerate(state.sites.items()):
         colour = DARK[index % len(DARK)]
         now = "error" if site.error else TASKS.get(site.task, site.task) if site.busy else "waiting"

@@ -10,11 +10,11 @@ from rich.text import Text
 
 from fedmed.bundles.score import HD95
 from fedmed.data.structure import Structure, titles
-from fedmed.reports.palette import INK, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import INK, PREDICTION, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.run_contents import UNSCORED, Run, Site
 from fedmed.reports.scored_report import ScoredReport
 from fedmed.reports.site_rows import SiteRow
-from fedmed.reports.slice_picture import draw, extent, read_slice, svg
+from fedmed.reports.slice_picture import draw, extent, outline, read_slice, svg
 from fedmed.reports.words import NOTHING, fixed
 
 
@@ -33,7 +33,7 @@ class SegmentationReport(ScoredReport):
         """With the slices of each site."""
         marked = marked_by(run)
         found = [(site, [(p, Markup(svg(p, marked))) for p in site.pictures(read_slice)]) for site in run.sites]
-        also = {"pictures": found, "marked": marked, "grid": grid(run), "UNSCORED": UNSCORED}
+        also = {"pictures": found, "marked": marked, "colour": outline(marked), "grid": grid(run), "UNSCORED": UNSCORED}
         return super().values(run) | also | {"millimetres": millimetres}
 
     def figures(self, run: Run) -> list[tuple[str, str]]:
@@ -58,7 +58,10 @@ class SegmentationReport(ScoredReport):
         for axes, picture in zip(np.atleast_1d(drawing.subplots(1, len(pictures))), pictures, strict=True):
             draw(axes, picture, marked_by(run))
         look: dict[str, Any] = {"xycoords": "figure fraction", "textcoords": "offset points", "ha": "right"}
-        for name, left, colour in (("truth", -78, TRUTH_INK), ("prediction", -8, PREDICTION_INK)):
+        colour = outline(marked_by(run))
+        names = [("prediction", -8, PREDICTION_INK if colour == PREDICTION else colour)]
+        names += [("truth", -78, TRUTH_INK)] if any(picture.kind != UNSCORED for picture in pictures) else []
+        for name, left, colour in names:
             axes.annotate(name, (1, 1), (left, -6), color=colour, fontsize=9.5, va="top", **look).set_in_layout(False)
         return drawing
 

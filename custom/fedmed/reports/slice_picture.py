@@ -9,6 +9,7 @@ import numpy as np
 from contourpy import contour_generator
 from markupsafe import escape
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.patheffects import withStroke
 
 from fedmed.data.structure import Structure
@@ -17,6 +18,7 @@ from fedmed.reports.palette import PAPER, PREDICTION, TRUTH, png_address
 from fedmed.reports.run_files import number, read_arrays
 
 SCALE_BAR = 50.0  # mm
+ALIKE = 0.35  # distance of two colours in RGB, 0…1 each, below which thin lines in them look the same
 KEYS = ("image", "truth", "prediction", "spacing", "dice", "case")
 LATER = ("millilitres", "window")  # which evaluations of an earlier FedMed did not write
 Pair = tuple[float | None, float | None]
@@ -82,6 +84,14 @@ def contours(mask: np.ndarray, spacing: tuple[float, float]) -> list[np.ndarray]
     return [(np.asarray(line) - 0.5) * np.array([spacing[1], spacing[0]]) for line in lines]
 
 
+def outline(structure: Structure) -> str:
+    """Colour of a prediction: the structure's own, unless it could be taken for the truth's."""
+    if structure.colour is None:
+        return PREDICTION
+    apart = np.linalg.norm(np.subtract(to_rgb(structure.colour), to_rgb(TRUTH)))
+    return structure.colour if apart > ALIKE else PREDICTION
+
+
 def extent(picture: SlicePicture) -> tuple[float, float]:
     """(width, height) in mm."""
     rows, columns = picture.image.shape
@@ -125,10 +135,10 @@ def draw(axes: Axes, picture: SlicePicture, structure: Structure) -> None:
     """The same with Matplotlib."""
     width, height = extent(picture)
     axes.imshow(picture.image, cmap="gray", vmin=0, vmax=1, extent=(0, width, height, 0), interpolation="bilinear")
-    colour = structure.colour or PREDICTION
-    for mask, line_colour, dashes in ((picture.truth, TRUTH, "-"), (picture.prediction, colour, (0, (3, 1.2)))):
+    drawn = ((picture.truth, TRUTH, "-"), (picture.prediction, outline(structure), (0, (3, 1.2))))
+    for mask, colour, dashes in drawn:
         for x, y in (line.T for line in contours(mask, picture.spacing)):
-            axes.plot(x, y, color=line_colour, linestyle=dashes, linewidth=1.3)
+            axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.3)
     look: dict[str, Any] = {"color": PAPER, "fontsize": 8, "transform": axes.transAxes}
     look |= {"path_effects": [withStroke(linewidth=2, foreground="black")]}
     volumes = "\n".join(text for _, text in picture.volumes(structure))
