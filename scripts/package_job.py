@@ -15,10 +15,6 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.example import example
-from fedmed.jobs.job import Job
-from fedmed.jobs.job_folder import write_job
-from fedmed.jobs.study_text import changed_text
 from fedmed.methods.find_method import installed
 from fedmed.settings.server import load_server
 
@@ -64,6 +60,8 @@ def with_settings(text: str, settings: Sequence[str], source: str) -> str:
     Raises:
         JobError: a setting without a value, or inside something that is not a mapping.
     """
+    from fedmed.jobs.study_text import changed_text
+
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not all(keys := path.split(".")):
@@ -98,6 +96,11 @@ def parse_value(text: str) -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
+    # Here and not above: they take seconds to load, for which --help need not wait.
+    from fedmed.jobs.example import example
+    from fedmed.jobs.job import Job
+    from fedmed.jobs.job_folder import write_job
+
     try:
         allowed = load_server().allowed_classes
         if arguments.init:

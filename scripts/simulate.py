@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 from rich.console import Console
@@ -30,15 +30,10 @@ from rich.live import Live
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.recovery.continued_jobs import ROOT
-from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
-from fedmed.recovery.resumed_job import Interrupted, write_resumed
-from fedmed.recovery.server_state import STATE, ServerState
-from fedmed.reports.failure import last_error
-from fedmed.reports.live import Follower, render
-from fedmed.reports.run import JOB_FOLDER, read_run
-from fedmed.reports.run_page import write_report
-from fedmed.reports.run_report import report_of
 from fedmed.reports.tail import identity
+
+if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
+    from fedmed.reports.live import Follower
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
@@ -80,6 +75,8 @@ def check_workspace(workspace: Path, job: Path) -> None:
         return
     if not workspace.is_dir():
         raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
+    from fedmed.reports.run import JOB_FOLDER
+
     entries = {entry.name for entry in workspace.iterdir()}
     earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
     if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
@@ -110,6 +107,10 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     Raises:
         FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
     """
+    from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
+    from fedmed.recovery.resumed_job import Interrupted, write_resumed
+    from fedmed.recovery.server_state import ServerState
+
     found = interrupted(workspace)
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
@@ -185,13 +186,15 @@ class Workers:
 
 
 def follow(
-    process: subprocess.Popen, follower: Follower, console: Console, quiet: bool, workers: Workers | None = None
+    process: subprocess.Popen, follower: "Follower", console: Console, quiet: bool, workers: Workers | None = None
 ) -> str | None:
     """Show progress until the simulator ends: a live display in a terminal, plain lines elsewhere.
 
     Returns:
         A site whose process is gone, for which the simulator would wait for ever; None when it ended.
     """
+    from fedmed.reports.live import render
+
     live = None if quiet or not console.is_terminal else Live(console=console, auto_refresh=False)
     with live or nullcontext():
         running = True
@@ -221,7 +224,7 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
-        from fedmed.checks.study_check import check_study  # takes seconds to import
+        from fedmed.checks.study_check import check_study
 
         check_study(job)
     with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
@@ -233,6 +236,12 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
 
 def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str | None, quiet: bool) -> int:
     """Start the simulator, follow it and report; return the exit code."""
+    from fedmed.reports.failure import last_error
+    from fedmed.reports.live import Follower
+    from fedmed.reports.run import JOB_FOLDER, read_run
+    from fedmed.reports.run_page import write_report
+    from fedmed.reports.run_report import report_of
+
     line = command(nvflare(), job, workspace, threads, gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -282,6 +291,9 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
 
 def hint(workspace: Path) -> str:
     """One line on how to continue, if that is possible."""
+    from fedmed.recovery.interrupted_workspace import records
+    from fedmed.recovery.server_state import STATE
+
     kept = (records(workspace) / STATE).is_file()
     return "the same command with --resume continues after the last good round\n" if kept else ""
 

@@ -68,7 +68,7 @@ def test_what_cannot_be_checked_ends_with_code_2(script, tiny_site_configs, opti
     assert error.startswith("error: ") and words in error
 
 
-def test_help_is_quick_and_workers_load_no_torch():
+def test_workers_load_no_torch():
     code = f"import runpy, sys; runpy.run_path({str(SCRIPT)!r}); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
