@@ -97,3 +97,11 @@ def wait_for(condition, seconds=120):
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+def test_nothing_is_written_to_the_current_folder(script, tiny_site_configs, fedmed_home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert script.main(["ct_north", "--skip", "training", "--workers", "1"]) == 0
+    assert not list(tmp_path.iterdir())
+    assert (fedmed_home / "to_send" / "check_ct_north.html").is_file()
+    assert (fedmed_home / "checks" / "ct_north.csv").is_file()
