@@ -27,7 +27,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--role", choices=("supervised", "unsupervised", "evaluate"), help="when the job does not name the site")
     add("--overlay", action="append", default=[], help="of a bundle named by --job (repeatable)")
     add("--kit", type=Path, help="startup kit of the site: check the connection")
-    add("--out", type=Path, metavar="PAGE", help="page for the study lead (default: $FEDMED_HOME/to_send/check_<site>.html)")
+    add(
+        "--out",
+        type=Path,
+        metavar="PAGE",
+        help="for the study lead (default: $FEDMED_HOME/to_send/check_<site>.html)",
+    )
     add("--csv", type=Path, help="list of all entries, which stays here (default: $FEDMED_HOME/checks/<site>.csv)")
     add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images (%(default)s)")
     add("--steps", type=int, default=3, help="training steps to measure, after one to warm up (default %(default)s)")

@@ -4,6 +4,7 @@
     python scripts/simulate.py jobs/covid_fssl
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
     python scripts/simulate.py jobs/covid_fssl --resume
+    python scripts/simulate.py jobs/cxr_linear --models runs/pretraining
 
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
@@ -38,6 +39,7 @@ if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, f
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
 LOOK = 2.0  # seconds between two looks at the sites' processes
+MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
 PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
@@ -84,6 +86,12 @@ def check_workspace(workspace: Path, job: Path) -> None:
             f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
             "NVFlare would delete it; choose another with --workspace"
         )
+
+
+def models_folder(folder: Path) -> Path:
+    """Where the models lie in a folder, which may be a run's workspace."""
+    of_run = folder / "server" / "simulate_job" / "app_server"
+    return of_run if of_run.is_dir() else folder
 
 
 def nvflare() -> Path:
@@ -300,14 +308,23 @@ def hint(workspace: Path) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
-    parser = argparse.ArgumentParser(description="Run a job in NVFlare's simulator and show its progress.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", metavar="JOB", type=Path, help="job folder, such as jobs/covid_fssl")
     parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
+    parser.add_argument(
+        "--models",
+        metavar="DIR",
+        type=Path,
+        help="where the checkpoint lies that the job starts from: a "
+        "folder, or the workspace of a finished run (default: $FEDMED_HOME/models)",
+    )
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
     parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the workspace")
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     options = parser.parse_args(arguments)
+    if options.models:
+        os.environ[MODELS] = str(models_folder(options.models.expanduser().resolve()))
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()

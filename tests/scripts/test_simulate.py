@@ -224,3 +224,15 @@ def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
     assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     assert "the process of site site_a is gone: killed, or out of memory?" in capsys.readouterr().err
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("of_a_run", [True, False], ids=["a run's workspace", "a folder of models"])
+def test_models_may_lie_in_a_folder_or_in_an_earlier_run(script, job, stand_in, tmp_path, monkeypatch, of_a_run):
+    monkeypatch.setenv("FEDMED_MODELS", "of this test, and put back after it")
+    stand_in("w.mkdir(); (w / 'seen').write_text(os.environ['FEDMED_MODELS'])")
+    folder = tmp_path / "pretraining"
+    models = folder / "server/simulate_job/app_server" if of_a_run else folder
+    models.mkdir(parents=True)
+    line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(folder), "--quiet"]
+    assert script.main(line) == 1, "the stand-in leaves no result"
+    assert (tmp_path / "ws/seen").read_text() == str(models)
