@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write an NVFlare job for your own sites from a study, one YAML file.
 
-scripts/package_job.py --init consistency > my_study.yaml      # a commented study to begin with
+scripts/package_job.py --init consistency > my_study.yaml      # a commented study for a laptop; --size paper: a GPU
 scripts/package_job.py my_study.yaml jobs/my_study
 scripts/package_job.py my_study.yaml jobs/short --set rounds=2 --set overrides.unsupervised.confidence=0.8
 """
@@ -26,6 +26,13 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("folder", nargs="?", type=Path, metavar="JOB", help="job folder to write")
     methods = ", ".join(installed())
     add("--init", metavar="METHOD", help=f"print a commented study of a method: {methods}, or a class path")
+    add(
+        "--size",
+        choices=["small", "paper"],
+        default="small",
+        help="of the study that --init prints: what a laptop ends in minutes (default), or the paper's, for a GPU; "
+        "scripts/check_site.py --job measures what it costs a site",
+    )
     add(
         "--set",
         action="append",
@@ -104,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         allowed = load_server().allowed_classes
         if arguments.init:
-            print(example(arguments.init, allowed), end="")
+            print(example(arguments.init, arguments.size, allowed), end="")
             return 0
         text = with_settings(read_text(arguments.study), arguments.set, str(arguments.study))
         job = Job.parse(text, str(arguments.study), allowed)
