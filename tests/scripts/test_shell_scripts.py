@@ -47,7 +47,7 @@ def run(checkout, script, *arguments, **variables):
     """Run a script of the checkout from another folder."""
     command = [str(checkout / script), *arguments]
     return subprocess.run(
-        command, cwd="/", env=environment(checkout, **variables), capture_output=True, text=True, timeout=60
+        command, cwd="/", env=environment(checkout, **variables), capture_output=True, text=True, timeout=600
     )
 
 
@@ -117,7 +117,7 @@ def test_two_setups_at_a_time_install_once(checkout):
         pytest.skip("needs flock")
     command, variables = [str(checkout / "scripts/setup.sh")], environment(checkout, PIP_SECONDS="1.5")
     both = [subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[0] for process in both]
+    outputs = [process.communicate(timeout=600)[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert len(calls(checkout)) == 1 and any("waiting for another set-up" in output for output in outputs)
 
