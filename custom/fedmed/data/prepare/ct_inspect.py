@@ -14,16 +14,9 @@ from nibabel.spatialimages import HeaderDataError
 
 from fedmed.data.geometry import nifti
 from fedmed.data.prepare.case import Case, Source, content_hash
-from fedmed.data.prepare.mask_values import BINARY, HINT, Foreground
+from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.volume_faults import (
-    LOWEST_PEAK,
-    NOT_BINARY,
-    geometry_faults,
-    mask_faults,
-    value_faults,
-    value_notes,
-)
+from fedmed.data.prepare.volume_faults import LOWEST_PEAK, geometry_faults, mask_faults, value_faults, value_notes
 from fedmed.errors import DataError, first_line
 
 UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
@@ -113,12 +106,10 @@ def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: 
     """Measure a mask; return its file, which is new in ``target`` where only some values count."""
     with _readable(path, "mask"):
         opened = cast(nib.Nifti1Image, nib.load(path))
-        stored = np.asanyarray(opened.dataobj)
-    mask, notes = foreground.of(stored)
+        mask, notes = foreground.of(np.asanyarray(opened.dataobj))
     case.notes += notes
-    case.faults += mask_faults(mask, opened.affine, case.shape, image_affine)
+    case.faults += hinted(mask_faults(mask, opened.affine, case.shape, image_affine))
     if case.faults:
-        case.faults = [f"{fault}; {HINT}" if fault.startswith(NOT_BINARY) else fault for fault in case.faults]
         return path
     voxel_ml = abs(float(np.linalg.det(image_affine[:3, :3]))) / 1000
     case.mask_ml = round(np.count_nonzero(mask) * voxel_ml, 6)

@@ -8,7 +8,7 @@ from pydicom import dcmread
 from pydicom.uid import UID
 
 from fedmed.data.prepare.dicom_headers import quiet, read_header
-from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind
+from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind, readable_kind
 from fedmed.errors import DataError
 
 Files = tuple[Path, ...]
@@ -16,11 +16,17 @@ START = 132  # bytes of a DICOM file up to its mark; a copy that broke off is of
 
 
 def series_in(folder: Path) -> list[Files]:
-    """Return the files of each DICOM series of one folder (not of its subfolders), in the order of their slices."""
+    """Return the files of each DICOM series of one folder (not of its subfolders), in the order of their slices.
+
+    DataError for a file at which ITK gives up.
+    """
     itk.Object.SetGlobalWarningDisplay(False)  # it warns of a folder without series, which the caller reports
     names = itk.GDCMSeriesFileNames.New()
     names.SetUseSeriesDetails(True)  # two reconstructions under one series UID are two series
-    names.SetDirectory(str(folder))
+    try:
+        names.SetDirectory(str(folder))
+    except RuntimeError as error:
+        raise DataError("ITK fails at one of its files; keep one series a folder, and export it again") from error
     return [tuple(Path(name) for name in names.GetFileNames(uid)) for uid in sorted(names.GetSeriesUIDs())]
 
 
@@ -30,7 +36,10 @@ def checked_series(folder: Path) -> list[tuple[Files, str]]:
     ITK passes over a file that it cannot read, and the series would only be shorter. Where no slice of a folder can be
     read, its files stand as one series with that reason.
     """
-    series = series_in(folder)
+    try:
+        series = series_in(folder)
+    except DataError as error:
+        return [(tuple(sorted(path for path in folder.iterdir() if readable_kind(path) == "DICOM")), str(error))]
     damaged = _damaged(folder, {path.name for files in series for path in files})
     if series or not damaged:
         alike = [_likeness(files[0]) for files in series]
@@ -61,7 +70,7 @@ def _uid_of_damaged(path: Path, endings: set[str]) -> str | None:
         if file_kind(path) != "DICOM":
             return None
         with quiet():
-            head = dcmread(path, stop_before_pixels=True)
+            head = dcmread(path, stop_before_pixels=True, force=True)  # there may be no preamble
         kind = UID(head.get("SOPClassUID") or head.file_meta.get("MediaStorageSOPClassUID") or "")
         return str(head.get("SeriesInstanceUID") or "") if not kind or "Image" in kind.name else None  # or a report
     except Exception:  # noqa: BLE001 - a header that is cut short makes pydicom fail in many ways

@@ -101,6 +101,8 @@ def _check_positions(heads: Sequence[Dataset], files: Sequence[Path]) -> None:
     normal = np.cross(orientations[0, :3], orientations[0, 3:])
     depth = positions @ normal
     _check_distances(depth, [path.name for path in files])
+    if len(set(np.sign(np.diff(depth)))) > 1:
+        raise DataError("the slices are not in order; give each series a folder of its own")
     sideways = positions[-1] - positions[0] - (depth[-1] - depth[0]) * normal
     if np.linalg.norm(sideways) > SHEAR_TOLERANCE * abs(depth[-1] - depth[0]):
         raise DataError("the slices are shifted sideways (tilted gantry); correct the tilt before preparing")

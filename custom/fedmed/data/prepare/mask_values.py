@@ -1,11 +1,13 @@
 """Which values of a mask are foreground, where it does not hold 0 and 1 alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedmed.errors import DataError
 
+NOT_BINARY = "mask has values other than 0 and 1"
 HINT = "say what counts: prepare_ct.py --mask-value 255 (or 1,2), or --mask-threshold 0.5 for probabilities"
 
 
@@ -56,6 +58,11 @@ class Foreground:
 
 
 BINARY = Foreground()  # masks of 0 and 1, taken as they are
+
+
+def hinted(faults: Sequence[str]) -> list[str]:
+    """The same sentences; the one of a mask that is not binary says what to do."""
+    return [f"{fault}; {HINT}" if fault.startswith(NOT_BINARY) else fault for fault in faults]
 
 
 def parse_values(text: str | None) -> tuple[float, ...]:

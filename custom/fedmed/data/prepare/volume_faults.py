@@ -3,10 +3,10 @@
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.mask_values import NOT_BINARY
 
 LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
 HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
-NOT_BINARY = "mask has values other than 0 and 1"
 GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
