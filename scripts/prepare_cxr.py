@@ -24,11 +24,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add_options(parser, "images", r"^(\d+)_")
-    add(
-        "--table",
-        type=Path,
-        help="CSV of files, labels, patients and views (default: <folder>/labels.csv if there is one)",
-    )
+    add("--table", type=Path, help="CSV, see above (default: <folder>/labels.csv if there is one)")
     for what in COLUMNS:
         add(f"--{what}-column", metavar="NAME", help=f"the table's column of the {what} (default: {what})")
     add("--unlabelled", action="store_true", help="put all images into the list 'unlabeled', whatever their labels")

@@ -26,9 +26,9 @@ def not_inferred(tmp_path, load_script, monkeypatch, capsys):
     script = load_script("infer_dicom")
     (tmp_path / "bundle" / "models").mkdir(parents=True)
     (tmp_path / "bundle" / "models" / "model.pt").touch()
-    monkeypatch.setattr(script, "check_ready", lambda root: {"version": "1"})
-    monkeypatch.setattr(script, "segment_names", lambda root: ["covid_region"])
-    monkeypatch.setattr(script, "infer_image", lambda *arguments, **rest: pytest.fail("it inferred"))
+    monkeypatch.setattr("fedmed.bundles.infer.check_ready", lambda root: {"version": "1"})
+    monkeypatch.setattr("fedmed.bundles.infer.segment_names", lambda root: ["covid_region"])
+    monkeypatch.setattr("fedmed.bundles.infer.infer_image", lambda *arguments, **rest: pytest.fail("it inferred"))
 
     def refuse():
         assert script.main([str(tmp_path / name) for name in ("bundle", "in/ct", "seg.dcm")]) == 2
