@@ -99,9 +99,11 @@ def test_other_files_beside_a_series_are_left_alone(series):
 @pytest.mark.parametrize(
     ("slices", "values", "words"),
     [
-        ((), {"RescaleIntercept": None, "RescaleSlope": None}, "has no RescaleIntercept, RescaleSlope"),
-        (("slice003.dcm",), {"RescaleIntercept": ""}, "slice003.dcm has no RescaleIntercept"),
-        ((), {"PixelSpacing": None}, "has no PixelSpacing"),
+        ((), {"RescaleIntercept": None, "RescaleSlope": None}, "has no usable RescaleIntercept, RescaleSlope"),
+        (("slice003.dcm",), {"RescaleIntercept": ""}, "slice003.dcm has no usable RescaleIntercept"),
+        ((), {"PixelSpacing": None}, "has no usable PixelSpacing"),
+        ((), {"PixelSpacing": [0, 0]}, "has no usable PixelSpacing"),
+        ((), {"RescaleSlope": 0}, "has no usable RescaleSlope"),
         (
             ("slice003.dcm",),
             {"PixelSpacing": [0.9, 0.9]},
@@ -111,7 +113,7 @@ def test_other_files_beside_a_series_are_left_alone(series):
         (("slice003.dcm",), {"StudyInstanceUID": "1.2.9"}, "two studies in one series"),
         (("slice003.dcm",), {"FrameOfReferenceUID": "1.2.9"}, "two frames of reference in one series"),
         ((), {"SOPInstanceUID": "1.2.3.4"}, "slice008.dcm and slice007.dcm share one SOPInstanceUID"),
-        ((LAST,), {"SliceThickness": 5}, f"{LAST} belongs to the series, but its slice thickness"),
+        ((LAST,), {"SliceThickness": 5}, f"{LAST} belongs to the series, but its size, thickness or sequence differs"),
     ],
 )
 def test_a_series_without_its_scale_or_of_two_things_is_refused(series, refusals, change_dicom, slices, values, words):

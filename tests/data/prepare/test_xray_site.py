@@ -268,13 +268,14 @@ def viewed(folder, name, seed, **values):
 
 @pytest.fixture
 def views(tmp_path):
-    """Six DX images of several views and parts, and a picture of unknown view."""
+    """Seven DX images of several views and parts, and a picture of unknown view."""
     folder, code = tmp_path / "views", Dataset()
     code.CodeMeaning = "left lateral"
     viewed(folder, "pa", 1)
     viewed(folder, "ap", 2, ViewPosition="AP")
     viewed(folder, "side", 3, ViewPosition="LL")
     viewed(folder, "coded", 4, ViewPosition=None, ViewCodeSequence=[code])
+    viewed(folder, "turned", 8, ViewPosition="", PatientOrientation=["A", "F"])
     viewed(folder, "hand", 5, BodyPartExamined="HAND")
     viewed(folder, "silent", 6, ViewPosition="", BodyPartExamined=None)
     picture(folder / "p.png", 7)
@@ -288,13 +289,9 @@ def views(tmp_path):
         (["--view", "pa,AP"], "ap pa", "AP 1, PA 1"),
         (["--view", "PA,unknown"], "p pa silent", "unknown 2, PA 1"),
         (["--view", "LL"], "side", "LL 1"),
-        (["--view", "any"], "ap coded pa side silent p", "unknown 2, AP 1, LEFT LATERAL 1, LL 1, PA 1"),
+        (["--view", "any"], "ap coded pa side silent turned p", "unknown 2, AP 1, LATERAL 1, LEFT LATERAL 1, LL 1"),
         (["--body-part", "hand"], "hand", "PA 1"),
-        (
-            ["--view", "any", "--body-part", "any"],
-            "ap coded hand p pa side silent",
-            "PA 2, unknown 2, AP 1, LEFT LATERAL 1",
-        ),
+        (["--view", "any", "--body-part", "any"], "ap coded hand p pa side silent turned", "PA 2, unknown 2, AP 1"),
     ],
 )
 def test_views_from_the_side_and_hands_are_taken_when_asked_for(views, tmp_path, options, taken, column):

@@ -90,13 +90,12 @@ def _lost(uid: str, damaged: Mapping[Path, str]) -> str:
 
 
 def _likeness(path: Path) -> tuple[str, ...]:
-    """SeriesInstanceUID first; slices with the same are on one grid."""
+    """SeriesInstanceUID and orientation; a localiser of the same series has another orientation."""
     try:
         head = read_header(path)
     except DataError:  # whoever reads the series says so
         return ("",)
-    names = ("SeriesInstanceUID", "Rows", "Columns", "ImageOrientationPatient")
-    return tuple(str(head.get(name) or "") for name in names)
+    return tuple(str(head.get(name) or "") for name in ("SeriesInstanceUID", "ImageOrientationPatient"))
 
 
 def _split_off(number: int, series: Sequence[Files], alike: Sequence[tuple[str, ...]]) -> str:
@@ -104,6 +103,6 @@ def _split_off(number: int, series: Sequence[Files], alike: Sequence[tuple[str, 
     for other, files in enumerate(series):
         if other != number and len(files) == 1 and alike[number][0] and alike[other] == alike[number]:
             return (
-                f"{files[0].name} belongs to the series, but its slice thickness or sequence differs; export it again"
+                f"{files[0].name} belongs to the series, but its size, thickness or sequence differs; export it again"
             )
     return ""

@@ -10,7 +10,7 @@ from pydicom import Dataset, dcmread
 
 from fedmed.errors import DataError, first_line
 
-SCALE = ("RescaleIntercept", "RescaleSlope", "PixelSpacing")  # without them ITK takes 0, 1 and 1 mm
+SCALE = {"RescaleIntercept": 1, "RescaleSlope": 1, "PixelSpacing": 2}  # numbers; without them ITK takes 0, 1, 1 mm
 ONE = {  # what all slices of a volume have in common
     "Modality": "modalities",
     "PatientID": "patients",
@@ -72,7 +72,7 @@ def _check_common(heads: Sequence[Dataset], files: Sequence[Path]) -> None:
     for head, path in zip(heads, files, strict=True):
         if missing := [name for name in SCALE if not _holds(head, name)]:
             raise DataError(
-                f"{path.name} has no {', '.join(missing)}, so its scale is unknown; export the series again"
+                f"{path.name} has no usable {', '.join(missing)}, so its scale is unknown; export the series again"
             )
     spacings = np.array([head.get("PixelSpacing", (1, 1)) for head in heads], dtype=float)
     uneven = np.abs(spacings - spacings[0]).max(axis=1) > SPACING_TOLERANCE * spacings[0].min()
@@ -83,10 +83,19 @@ def _check_common(heads: Sequence[Dataset], files: Sequence[Path]) -> None:
 
 
 def _holds(head: Dataset, name: str) -> bool:
-    """Whether a value is there; in a file of several frames it may stand in their functional groups."""
+    """Whether a usable value is there; in a file of several frames it may stand in their functional groups."""
     given = [head.get(name)] if name in head or not head.get("NumberOfFrames") else []
     given = given or [element.value for element in head.iterall() if element.keyword == name]
-    return any(value not in (None, "") for value in given)
+    return any(_scales(name, value) for value in given)
+
+
+def _scales(name: str, value: object) -> bool:
+    """Whether finite numbers stand there, and none of 0 where they multiply; ITK takes 1 for that too."""
+    if value in (None, ""):
+        return False
+    numbers = np.array(value, dtype=float, ndmin=1)
+    multiply = name != "RescaleIntercept"
+    return bool(numbers.size == SCALE[name] and np.isfinite(numbers).all() and not (multiply and numbers.min() <= 0))
 
 
 def _check_positions(heads: Sequence[Dataset], files: Sequence[Path]) -> None:

@@ -13,10 +13,16 @@ ANY, UNKNOWN = "ANY", "UNKNOWN"  # of --view and --body-part
 
 
 def view_of(header: Any) -> str:
-    """ViewPosition of a DICOM header, or what its ViewCodeSequence means; PA and AP are spelled so, "" for nothing."""
+    """What a DICOM header says of its view, in capitals; "" for nothing.
+
+    ViewPosition counts first, then the meaning of ViewCodeSequence, then PatientOrientation: rows that run to the
+    front or the back of the patient show him from the side.
+    """
     view = str(header.get("ViewPosition") or "").strip().upper()
     for code in header.get("ViewCodeSequence") or ():
         view = view or str(code.get("CodeMeaning") or "").strip().upper()
+    rows = str(next(iter(header.get("PatientOrientation") or ()), ""))
+    view = view or ("LATERAL" if rows.startswith(("A", "P")) else "")
     return {"POSTERO-ANTERIOR": "PA", "ANTERO-POSTERIOR": "AP"}.get(view, view)
 
 
