@@ -3,7 +3,6 @@
 import struct
 from pathlib import Path
 
-import gdcm
 import numpy as np
 import pydicom
 
@@ -76,7 +75,9 @@ def change_slices(folder: Path, *names: str, **values: object) -> None:
 
 
 def compress(path: Path) -> None:
-    """Turn an uncompressed DICOM file into JPEG Lossless, as most scanners' archives send it."""
+    """Turn an uncompressed DICOM file into JPEG Lossless, as most archives send it."""
+    import gdcm  # nothing else here needs it
+
     reader = gdcm.ImageReader()
     reader.SetFileName(str(path))
     assert reader.Read()

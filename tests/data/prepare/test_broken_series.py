@@ -1,8 +1,11 @@
 """A series that lost a slice, its scale or its identity is refused before any work, by both who read series."""
 
+import shutil
+
 import numpy as np
 import pydicom
 import pytest
+from pydicom.data import get_testdata_file
 
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
@@ -83,6 +86,11 @@ def test_a_folder_of_nothing_but_damaged_slices_is_told(series, refusals):
     for path in series.iterdir():
         cut(series, 300, path.name)
     assert all("none of its 8 slices can be read, the first is slice001.dcm" in text for text in refusals())
+
+
+def test_a_file_at_which_itk_fails_is_told(series, refusals):
+    shutil.copy(get_testdata_file("rtdose_1frame.dcm", download=False), series)
+    assert all("ITK fails at one of its files; keep one series a folder" in text for text in refusals())
 
 
 def test_other_files_beside_a_series_are_left_alone(series):

@@ -8,7 +8,7 @@ from pydicom import dcmread
 from pydicom.uid import UID
 
 from fedmed.data.prepare.dicom_headers import quiet, read_header
-from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind, readable_kind
+from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind
 from fedmed.errors import DataError
 
 Files = tuple[Path, ...]
@@ -39,7 +39,7 @@ def checked_series(folder: Path) -> list[tuple[Files, str]]:
     try:
         series = series_in(folder)
     except DataError as error:
-        return [(tuple(sorted(path for path in folder.iterdir() if readable_kind(path) == "DICOM")), str(error))]
+        return [(tuple(sorted(path for path in folder.iterdir() if path.is_file())), str(error))]
     damaged = _damaged(folder, {path.name for files in series for path in files})
     if series or not damaged:
         alike = [_likeness(files[0]) for files in series]
