@@ -25,9 +25,12 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
             raise DataError(f"{folder} is empty; give the folder that holds the slices")
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
-    groups = [(files, fault, read_header(files[0])) for files, fault in checked_series(folder)]
-    if not groups:
+    found = checked_series(folder)
+    if not found:
         raise DataError(f"{folder} holds no DICOM series; give the folder of the slices, not one above it")
+    if len(found) == 1 and (fault := found[0][1]):
+        raise DataError(f"{folder}: {fault}")
+    groups = [(files, fault, read_header(files[0])) for files, fault in found]
     series = [group for group in groups if group[2].get("Modality", "CT") == "CT"]
     if not series:
         raise DataError(f"{folder}: DICOM modality is {groups[0][2].Modality}, not CT; give the folder of a CT series")
@@ -41,8 +44,8 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
         )
     if len(chosen) != 1:
         listed = "; ".join(_described(files, head) for files, _, head in series)
-        found = f"no CT series {uid}" if uid else f"{len(series)} CT series"
-        raise DataError(f"{folder} holds {found}; choose by --series UID: {listed}")
+        what = f"no CT series {uid}" if uid else f"{len(series)} CT series"
+        raise DataError(f"{folder} holds {what}; choose by --series UID: {listed}")
     return chosen[0][0]
 
 

@@ -90,7 +90,8 @@ def test_a_folder_of_nothing_but_damaged_slices_is_told(series, refusals):
 
 def test_a_file_at_which_itk_fails_is_told(series, refusals):
     shutil.copy(get_testdata_file("rtdose_1frame.dcm", download=False), series)
-    assert all("ITK fails at one of its files; keep one series a folder" in text for text in refusals())
+    texts = refusals()
+    assert all("ITK fails at one of its files; keep one series a folder" in text for text in texts), texts
 
 
 def test_other_files_beside_a_series_are_left_alone(series):
