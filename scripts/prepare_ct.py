@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turn a folder of CT volumes (NIfTI, DICOM series) into a site of a federation.
 
-    python scripts/prepare_ct.py /data/chest --out /data/site_a --site site_a --masks /data/chest_masks
+    scripts/prepare_ct.py /data/chest --site site_a --masks /data/chest_masks
 
 Writes datalist.json, <site>.yaml, prepare_report.csv and prepare_report.md into --out. See docs/data.md.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.prepare.console import add_options, print_site, progress, run_command
+from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.data.prepare.mask_values import Foreground, parse_values
 
@@ -26,7 +26,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--mask-value", metavar="N,N", help="values of a mask that are foreground, for example 255; others count as 0")
     add("--mask-threshold", type=float, metavar="T", help="values above T are foreground, for masks of probabilities")
     add("--role", choices=("labelled", "unlabelled"), help="default: labelled if masks are named")
-    return parser.parse_args(arguments)
+    return parsed_options(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Turn a folder of chest X-rays (PNG, JPEG, DICOM) into a site of a federation.
 
-    python scripts/prepare_cxr.py /data/xrays --out /data/site_a --site site_a --table /data/xrays/labels.csv
-    python scripts/prepare_cxr.py /data/xrays --out /data/site_a --site site_a --unlabelled
+    scripts/prepare_cxr.py /data/xrays --site site_a --table /data/xrays/labels.csv
+    scripts/prepare_cxr.py /data/xrays --site site_a --unlabelled
 
 The table is a CSV with the columns file (relative to the folder), label, patient and view. Images without a label go to
 the list "unlabeled"; images from the side, and of other parts than the chest, are refused. Writes datalist.json,
@@ -13,7 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fedmed.data.prepare.console import add_options, print_site, progress, run_command
+from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import COLUMNS
 from fedmed.data.prepare.xray_view import parse_wanted
@@ -32,7 +32,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--merge", action="append", default=[], metavar="NEW=OLD,OLD", help="give several labels one name; repeatable")
     add("--view", metavar="VIEW,VIEW", help="take these views only, for example PA,AP or PA,AP,unknown; any takes all")
     add("--body-part", metavar="PART,PART", help="take these body parts, for example HAND; any takes all")
-    return parser.parse_args(arguments)
+    return parsed_options(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:

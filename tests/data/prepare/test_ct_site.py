@@ -19,7 +19,7 @@ from fedmed.data.prepare.mask_values import Foreground
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
-from fedmed.settings.site import parse_site
+from fedmed.settings.site import load_site, parse_site
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
 
@@ -347,3 +347,10 @@ def test_names_that_no_table_was_made_for(folder, tmp_path):
     report = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
     assert "\n'=1+1,'=1+1,used," in report and "\nM\\udcfcller," in report
     assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20
+
+
+def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(folder, tmp_path, load_script, monkeypatch):
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
+    line = [str(folder / "image"), "--masks", str(folder / "mask"), "--site", "site_a", "--workers", "1"]
+    assert load_script("prepare_ct").main([*line, "--patient-pattern", "^(p.*)_s"]) == 0
+    assert load_site("site_a").data_root == folder
