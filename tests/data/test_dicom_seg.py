@@ -6,7 +6,7 @@ import pydicom
 import pytest
 
 from fedmed.data.dicom_find import find_series
-from fedmed.data.dicom_seg import Producer, segmentation
+from fedmed.data.dicom_seg import Producer, segmentation, source_slices
 from fedmed.data.prepare.dicom import read_series
 from fedmed.data.structure import Structure
 from fedmed.errors import DataError
@@ -36,22 +36,11 @@ def place(folder, orientation: list[int], step: float) -> None:
         head.save_as(path)
 
 
-def change(folder, **values) -> None:
-    """Set attributes in every slice; None removes."""
-    for path in folder.iterdir():
-        head = pydicom.dcmread(path)
-        for name, value in values.items():
-            head.pop(name, None)
-            if value is not None:
-                setattr(head, name, value)
-        head.save_as(path)
-
-
 def segmented(folder, structures=(LESION,), mask=None):
     files = find_series(folder)
-    array, affine, _ = read_series(files)
+    array, affine, *_ = read_series(files)
     mask = (array + 1024 > DENSE).astype(np.uint8) if mask is None else mask
-    return segmentation(files, mask, affine, structures, MODEL)
+    return segmentation(source_slices(files), mask, affine, structures, MODEL)
 
 
 def frames(result, path) -> dict[tuple[str, int], np.ndarray]:
@@ -143,9 +132,9 @@ def test_a_lung_is_no_lesion(tmp_path, write_dicom):
     assert "AnatomicRegionSequence" not in lung
 
 
-def test_patient_and_study_are_the_source_s(tmp_path, write_dicom):
+def test_patient_and_study_are_the_source_s(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "ct", STORED, patient="MRN-7", series=3)
-    change(
+    change_dicom(
         tmp_path / "ct",
         SpecificCharacterSet="ISO_IR 100",
         PatientName="Müller^Jörg",
@@ -161,18 +150,19 @@ def test_patient_and_study_are_the_source_s(tmp_path, write_dicom):
     assert result.PatientSex == "" and result.AccessionNumber == ""  # not in the standard's list; not in the source
 
 
-def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom):
+def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "ct", STORED)
     files = find_series(tmp_path / "ct")
-    mask, affine, _ = read_series(files)
+    mask, affine, *_ = read_series(files)
     with pytest.raises(DataError, match="single-frame slices"):
-        segmentation(files[:1], mask, affine, [AIRWAY], MODEL)
+        source_slices(files[:1])
+    slices = source_slices(files)
     with pytest.raises(DataError, match=r"shape \(7, 5, 5\), the series \(7, 5, 6\)"):
-        segmentation(files, mask[:, :, 1:], affine, [AIRWAY], MODEL)
+        segmentation(slices, mask[:, :, 1:], affine, [AIRWAY], MODEL)
     with pytest.raises(DataError, match="slice 1 of the mask lies 5 mm away from 1.2.3.1.1"):
-        segmentation(files, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], [AIRWAY], MODEL)
+        segmentation(slices, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], [AIRWAY], MODEL)
     with pytest.raises(DataError, match="the value 2, but names only airway"):
-        segmentation(files, np.full(STORED.shape, 2), affine, [AIRWAY], MODEL)
-    change(tmp_path / "ct", FrameOfReferenceUID=None)
+        segmentation(slices, np.full(STORED.shape, 2), affine, [AIRWAY], MODEL)
+    change_dicom(tmp_path / "ct", FrameOfReferenceUID=None)
     with pytest.raises(DataError, match="has no FrameOfReferenceUID"):
-        segmentation(files, mask, affine, [AIRWAY], MODEL)
+        source_slices(files)
