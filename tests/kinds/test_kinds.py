@@ -3,7 +3,7 @@
 import pytest
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.score import DICE, Score
+from fedmed.bundles.score import DICE, HD95, Score
 from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask
 from fedmed.errors import BundleError
 from fedmed.kinds.classification import Classification
@@ -68,7 +68,7 @@ def test_forms_and_scores():
     assert Classification().form(["a", "b"]) == ImageWithClass(("a", "b"))
     auroc = Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high")
     assert [score.name for score in Classification().beside(auroc)] == ["accuracy"]
-    assert Segmentation3D().beside(DICE) == () and Encoder().beside(auroc) == ()
+    assert Segmentation3D().beside(DICE) == (HD95,) and Encoder().beside(auroc) == ()
     assert all(score.label and score.test for kind in installed().values() for score in kind.scores)
 
 

@@ -13,11 +13,11 @@ from monai.bundle import ConfigParser
 from torch import nn
 
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
-from fedmed.bundles.metadata_classes import channel_names, structures
+from fedmed.bundles.metadata_classes import classes_of
 from fedmed.bundles.overrides import check_overrides
 from fedmed.bundles.score import Score, parse_score
 from fedmed.bundles.site_facts import config_ids, usable_facts
-from fedmed.data.structure import Structure, described
+from fedmed.data.structure import Structure
 from fedmed.errors import BundleError, OverrideError
 
 # An overlay adds to a list (`+train::corrections`) whether or not another one has begun it; that is nothing to warn of.
@@ -133,15 +133,8 @@ class Bundle:
 
     @cached_property
     def classes(self) -> list[Structure]:
-        """What its models look for: the names in the merged configuration, else in the metadata's ``channel_def``, each
-        with what the metadata's ``classes`` say of it.
-
-        Raises:
-            BundleError: an entry of the metadata's ``classes`` is malformed.
-        """
-        own = self.parser().get("classes")
-        names = own if isinstance(own, list) else channel_names(self.metadata)
-        return described(names, structures(self.metadata, self.root))
+        """What its models look for; see :func:`fedmed.bundles.metadata_classes.classes_of`."""
+        return classes_of(self.parser().get("classes"), self.metadata, self.root)
 
     @property
     def version(self) -> str:

@@ -26,6 +26,20 @@ def structures(metadata: Mapping[str, Any], root: Path) -> list[Structure]:
         ) from error
 
 
+def classes_of(configured: Any, metadata: Mapping[str, Any], root: Path) -> list[Structure]:
+    """What a model looks for: the names in the configuration, else in ``channel_def``, with what is said of them.
+
+    Args:
+        configured: ``classes`` of the merged configuration; no list where it names none.
+        metadata, root: of the bundle.
+
+    Raises:
+        BundleError: an entry of the metadata's ``classes`` is malformed.
+    """
+    names = configured if isinstance(configured, list) else channel_names(metadata)
+    return described(names, structures(metadata, root))
+
+
 def segments(metadata: Mapping[str, Any], root: Path) -> list[Structure]:
     """What the values 1, 2, … of a segmentation stand for: ``channel_def`` of the first output without background.
 

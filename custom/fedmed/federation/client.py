@@ -20,7 +20,7 @@ from fedmed.data.datalist import check_words, list_entries, load_datalist
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
-from fedmed.federation.engine_runs import run_trainer, validation_scores
+from fedmed.federation.engine_runs import draw_preview, run_trainer, validation_scores
 from fedmed.federation.opened_model import OpenedModel, open_model
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
@@ -236,16 +236,8 @@ class Client:
 
     def _preview(self, task: Task) -> None:
         """Draw what the selected model makes of some images that nobody has marked; the pictures stay at the site."""
-        if task.model == "last" or "preview" not in self.bundle.parser():
-            return
-        parser = self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser
-        if not parsed(parser, "preview#cases"):
-            return
-        evaluator, recorder = parsed(parser, "preview#evaluator"), parsed(parser, "preview#recorder")
-        recorder.attach(evaluator)
-        AbortHandler(self.should_abort).attach(evaluator)
-        evaluator.run()
-        recorder.draw()
+        if task.model != "last" and "preview" in self.bundle.parser():
+            draw_preview(self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser, self.should_abort)
 
     def release(self, task: Task) -> Release:
         """Hand out the private layers that belong to a round, if the site's own settings allow it."""

@@ -45,6 +45,16 @@ def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handle
     return {f"train_{name}": total / steps for name, total in sums.items()}
 
 
+def draw_preview(parser: ConfigParser, aborted: Asked) -> None:
+    """Draw what a model makes of the cases that the bundle lists under ``preview``, if there are some."""
+    if parsed(parser, "preview#cases"):
+        evaluator, recorder = parsed(parser, "preview#evaluator"), parsed(parser, "preview#recorder")
+        recorder.attach(evaluator)
+        AbortHandler(aborted).attach(evaluator)
+        evaluator.run()
+        recorder.draw()
+
+
 def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, aborted: Asked) -> dict[str, float]:
     """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them.
 

@@ -67,6 +67,7 @@ class UnscoredReport(RunReport):
             "model": str(model[0].relative_to(run.folder.parent)) if model else f"SERVER/app_server/{LAST}",
             "next_methods": run.method.next_methods(),
             "said": settings_of_next(run),
+            "next_name": run.job.replace(" ", "_"),
         }
 
 
