@@ -26,10 +26,9 @@ class ContrastOptions:
         milestones: epochs, counted over all of the site's rounds; from each on, the learning rate is multiplied once
             more by ``milestone_factor``; FedMoCo: 120 and 160.
         milestone_factor: above 0.
-        own_keys: what becomes of the keys in the queue that are of the query's own image, false negatives: ``keep``: they
-            are negatives, as in both papers; ``leave_out``: they are not; ``auto``: left out at a small site, one with
-            fewer than 4 images for each key. There more than some 3 % of all queries meet one; at the papers' sizes 0.6
-            to 2.5 %.
+        own_keys: keys in the queue that are of the query's own image, false negatives: ``keep``: they are negatives, as
+            in both papers; ``leave_out``: they are not; ``auto``: left out at a small site, one with fewer than 4
+            images for each key. There 4 % of all queries or more meet one; at the papers' sizes 0.6 to 2.5 %.
         max_grad_norm: gradients are clipped to this norm; None = no clipping.
 
     Raises:

@@ -19,8 +19,8 @@ ACCURACY_TELLS = (
     "the number of negatives; compare them within a run only."
 )
 OWN_TELLS = (
-    "Own keys is the share of views in whose queue there was an earlier key of the same image, a false negative. At a site "
-    "with fewer than four images for each key of the queue such keys are left out (`own_keys`)."
+    "Own keys is the share of views in whose queue there was an earlier key of the same image, a false negative. At a "
+    "site with fewer than four images for each key of the queue such keys are left out (own_keys)."
 )
 CONTRASTIVE = Role(
     "trains without labels",
