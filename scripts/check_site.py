@@ -27,7 +27,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--role", choices=("supervised", "unsupervised", "evaluate"), help="when the job does not name the site")
     add("--overlay", action="append", default=[], help="of a bundle named by --job (repeatable)")
     add("--kit", type=Path, help="startup kit of the site: check the connection")
-    add("--out", type=Path, metavar="PAGE", help="page for the study lead (default: check_<site>.html)")
+    add(
+        "--out",
+        type=Path,
+        metavar="PAGE",
+        help="for the study lead (default: $FEDMED_HOME/to_send/check_<site>.html)",
+    )
     add("--csv", type=Path, help="list of all entries, which stays here (default: $FEDMED_HOME/checks/<site>.csv)")
     add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images (%(default)s)")
     add("--steps", type=int, default=3, help="training steps to measure, after one to warm up (default %(default)s)")
@@ -48,7 +53,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     # Here and not above: processes that read images start from this file too, and do not need these modules.
-    from fedmed.checks.hospital_report import Screen, default_csv, print_checked, write_csv
+    from fedmed.checks.hospital_report import Screen, default_csv, default_page, print_checked, write_csv
     from fedmed.checks.site_check import Options, check_site
     from fedmed.checks.study_lead_page import write_page
     from fedmed.errors import FedMedError
@@ -67,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         checked = check_site(options.site, asked, Screen())
         csv = write_csv(checked, options.csv or default_csv(checked.site.site)) if checked.counts else None
-        page = write_page(checked, (options.out or Path(f"check_{Path(checked.site.site).name}.html")).absolute())
+        page = write_page(checked, (options.out or default_page(checked.site.site)).absolute())
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -13,10 +13,12 @@ without labels the bundle holds the encoder, from which training with labels con
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
-from fedmed.export.bundle import Exported, export_bundle
-from fedmed.reports.words import size
+
+if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
+    from fedmed.export.bundle import Exported
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -41,8 +43,10 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def report(made: Exported) -> None:
+def report(made: "Exported") -> None:
     """Print what was made, and how to use it."""
+    from fedmed.reports.words import size
+
     model = f"the model after round {made.round + 1}" if made.round >= 0 else "the starting model: no round improved it"
     print(f"{made.out}: version {made.version}, {model}")
     for path in sorted((made.out / "models").iterdir()):
@@ -57,6 +61,8 @@ def report(made: Exported) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Return 0, or 2 when the run cannot be exported."""
     options = parse_arguments(argv)
+    from fedmed.export.bundle import export_bundle
+
     wanted = {key: getattr(options, key) for key in ("model", "site", "site_run", "onnx", "version", "replace")}
     verify = Path(options.verify) if isinstance(options.verify, str) else options.verify
     try:

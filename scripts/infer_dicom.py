@@ -14,16 +14,16 @@ import sys
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
-from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 
 
 def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
     """Return the segmentation of the series in ``folder`` and one line for each of its segments."""
-    # Here and not above: ITK and highdicom take seconds to load, which --help and a wrong path need not wait for.
+    # Here and not above: they take seconds to load, for which --help and a wrong path need not wait.
+    import numpy as np
+
+    from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
     from fedmed.data.dicom_find import find_series
     from fedmed.data.dicom_seg import Producer, segmentation
     from fedmed.data.prepare.dicom import convert_series

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write an NVFlare job for your own sites from a study, one YAML file.
 
-scripts/package_job.py --init consistency > my_study.yaml      # a commented study to begin with
+scripts/package_job.py --init consistency > my_study.yaml      # a commented study for a laptop; --size paper: a GPU
 scripts/package_job.py my_study.yaml jobs/my_study
 scripts/package_job.py my_study.yaml jobs/short --set rounds=2 --set overrides.unsupervised.confidence=0.8
 """
@@ -15,10 +15,6 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.jobs.example import example
-from fedmed.jobs.job import Job
-from fedmed.jobs.job_folder import write_job
-from fedmed.jobs.study_text import changed_text
 from fedmed.methods.find_method import installed
 from fedmed.settings.server import load_server
 
@@ -30,6 +26,13 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add("folder", nargs="?", type=Path, metavar="JOB", help="job folder to write")
     methods = ", ".join(installed())
     add("--init", metavar="METHOD", help=f"print a commented study of a method: {methods}, or a class path")
+    add(
+        "--size",
+        choices=["small", "paper"],
+        default="small",
+        help="of the study that --init prints: what a laptop ends in minutes (default), or the paper's, for a GPU; "
+        "scripts/check_site.py --job measures what it costs a site",
+    )
     add(
         "--set",
         action="append",
@@ -64,6 +67,8 @@ def with_settings(text: str, settings: Sequence[str], source: str) -> str:
     Raises:
         JobError: a setting without a value, or inside something that is not a mapping.
     """
+    from fedmed.jobs.study_text import changed_text
+
     for setting in settings:
         path, equals, value = setting.partition("=")
         if not equals or not all(keys := path.split(".")):
@@ -98,10 +103,15 @@ def parse_value(text: str) -> Any:
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = parse_arguments(argv)
+    # Here and not above: they take seconds to load, for which --help need not wait.
+    from fedmed.jobs.example import example
+    from fedmed.jobs.job import Job
+    from fedmed.jobs.job_folder import write_job
+
     try:
         allowed = load_server().allowed_classes
         if arguments.init:
-            print(example(arguments.init, allowed), end="")
+            print(example(arguments.init, arguments.size, allowed), end="")
             return 0
         text = with_settings(read_text(arguments.study), arguments.set, str(arguments.study))
         job = Job.parse(text, str(arguments.study), allowed)

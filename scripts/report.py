@@ -8,13 +8,6 @@ python scripts/report.py RUN --out DIR
 import argparse
 import sys
 
-from rich.console import Console
-
-from fedmed.errors import FedMedError
-from fedmed.reports.run import read_run
-from fedmed.reports.run_page import write_report
-from fedmed.reports.run_report import report_of
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is no readable run."""
@@ -22,6 +15,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("run", metavar="RUN", help="simulator workspace, or the server's folder of a job")
     parser.add_argument("--out", metavar="DIR", help="where to write the report (default: RUN/report)")
     options = parser.parse_args(arguments)
+    # Here and not above: they take seconds to load, for which --help need not wait.
+    from rich.console import Console
+
+    from fedmed.errors import FedMedError
+    from fedmed.reports.run import read_run
+    from fedmed.reports.run_page import write_report
+    from fedmed.reports.run_report import report_of
+
     try:
         run, written = read_run(options.run), write_report(options.run, options.out)
         report = report_of(run)

@@ -13,11 +13,12 @@ import argparse
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.experiments.experiment_data import load_data
-from fedmed.experiments.experiment_table import ExperimentTable, load_table, only
-from fedmed.experiments.reproduction import reproduce
+
+if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
+    from fedmed.experiments.experiment_table import ExperimentTable
 
 EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
 
@@ -54,8 +55,10 @@ def find(name: str, folder: Path) -> Path:
     return path if path.suffix in (".yaml", ".yml") else folder / f"{name}.yaml"
 
 
-def read(names: list[str]) -> list[ExperimentTable]:
+def read(names: list[str]) -> "list[ExperimentTable]":
     """The tables, each under a name of its own: it is that of its folder."""
+    from fedmed.experiments.experiment_table import load_table
+
     paths = [find(name, EXPERIMENTS) for name in dict.fromkeys(names)]
     tables = [load_table(path) for path in paths]
     for path, table in zip(paths, tables, strict=True):
@@ -65,6 +68,10 @@ def read(names: list[str]) -> list[ExperimentTable]:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from fedmed.experiments.experiment_data import load_data
+    from fedmed.experiments.experiment_table import only
+    from fedmed.experiments.reproduction import reproduce
+
     tables = read(arguments.tables)
     data = load_data(find(arguments.data or tables[0].data, EXPERIMENTS / "data"))
     tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables

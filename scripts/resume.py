@@ -13,9 +13,12 @@ stay where it is. A run in the simulator is continued by scripts/simulate.py JOB
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
-from fedmed.recovery.resumed_job import Resumed, find_interrupted, write_resumed
+
+if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
+    from fedmed.recovery.resumed_job import Resumed
 
 
 def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
@@ -37,7 +40,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def tell(resumed: Resumed) -> None:
+def tell(resumed: "Resumed") -> None:
     """Print what the job will do, and what it needs."""
     print(f"{resumed.folder} continues job {resumed.id}")
     if resumed.done is None:
@@ -54,6 +57,8 @@ def tell(resumed: Resumed) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
+    from fedmed.recovery.resumed_job import find_interrupted, write_resumed
+
     try:
         run = find_interrupted(arguments.run, arguments.job)
         tell(

@@ -70,6 +70,12 @@ make_venv() {
     "$python" -m venv --clear .venv || die "$python could not make $PWD/.venv; the reason is above."
 }
 
+in_short() { # of some 350 lines of pip those that tell how far it is; all are in .venv/pip.log
+    awk '/^Collecting / && ++found % 50 == 0 { print "setup: " found " packages found"; fflush() }
+        /^Installing collected/ { print "setup: unpacking, a minute or two"; fflush() }
+        /^Successfully installed/ { print "setup: " NF - 2 " packages installed" }'
+}
+
 stamp=.venv/fedmed-stamp
 if command -v flock >/dev/null; then # two set-ups at a time would spoil each other's work
     exec 9<.
@@ -86,9 +92,10 @@ else
     make_venv
 fi
 rm -f "$stamp"
-say "installing requirements.txt and the package in custom/ (the first time some minutes and about 3 GB)"
-.venv/bin/python -m pip install --disable-pip-version-check -r requirements.txt -e . |
-    { grep --line-buffered -v '^Requirement already satisfied' || true; } ||
+say "installing requirements.txt and the package in custom/ (the first time some minutes and about 3 GB;" \
+    "all that pip says: .venv/pip.log)"
+.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt -e . |
+    tee .venv/pip.log | in_short ||
     die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
 fingerprint >"$stamp"
 say "done: source .venv/bin/activate"

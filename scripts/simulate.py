@@ -4,6 +4,7 @@
     python scripts/simulate.py jobs/covid_fssl
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
     python scripts/simulate.py jobs/covid_fssl --resume
+    python scripts/simulate.py jobs/cxr_linear --models runs/pretraining
 
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import psutil
 from rich.console import Console
@@ -30,19 +31,15 @@ from rich.live import Live
 
 from fedmed.errors import FedMedError, JobError
 from fedmed.recovery.continued_jobs import ROOT
-from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
-from fedmed.recovery.resumed_job import Interrupted, write_resumed
-from fedmed.recovery.server_state import STATE, ServerState
-from fedmed.reports.failure import last_error
-from fedmed.reports.live import Follower, render
-from fedmed.reports.run import JOB_FOLDER, read_run
-from fedmed.reports.run_page import write_report
-from fedmed.reports.run_report import report_of
 from fedmed.reports.tail import identity
+
+if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
+    from fedmed.reports.live import Follower
 
 NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
 LOOK = 2.0  # seconds between two looks at the sites' processes
+MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
 PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
 
 
@@ -80,6 +77,8 @@ def check_workspace(workspace: Path, job: Path) -> None:
         return
     if not workspace.is_dir():
         raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
+    from fedmed.reports.run import JOB_FOLDER
+
     entries = {entry.name for entry in workspace.iterdir()}
     earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
     if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
@@ -87,6 +86,12 @@ def check_workspace(workspace: Path, job: Path) -> None:
             f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
             "NVFlare would delete it; choose another with --workspace"
         )
+
+
+def models_folder(folder: Path) -> Path:
+    """Where the models lie in a folder, which may be a run's workspace."""
+    of_run = folder / "server" / "simulate_job" / "app_server"
+    return of_run if of_run.is_dir() else folder
 
 
 def nvflare() -> Path:
@@ -110,6 +115,10 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     Raises:
         FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
     """
+    from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
+    from fedmed.recovery.resumed_job import Interrupted, write_resumed
+    from fedmed.recovery.server_state import ServerState
+
     found = interrupted(workspace)
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
@@ -185,13 +194,15 @@ class Workers:
 
 
 def follow(
-    process: subprocess.Popen, follower: Follower, console: Console, quiet: bool, workers: Workers | None = None
+    process: subprocess.Popen, follower: "Follower", console: Console, quiet: bool, workers: Workers | None = None
 ) -> str | None:
     """Show progress until the simulator ends: a live display in a terminal, plain lines elsewhere.
 
     Returns:
         A site whose process is gone, for which the simulator would wait for ever; None when it ended.
     """
+    from fedmed.reports.live import render
+
     live = None if quiet or not console.is_terminal else Live(console=console, auto_refresh=False)
     with live or nullcontext():
         running = True
@@ -221,7 +232,7 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
     if any(job.glob("app_*/config/study.yaml")):
-        from fedmed.checks.study_check import check_study  # takes seconds to import
+        from fedmed.checks.study_check import check_study
 
         check_study(job)
     with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
@@ -233,6 +244,12 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
 
 def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str | None, quiet: bool) -> int:
     """Start the simulator, follow it and report; return the exit code."""
+    from fedmed.reports.failure import last_error
+    from fedmed.reports.live import Follower
+    from fedmed.reports.run import JOB_FOLDER, read_run
+    from fedmed.reports.run_page import write_report
+    from fedmed.reports.run_report import report_of
+
     line = command(nvflare(), job, workspace, threads, gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -282,20 +299,32 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
 
 def hint(workspace: Path) -> str:
     """One line on how to continue, if that is possible."""
+    from fedmed.recovery.interrupted_workspace import records
+    from fedmed.recovery.server_state import STATE
+
     kept = (records(workspace) / STATE).is_file()
     return "the same command with --resume continues after the last good round\n" if kept else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
-    parser = argparse.ArgumentParser(description="Run a job in NVFlare's simulator and show its progress.")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("job", metavar="JOB", type=Path, help="job folder, such as jobs/covid_fssl")
     parser.add_argument("--workspace", metavar="WS", type=Path, default=Path("simulator_workspace"), help="run folder")
+    parser.add_argument(
+        "--models",
+        metavar="DIR",
+        type=Path,
+        help="where the checkpoint lies that the job starts from: a "
+        "folder, or the workspace of a finished run (default: $FEDMED_HOME/models)",
+    )
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
     parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the workspace")
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     options = parser.parse_args(arguments)
+    if options.models:
+        os.environ[MODELS] = str(models_folder(options.models.expanduser().resolve()))
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()

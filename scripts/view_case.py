@@ -12,24 +12,25 @@ import argparse
 import sys
 from io import BytesIO
 from pathlib import Path
-
-from matplotlib.figure import Figure
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
-from fedmed.reports.planes import NIGHT, case_figure
-from fedmed.reports.plots import style
-from fedmed.reports.surface import Viewpoint
-from fedmed.reports.viewed_case import read_case
+
+if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
+    from matplotlib.figure import Figure
 
 
-def save(figure: Figure, path: Path, dots: int) -> None:
+def save(figure: "Figure", path: Path, dots: int) -> None:
     """Write a figure as a PNG of 256 colours, which is a third of the size and looks the same.
 
     Raises:
         FedMedError: the file cannot be written.
     """
+    from PIL import Image
+
+    from fedmed.reports.planes import NIGHT
+
     drawn = BytesIO()
     figure.savefig(drawn, format="png", dpi=dots, facecolor=NIGHT)
     small = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
@@ -47,15 +48,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--truth", metavar="MASK", type=Path, help="a reader's mask, on the same grid")
     parser.add_argument("--out", metavar="PNG", type=Path, required=True)
     parser.add_argument("--title", help="default: the image's name")
-    parser.add_argument(
-        "--azimuth", type=float, default=Viewpoint.azimuth, help="3D: degrees towards the patient's left"
-    )
-    parser.add_argument("--elevation", type=float, default=Viewpoint.elevation, help="3D: degrees from above")
+    parser.add_argument("--azimuth", type=float, help="3D: degrees towards the patient's left (default 24)")
+    parser.add_argument("--elevation", type=float, help="3D: degrees from above (default 10)")
     parser.add_argument("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
     options = parser.parse_args(arguments)
+    from fedmed.reports.planes import case_figure
+    from fedmed.reports.plots import style
+    from fedmed.reports.surface import Viewpoint
+    from fedmed.reports.viewed_case import read_case
+
     try:
         case = read_case(options.image, options.mask, options.truth)
-        view = Viewpoint(options.azimuth, options.elevation)
+        angles = {"azimuth": options.azimuth, "elevation": options.elevation}
+        view = Viewpoint(**{name: angle for name, angle in angles.items() if angle is not None})
         with style():
             picture = case_figure(case, view, options.title)
         save(picture, options.out, options.dpi)

@@ -10,10 +10,31 @@ from typing import Any, BinaryIO
 
 from fedmed.errors import FedMedError
 
+SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
+CHECKOUT = Path(__file__).resolve().parents[2]
+
 
 def fedmed_home() -> Path:
-    """Where demo data and caches lie: ``$FEDMED_HOME`` or ``~/.cache/fedmed``."""
+    """The folder of what this machine's user gives to FedMed and of what it keeps: ``$FEDMED_HOME``.
+
+    By default ``~/.cache/fedmed``. Users put YAMLs of sites into ``sites/``, checkpoints into ``models/``, bundles into
+    ``bundles/``; FedMed keeps its caches, accounts, checks and demo data there.
+    """
     return Path(os.environ.get("FEDMED_HOME") or "~/.cache/fedmed").expanduser()
+
+
+def folders_of(what: str, variable: str) -> list[Path]:
+    """Where to look for what users give: ``$FEDMED_HOME/<what>``, after the folders in a variable of a single run."""
+    named = [Path(folder).expanduser() for folder in os.environ.get(variable, "").split(os.pathsep) if folder]
+    return [*named, fedmed_home() / what]
+
+
+def data_root(default: str) -> Path:
+    """The folder of images for comparisons: ``$FEDMED_HOME/data``, or ``default``, relative to the checkout."""
+    if given := os.environ.get("FEDMED_DATA"):
+        return Path(given).expanduser()
+    own = fedmed_home() / "data"
+    return own if own.is_dir() else CHECKOUT / default
 
 
 def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, Any]:

@@ -24,6 +24,12 @@ def test_site_folder_wins_over_environment(tmp_path, monkeypatch):
     assert find_bundle("demo_segmentation").parent.name == "env"
 
 
+def test_a_bundle_in_the_home_folder_wins_over_that_of_the_checkout(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
+    own = make_bundle(tmp_path / "bundles")
+    assert find_bundle("demo_segmentation") == own.resolve()
+
+
 def test_unknown_bundle_names_every_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_BUNDLES", str(tmp_path / "env"))
     with pytest.raises(BundleError, match="'nothing' not found.*env"):

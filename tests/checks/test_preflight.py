@@ -64,7 +64,7 @@ def _private_stores(kit: Path) -> None:
 
 
 def _wait(port: int, running: subprocess.Popen) -> None:
-    for _ in range(600):
+    for _ in range(6000):
         assert running.poll() is None, "the server ended"
         try:
             socket.create_connection(("localhost", port), 1).close()

@@ -1,5 +1,4 @@
 import os
-import time
 
 import numpy as np
 import pytest
@@ -96,17 +95,3 @@ def test_a_loader_gives_the_same_batches(make):
     plain = batches(make(0))
     for _ in range(2):
         assert all(torch.equal(one, other) for one, other in zip(batches(make()), plain, strict=True))
-
-
-def test_it_is_much_faster_than_files(make):
-    """About twenty times; three leaves room for a busy machine."""
-
-    def fastest(dataset):
-        times = []
-        for _ in range(5):
-            start = time.perf_counter()
-            [dataset[n % 4] for n in range(64)]
-            times.append(time.perf_counter() - start)
-        return min(times)
-
-    assert 3 * fastest(make()) < fastest(make(0))

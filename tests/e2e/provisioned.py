@@ -16,7 +16,7 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evalua
 SERVER = "localhost"
 PEOPLE = {"admin": "project_admin", "lead": "lead", "researcher": "member"}
 MARK = "FEDMED_TEST_PARTICIPANT"  # in the environment of every process that belongs to a participant
-START_SECONDS = 90
+START_SECONDS = 600
 
 
 class Provisioned:
@@ -55,7 +55,7 @@ class Provisioned:
     def script(self, name: str, *arguments: object) -> str:
         """Run one of the scripts for this federation and return what it says."""
         command = [str(CHECKOUT / "scripts" / name), *map(str, arguments), "--out", str(self.out)]
-        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=60)
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=600)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
 
@@ -189,4 +189,4 @@ class Provisioned:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(processes, timeout=10)
+        psutil.wait_procs(processes, timeout=600)

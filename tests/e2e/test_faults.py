@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
-def script(name, *arguments, timeout=300, cwd=None):
+def script(name, *arguments, timeout=600, cwd=None):
     """Run one of the scripts; return its process when it is done."""
     command = [sys.executable, str(CHECKOUT / "scripts" / f"{name}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ, cwd=cwd)
@@ -136,7 +136,7 @@ def own_federation(new_federation):
     return federation
 
 
-def until(what, seconds=120):
+def until(what, seconds=600):
     deadline = time.monotonic() + seconds
     while not (found := what()):
         assert time.monotonic() < deadline, "waited in vain"
@@ -171,7 +171,7 @@ def test_a_site_that_vanishes_is_waited_for_no_longer_and_comes_back_with_its_st
     until((tmp_path / "late").exists)
     federation.kill("ct_east")
     state = federation.run_folder("server", job_id) / "fedmed/server_state.json"
-    until(lambda: json.loads(state.read_text())["round"] == 1, seconds=400)
+    until(lambda: json.loads(state.read_text())["round"] == 1, seconds=600)
     federation.session("lead").abort_job(job_id)
     federation.finish(job_id)
     federation.restart("ct_east")

@@ -18,7 +18,7 @@ NVFLARE = Path(sys.executable).with_name("nvflare")
 
 def simulate(job, workspace, *options):
     command = [str(NVFLARE), "simulator", str(job), "-w", str(workspace), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=workspace.parent, env=os.environ)
+    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=workspace.parent, env=os.environ)
 
 
 def model(workspace):

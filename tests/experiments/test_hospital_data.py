@@ -127,7 +127,7 @@ def test_absent_data_is_said_with_the_way_to_name_it(describe, tmp_path, monkeyp
     with pytest.raises(DataError, match="hospital 'west'.*west does not exist"):
         assert describe().hospitals
     monkeypatch.setenv("FEDMED_DATA", str(tmp_path / "none"))
-    with pytest.raises(JobError, match="FEDMED_DATA"):
+    with pytest.raises(JobError, match="put or link it to"):
         assert describe().hospitals
     monkeypatch.delenv("FEDMED_DATA")
     with pytest.raises(JobError, match="nowhere is not a folder"):

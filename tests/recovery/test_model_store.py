@@ -14,8 +14,8 @@ FIRST = r"^convInit\."
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Return a function: a store; ``content`` becomes ``start.pt`` in $FEDMED_MODELS."""
-    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path / "models"))
+    """Return a function: a store; ``content`` becomes ``start.pt`` in $FEDMED_HOME/models."""
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
     (tmp_path / "models").mkdir()
 
     def store(content=None, **args):

@@ -50,7 +50,8 @@ def variables(checkout, **more):
 def run(checkout, *arguments, **more):
     """Run label.sh from another folder."""
     command = [str(checkout / "scripts" / "label.sh"), *arguments]
-    return subprocess.run(command, cwd="/", env=variables(checkout, **more), capture_output=True, text=True, timeout=60)
+    settings = variables(checkout, **more)
+    return subprocess.run(command, cwd="/", env=settings, capture_output=True, text=True, timeout=600)
 
 
 def calls(checkout):
@@ -121,7 +122,7 @@ def test_two_setups_at_a_time_install_once(checkout):
     command = [str(checkout / "scripts" / "label.sh"), "--setup"]
     slow = variables(checkout, PIP_SECONDS="0.7")
     both = [subprocess.Popen(command, env=slow, stderr=subprocess.PIPE, text=True) for _ in range(2)]
-    outputs = [process.communicate(timeout=60)[1] for process in both]
+    outputs = [process.communicate(timeout=600)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert len(calls(checkout)) == 2 and any("waiting for another set-up" in output for output in outputs)
 

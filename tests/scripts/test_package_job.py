@@ -106,14 +106,17 @@ def test_a_job_for_sites_without_custom_code_differs_by_nothing_but_the_folders(
     assert len(files["with"]) == len(files["without"]) + 4 and not list((tmp_path / "without").rglob("custom"))
 
 
+@pytest.mark.parametrize("size", ["small", "paper"])
 @pytest.mark.parametrize("method", [*installed(), "fedmed.methods.fedmoco.FedMoCo"])
-def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, tmp_path, capsys, method):
-    assert load_script("package_job").main(["--init", method]) == 0
+def test_a_commented_study_of_every_method_becomes_a_job(load_script, package, tmp_path, capsys, method, size):
+    assert load_script("package_job").main(["--init", method, "--size", size]) == 0
     text = capsys.readouterr().out
     assert text.count("#") > 30 and "# federated rounds\nrounds:" in text
     code, said = package(text, tmp_path / "job")
     assert code == 0, said
-    assert read_job(tmp_path / "job").method.spec()["path"].startswith("fedmed.methods.")
+    job = read_job(tmp_path / "job")
+    assert job.method.spec()["path"].startswith("fedmed.methods.")
+    assert bool(job.study.overlays) == (size == "small"), "the bundle itself has the paper's size"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 
 
 def run(name, *arguments):
-    return subprocess.run([str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=60)
+    return subprocess.run([str(SCRIPTS / name), *arguments], capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize(

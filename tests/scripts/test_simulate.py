@@ -88,9 +88,9 @@ def test_the_simulator_gets_absolute_paths_and_a_thread_for_each_site(script, jo
 def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_path, number):
     """NVFlare starts each site in a session of its own, so the group's signal alone would leave it running."""
     stand_in(
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'], start_new_session=True)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True)\n"
         "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
-        "time.sleep(60)"
+        "time.sleep(3600)"
     )
     launcher = (  # a shell starts jobs in the background with SIGINT ignored; a terminal does not
         "import signal, sys, runpy; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -99,12 +99,12 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
     )
     line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
     process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 600
     while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     child = psutil.Process(int((tmp_path / "pid").read_text()))
     process.send_signal(number)
-    _, printed = process.communicate(timeout=60)
+    _, printed = process.communicate(timeout=600)
     assert process.returncode == 130
     assert f"what was done so far is in {tmp_path / 'ws'}" in printed
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
@@ -218,9 +218,21 @@ def test_a_site_whose_process_is_gone_ends_a_simulation_that_waits_for_it(
     stand_in(
         "def worker(site, seconds): return subprocess.Popen([sys.executable, '-c', f'import time; "
         "time.sleep({seconds})', '-m', 'nvflare.private.fed.app.simulator.simulator_worker', '-o', f'{w}/{site}'])\n"
-        "a, b = worker('site_a', 1), worker('site_b', 60); a.wait(); time.sleep(60)"
+        "a, b = worker('site_a', 1), worker('site_b', 3600); a.wait(); time.sleep(3600)"
     )
     started = time.monotonic()
     assert script.main([str(job), "--workspace", str(tmp_path / "ws")]) == 1
     assert "the process of site site_a is gone: killed, or out of memory?" in capsys.readouterr().err
     assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize("of_a_run", [True, False], ids=["a run's workspace", "a folder of models"])
+def test_models_may_lie_in_a_folder_or_in_an_earlier_run(script, job, stand_in, tmp_path, monkeypatch, of_a_run):
+    monkeypatch.setenv("FEDMED_MODELS", "of this test, and put back after it")
+    stand_in("w.mkdir(); (w / 'seen').write_text(os.environ['FEDMED_MODELS'])")
+    folder = tmp_path / "pretraining"
+    models = folder / "server/simulate_job/app_server" if of_a_run else folder
+    models.mkdir(parents=True)
+    line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(folder), "--quiet"]
+    assert script.main(line) == 1, "the stand-in leaves no result"
+    assert (tmp_path / "ws/seen").read_text() == str(models)

@@ -55,6 +55,15 @@ def test_order_of_lookup(write, minimal, tmp_path, monkeypatch):
     assert find_site_file("ct_north").parent.name == "demo"
 
 
+def test_a_yaml_in_the_home_folder_or_in_a_prepared_folder_there_is_found(write, minimal, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
+    monkeypatch.delenv("FEDMED_SITE_CONFIGS", raising=False)
+    prepared = write(minimal, tmp_path / "sites" / "ct_north", "ct_north.yaml")
+    assert find_site_file("ct_north") == prepared
+    own = write(minimal, tmp_path / "sites", "ct_north.yaml")
+    assert find_site_file("ct_north") == own
+
+
 def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypatch):
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path))
     with pytest.raises(SiteConfigError, match=r"(?s)'nowhere'.*nowhere\.yaml.*site_configs/demo.*data_root:"):

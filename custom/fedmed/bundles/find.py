@@ -1,16 +1,16 @@
 """Find an installed bundle by name, and tell whether two installations are the same."""
 
 import hashlib
-import os
 import re
 from functools import cache
 from pathlib import Path
 
 from fedmed.errors import BundleError
+from fedmed.files import CHECKOUT, folders_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 SHARED_OVERLAYS = PACKAGE / "overlays"  # that every bundle can use
-CHECKOUT_BUNDLES = Path(__file__).resolve().parents[3] / "bundles"
+CHECKOUT_BUNDLES = CHECKOUT / "bundles"
 _NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -26,7 +26,7 @@ def check_name(name: str, what: str) -> str:
 
 
 def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
-    """Return a bundle's root: the site's folder, each of ``$FEDMED_BUNDLES``, then the checkout.
+    """Return a bundle's root: the site's folder, ``$FEDMED_HOME/bundles``, then the checkout.
 
     Args:
         name: the bundle's folder name.
@@ -37,13 +37,12 @@ def find_bundle(name: str, site_bundles: Path | None = None) -> Path:
     """
     check_name(name, "bundle")
     folders = [site_bundles] if site_bundles else []
-    folders += [Path(p).expanduser() for p in os.environ.get("FEDMED_BUNDLES", "").split(os.pathsep) if p]
-    folders.append(CHECKOUT_BUNDLES)
+    folders += [*folders_of("bundles", "FEDMED_BUNDLES"), CHECKOUT_BUNDLES]
     for folder in folders:
         if (folder / name / "configs" / "metadata.json").is_file():
             return (folder / name).resolve()
     looked = ", ".join(str(folder) for folder in folders)
-    raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there or set FEDMED_BUNDLES")
+    raise BundleError(f"bundle '{name}' not found. Looked in: {looked}. Install it there")
 
 
 def bundle_digest(root: Path, shared: Path | None = None) -> str:

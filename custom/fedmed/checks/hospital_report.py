@@ -30,6 +30,11 @@ def default_csv(site: str) -> Path:
     return fedmed_home() / "checks" / f"{Path(site).name}.csv"
 
 
+def default_page(site: str) -> Path:
+    """``$FEDMED_HOME/to_send/check_<site>.html``: apart from what must stay at the hospital."""
+    return fedmed_home() / "to_send" / f"check_{Path(site).name}.html"
+
+
 def write_csv(checked: CheckedSite, path: Path) -> Path:
     """Write one line an entry with all that was found about it, readable by the owner only.
 

@@ -1,6 +1,5 @@
 """The data of pre-training: its hospitals, the tasks that are learnt at one of them, and what training costs."""
 
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -12,7 +11,8 @@ from fedmed.errors import BundleError, DataError, JobError
 from fedmed.experiments.class_tasks import ClassTask
 from fedmed.experiments.experiment_data import Count, ExperimentData, Positive
 from fedmed.experiments.hospital_images import Hospital, hospital_of_site, hospital_of_table
-from fedmed.settings.site import CHECKOUT, SiteConfig, load_site, parse_site
+from fedmed.files import data_root, fedmed_home
+from fedmed.settings.site import SiteConfig, load_site, parse_site
 from fedmed.settings.yaml_model import YamlModel
 
 
@@ -50,7 +50,7 @@ class HospitalData(ExperimentData):
         overlays: of the bundle, before that of the stage.
         overrides: overlay of a stage (of pre-training, or of a protocol) -> overridable settings of the bundle.
         healthy: hospital -> its labels that mean no disease; only a label-skewed arm reads them.
-        root: folder of the data, relative to the checkout; ``$FEDMED_DATA`` takes its place.
+        root: folder of the data, relative to the checkout; ``$FEDMED_HOME/data`` takes its place.
         threads, device, privacy: settings of the sites below ``root``.
     """
 
@@ -102,15 +102,14 @@ class HospitalData(ExperimentData):
         return found
 
     def _root(self) -> Path:
-        given = os.environ.get("FEDMED_DATA")
-        path = Path(given).expanduser() if given else CHECKOUT / (self.root or "")
+        path = data_root(self.root or "")
         if not path.is_dir():
-            named = "FEDMED_DATA names it" if given else "set FEDMED_DATA to the folder that holds the images"
-            raise JobError(f"the data of '{self.name}' is not there: {path} is not a folder; {named}")
+            own = fedmed_home() / "data"
+            raise JobError(f"the data of '{self.name}' is not there: {path} is not a folder; put or link it to {own}")
         return path.resolve()
 
     def _settings(self, name: str, folder: Path) -> SiteConfig:
         if not folder.is_dir():
-            raise DataError(f"hospital '{name}': the folder {folder} does not exist; restore it, or set FEDMED_DATA")
+            raise DataError(f"hospital '{name}': the folder {folder} does not exist; restore it")
         values = {"data_root": str(folder), "device": self.device, "threads": self.threads, "privacy": self.privacy}
         return parse_site(name, values, folder / "labels.csv")

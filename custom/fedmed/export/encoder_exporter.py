@@ -107,6 +107,6 @@ class EncoderExporter(Exporter):
         run = f"(cd {out} && python -m monai.bundle run --config_file {config} --dataset_dir /data/site)"
         return [
             *(f"{title}, at one site:  {run.format(overlay)}" for overlay, title in self.continuations.items()),
-            f"in a federation:  FEDMED_BUNDLES={out.parent}, and in a study of scripts/package_job.py --init  "
+            f"in a federation:  {out.name} in $FEDMED_HOME/bundles, and in a study of scripts/package_job.py --init  "
             f"bundle: {out.name}, checkpoint: pretrained.pt, checkpoint_tensors: ['^encoder\\.']",
         ]

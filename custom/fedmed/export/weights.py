@@ -50,8 +50,8 @@ def open_store(run: FinishedRun) -> ModelStore:
         commit = f", commit {run.facts['commit']}" if run.facts.get("commit") else ""
         raise ExportError(
             f"bundle '{here.name}' at {here.root} (version {here.version}, hash {here.digest[:12]}) is not the one of "
-            f"the run (version {version}, hash {digest[:12]}{commit}); install that one, for example with "
-            "FEDMED_BUNDLES"
+            f"the run (version {version}, hash {digest[:12]}{commit}); install that one, for example in "
+            "$FEDMED_HOME/bundles"
         )
     return store
 

@@ -14,12 +14,12 @@ import torch
 
 from fedmed.durable_files import append_json, save_json, save_lines
 from fedmed.errors import StateError
+from fedmed.files import CHECKOUT
 from fedmed.jobs.rule_spec import rule_spec
 
 if TYPE_CHECKING:
     from fedmed.federation.server import Server
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 PACKAGES = ("fedmed", "nvflare", "monai", "torch", "numpy", "scipy", "pytorch-ignite", "nibabel", "itk")
 
 

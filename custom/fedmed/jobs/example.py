@@ -1,7 +1,7 @@
 """A commented study to begin with."""
 
 import textwrap
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -16,11 +16,12 @@ HEAD = """\
 NAME = "my_study"
 
 
-def example(name: str, allowed: tuple[str, ...] = ()) -> str:
+def example(name: str, size: Literal["small", "paper"] = "small", allowed: tuple[str, ...] = ()) -> str:
     """Text of a study for a method.
 
     Args:
         name: the method's short name, or its class path.
+        size: ``small``, which a laptop ends in minutes, or that of the method's paper.
         allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
 
     Raises:
@@ -33,7 +34,7 @@ def example(name: str, allowed: tuple[str, ...] = ()) -> str:
     roles = list(method.roles())
     sites = {f"hospital_{letter}": role for letter, role in zip("abcdef", [roles[0], *roles], strict=False)}
     values: dict[str, Any] = {"name": NAME, "method": {"path": path} | ({"args": args} if args else {}), "sites": sites}
-    values |= {"rounds": 50, **kind.example}
+    values |= {"rounds": 50, **kind.example, **(kind.small if size == "small" else {})}
     text = HEAD.format(title=method.title, source=method.source or "ours", name=NAME)
     return text + "".join(_entry(key, field, values) for key, field in Study.model_fields.items() if key != "resume")
 
@@ -42,7 +43,7 @@ def _entry(key: str, field: Any, values: dict[str, Any]) -> str:
     """A key with its comment; one that the example does not set is a comment as a whole."""
     about = textwrap.fill(field.description, 118, initial_indent="# ", subsequent_indent="# ")
     default = field.default.model_dump() if hasattr(field.default, "model_dump") else field.default
-    shown = yaml.safe_dump({key: values.get(key, default)}, sort_keys=False, default_flow_style=key in ("overlays",))
+    shown = yaml.safe_dump({key: values.get(key, default)}, sort_keys=False)
     if key in values:
         return f"\n{about}\n{shown}"
     flow = yaml.safe_dump(default, default_flow_style=True, width=10**6).removesuffix("...\n").strip()

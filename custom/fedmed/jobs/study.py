@@ -83,10 +83,10 @@ class Study(YamlModel):
         default=None, description="labelled site whose private layers score the others; it must allow that itself"
     )
     checkpoint: str | None = Field(
-        default=None, description="file in the server's $FEDMED_MODELS or the bundle's models/ to start from"
+        default=None, description="file in the server's $FEDMED_HOME/models or the bundle's models/ to start from"
     )
     encoder: str | None = Field(
-        default=None, description="file in the server's $FEDMED_MODELS from which the bundle fills its encoder"
+        default=None, description="file in the server's $FEDMED_HOME/models from which the bundle fills its encoder"
     )
     checkpoint_tensors: list[str] = Field(
         default=[], description="regular expressions of what is taken from it; by default everything"

@@ -30,6 +30,7 @@ class Consistency(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
     }  # fmt: skip
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 14, "steps": 30, "warm_start": {"rounds": 6}}
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, sites without, and those that are only scored."""

@@ -41,6 +41,7 @@ class FedAvgMoCo(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "cxr_classification", "rounds": 200, "epochs": 1, "select": "last", "evaluate": False,
     }  # fmt: skip
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["small"], "rounds": 20}
 
     def roles(self) -> Mapping[str, Role]:
         """Sites whose labels, if they have any, are not used."""

@@ -17,6 +17,7 @@ class Linear(SupervisedFedAvg):
     title: ClassVar[str] = "linear classification of a pre-trained encoder"
     source: ClassVar[str] = "He et al. 2020, arXiv 1911.05722, section 4.1"
     example: ClassVar[Mapping[str, Any]] = {"bundle": "cxr_classification", "rounds": 2, "epochs": 10, **START}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["small"]}
     overlay: ClassVar[str] = "linear"
 
     weighting: str = "samples"

@@ -20,6 +20,7 @@ class SupervisedFedAvg(Method):
     title: ClassVar[str] = "supervised federated averaging"
     source: ClassVar[str] = "McMahan et al. 2017, arXiv 1602.05629"
     example: ClassVar[Mapping[str, Any]] = {"bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 14, "steps": 30}
 
     weighting: str = "iterations"
 

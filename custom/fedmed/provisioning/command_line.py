@@ -10,11 +10,11 @@ from typing import Any
 from cryptography import x509
 
 from fedmed.errors import FedMedError, SiteConfigError
+from fedmed.files import CHECKOUT
 from fedmed.provisioning.kit_builder import NEEDS
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import read_project
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
 HOME = "~/fedmed"  # federations lie below it, outside of any checkout
 ADVICE = """\

@@ -1,7 +1,6 @@
 """The global model's files: where it starts from, and where it is kept."""
 
 import logging
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -17,11 +16,12 @@ from fedmed.bundles.contract import Use
 from fedmed.bundles.network import initial_network, named_tensors
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.errors import JobError, SharingError
+from fedmed.files import folders_of
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")
-MODELS = "FEDMED_MODELS"  # a folder of checkpoints at the server
+MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
 
 
@@ -32,11 +32,11 @@ class ModelStore:
         folder: where ``FL_global_model.pt`` and ``best_FL_global_model.pt`` are written.
         bundle, overlays, overrides: name of the bundle, and what defines the network beside it.
         seed: of the initial weights.
-        checkpoint: name of a file in ``$FEDMED_MODELS`` or the bundle's ``models/`` to start from (a bare state dict,
-            or a run's global model); None = initial weights. Only the server needs the file. A job cannot name other
-            folders.
-        encoder: name of a file in ``$FEDMED_MODELS`` that fills the network's encoder, as the bundle's ``encoder`` in
-            ``configs/federation.yaml`` says; the rest keeps its initial weights. Only the server needs it.
+        checkpoint: name of a file in ``$FEDMED_HOME/models`` or the bundle's ``models/`` to start from (a bare state
+            dict, or a run's global model); None = initial weights. Only the server needs the file. A job cannot name
+            other folders.
+        encoder: name of a file in ``$FEDMED_HOME/models`` that fills the network's encoder, as the bundle's ``encoder``
+            in ``configs/federation.yaml`` says; the rest keeps its initial weights. Only the server needs it.
         checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
             the rest keeps its initial weights. None = everything.
 
@@ -67,14 +67,13 @@ class ModelStore:
             raise JobError(f"'checkpoint_tensors': {error}") from error
 
     def _find(self, what: str, name: str, content: str = "") -> Path:
-        own = os.environ.get(MODELS)
-        folders = [*([Path(own).expanduser()] if own else []), self.bundle.root / "models"]
+        folders = [*folders_of("models", MODELS), self.bundle.root / "models"]
         if not isinstance(name, str) or not re.fullmatch(r"\w[\w.-]*", name):
             raise JobError(f"{what} {name!r} is not a plain file name; put the file into {folders[0]} and name it")
         for folder in folders:
             if (folder / name).is_file():
                 return folder / name
-        looked = " or ".join(map(str, folders)) + ("" if own else f", and ${MODELS} is not set")
+        looked = " or ".join(map(str, folders))
         raise JobError(f"{what} '{name}' is not in {looked}; put it there, at the server{content}")
 
     @classmethod

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from fedmed.errors import SiteConfigError
+from fedmed.files import SITES, folders_of
 from fedmed.settings.site_file import ClassPath
 from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_model
 
@@ -21,7 +22,7 @@ class ServerFile(YamlModel):
 
 
 def load_server(workspace: Path | None = None) -> ServerFile:
-    """Read the server's YAML: ``local/fedmed_server.yaml`` of its kit, or else ``$FEDMED_SITE_CONFIGS/server.yaml``.
+    """Read the server's YAML: ``local/fedmed_server.yaml`` of its kit, or else ``$FEDMED_HOME/sites/server.yaml``.
 
     Args:
         workspace: the server's kit.
@@ -35,8 +36,7 @@ def load_server(workspace: Path | None = None) -> ServerFile:
             example.
     """
     places = [Path(workspace) / "local" / "fedmed_server.yaml"] if workspace else []
-    if folder := os.environ.get("FEDMED_SITE_CONFIGS"):
-        places.append(Path(folder).expanduser() / "server.yaml")
+    places += [folder / "server.yaml" for folder in folders_of("sites", SITES)]
     path = next((place for place in places if place.is_file()), None)
     listed = [name.strip() for name in os.environ.get(ALLOWED, "").split(",") if name.strip()]
     files = [check_model(Document(f"${ALLOWED}", {"allowed_classes": listed}), ServerFile, error=SiteConfigError)]

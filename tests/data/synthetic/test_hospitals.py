@@ -11,7 +11,7 @@ from scipy import ndimage
 from fedmed.data.synthetic import KINDS, chest_ct, demo_site
 from fedmed.data.synthetic.chest_ct import make_scan
 from fedmed.data.synthetic.hospitals import COARSE_SITES, SITES, tiny
-from fedmed.settings.site import CHECKOUT
+from fedmed.files import CHECKOUT
 
 HOSPITALS = ("image_1", "image_2", "image_3")
 CONTROLS = ("image_n", "image_lidc", "image_p")

@@ -4,7 +4,6 @@ LIDC does not name hospitals, so the sites stand for four scanning protocols. Th
 on them is higher than on full scans.
 """
 
-import os
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -21,12 +20,12 @@ from fedmed.data.prepare.report import Rows, listed
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
 from fedmed.errors import DataError
+from fedmed.files import data_root
 
 LABELLED_DATALIST = "datalist_labelled.json"
 SPLIT = (0.6, 0.2, 0.2)  # of the patients of a site that is trained on
 PATIENT = r"^(.+)_R_\d+$"
 LOWEST_PEAK = -700.0  # HU; a crop inside a lung may hold nothing brighter than ground glass
-CHECKOUT = Path(__file__).resolve().parents[4]
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,8 @@ PROTOCOLS = (
 
 
 def default_data() -> Path:
-    """``$FEDMED_DATA`` or ``../shared/data`` next to the checkout, with ``ct_lidc_nodules`` appended."""
-    return Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser() / "ct_lidc_nodules"
+    """``ct_lidc_nodules`` in ``$FEDMED_HOME/data``, or in ``../shared/data`` next to the checkout."""
+    return data_root("../shared/data") / "ct_lidc_nodules"
 
 
 def prepare_lidc(
@@ -73,7 +72,7 @@ def prepare_lidc(
     """
     data, out = Path(data).expanduser().resolve(), Path(out).expanduser().resolve()
     if not (data / "image").is_dir() or not (data / "mask").is_dir():
-        raise DataError(f"{data} has no folders 'image' and 'mask'; give the folder of the nodule crops or FEDMED_DATA")
+        raise DataError(f"{data} has no folders 'image' and 'mask'; give the folder of the nodule crops")
     sources, _ = find_volumes(data / "image", data / "mask", patient_pattern=PATIENT)
     with staging_for(out) as staging:
         sites = group(inspect_all(sources, staging / "unused", workers, LOWEST_PEAK, track))

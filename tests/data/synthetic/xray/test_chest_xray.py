@@ -21,7 +21,8 @@ from fedmed.data.synthetic.xray.findings import CLASSES
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.data.synthetic.xray.institution_files import roster
 from fedmed.data.synthetic.xray.institutions import LARGE_SITES, SITES, tiny
-from fedmed.settings.site import CHECKOUT, load_file
+from fedmed.files import CHECKOUT
+from fedmed.settings.site import load_file
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 
