@@ -4,7 +4,7 @@
     python scripts/prepare_lidc.py --out /data/lidc_sites
     FEDMED_SITE_CONFIGS=/data/lidc_sites/site_configs nvflare simulator jobs/...
 
-The crops are looked for in $FEDMED_DATA/ct_lidc_nodules, or ../shared/data/ct_lidc_nodules next to the checkout.
+The crops are looked for in $FEDMED_HOME/data/ct_lidc_nodules, or ../shared/data/ct_lidc_nodules next to the checkout.
 """
 
 import argparse

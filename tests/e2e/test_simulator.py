@@ -27,18 +27,17 @@ def model(workspace):
 
 @pytest.fixture
 def job(tiny_job):
+    """Return a function that writes a tiny job of two sites; keyword arguments change it."""
     overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
     lively = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
-    return tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively})
+    return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 
 
-@pytest.mark.parametrize("options", [("-t", "2"), ()], ids=["thread a site", "one thread"])
-def test_simulator_equals_the_loop(job, tmp_path, options):
-    run = simulate(job, tmp_path / "ws", *options)
+def test_simulator_equals_the_loop(job, tmp_path):
+    folder = job()
+    run = simulate(folder, tmp_path / "ws", "-t", "2")
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    run_job(job, tmp_path / "loop")
-    flare, loop = model(tmp_path / "ws"), model(tmp_path / "loop")
-    assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+    assert_equal_to_the_loop(folder, tmp_path)
     for kind in ("run.json", "rounds.jsonl", "result.json"):
         assert (tmp_path / "ws/server/simulate_job/fedmed" / kind).is_file()
     result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
@@ -47,13 +46,27 @@ def test_simulator_equals_the_loop(job, tmp_path, options):
     assert {path.parent.name for path in events} == set(TWO)
 
 
+def test_so_it_does_with_one_thread(job, tmp_path):
+    """Each task of each site is then a new process; those of scoring are left out."""
+    folder = job(evaluate=False, select="last")
+    run = simulate(folder, tmp_path / "ws")
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert_equal_to_the_loop(folder, tmp_path)
+
+
+def assert_equal_to_the_loop(job, tmp_path):
+    run_job(job, tmp_path / "loop")
+    flare, loop = model(tmp_path / "ws"), model(tmp_path / "loop")
+    assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+
+
 def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny_site_configs, monkeypatch):
     folder = tmp_path / "configs"
     folder.mkdir()
     (folder / "ct_north.yaml").write_text((tiny_site_configs / "ct_north.yaml").read_text())
     (folder / "ct_east.yaml").write_text("data_root: /does/not/exist\n")
     monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
-    run = simulate(job, tmp_path / "ws", "-t", "2")
+    run = simulate(job(), tmp_path / "ws", "-t", "2")
     text = run.stdout + run.stderr
     assert "/does/not/exist does not exist" in text and "round 0: 1 of 2 updates accepted, 2 needed" in text
     assert not (tmp_path / "ws/server/simulate_job/fedmed/result.json").exists()

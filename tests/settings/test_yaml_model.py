@@ -107,6 +107,7 @@ def test_a_right_file_becomes_a_model_that_does_not_change(read):
         ("active: 1", "key 'active' is 1; it must be true or false"),
         ("limits: none", "key 'limits' is 'none'; it must be 'key: value' lines"),
         ("limits: {bound: 1e-5}", "key 'limits.bound' is '1e-5' (YAML takes it for a text; write 0.00001); it must be"),
+        ("limits: {bound: 1e-2}", "YAML takes it for a text; write 0.01)"),
         ("limits: {bound: .inf}", "key 'limits.bound' is inf; it must be a finite number"),
         ("limits: {bound: .nan}", "key 'limits.bound' is nan; it must be"),
         ("limits:\n  share: 1", "line 2: key 'limits.share' is 1; it must be below 1"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, get_args
 
@@ -99,8 +100,8 @@ def _short(value: Any) -> str:
 def _hint(kind: str, value: Any) -> str:
     """Why a text that looks like a number is not one."""
     if isinstance(value, str) and kind in ("float_type", "int_type"):
-        with suppress(ValueError):
-            exact = f"{float(value):.20f}".rstrip("0")
+        with suppress(ArithmeticError):
+            exact = f"{Decimal(value):f}"
             text = f"YAML takes it for a text; write {exact}" if "e" in value.lower() else "write it without quotes"
             return f" ({text})"
     return " (write it in quotes)" if kind == "string_type" and isinstance(value, int | float) else ""
