@@ -19,31 +19,34 @@ from fedmed.files import write_atomically
 
 
 def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
-    """Return the segmentation of the series in ``folder`` and one line for each of its segments."""
+    """Return the segmentation of the series in ``folder`` and one line for each of its segments; notes to stderr."""
     # Here and not above: they take seconds to load, for which --help and a wrong path need not wait.
     import numpy as np
 
     from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image, segment_names
     from fedmed.data.dicom_find import find_series
-    from fedmed.data.dicom_seg import Producer, segmentation
-    from fedmed.data.prepare.dicom import convert_series
+    from fedmed.data.dicom_seg import Producer, segmentation, source_slices
+    from fedmed.data.prepare.case import Source
+    from fedmed.data.prepare.ct_inspect import inspect_all
 
     metadata, labels = check_ready(bundle), segment_names(bundle)
     weights = hashlib.sha256((bundle / WEIGHTS).read_bytes()).hexdigest()[:16]
     producer = Producer(bundle.resolve().name, metadata["version"], weights)
     files = find_series(folder, uid)
+    slices = source_slices(files)
     with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
-        scan = Path(place) / "scan.nii"  # compressing a chest would take longer than reading it
-        try:
-            convert_series(files, scan)
-        except DataError as error:
-            raise DataError(f"{folder}: {error}") from error
-        mask = infer_image(bundle, scan, **({"device": device} if device else {}))
+        # Checked as a preparation does; not compressed, which would take longer than reading a chest.
+        (case,) = inspect_all([Source("scan", files, patient="", series=True)], Path(place), ending=".nii")
+        if case.faults:
+            raise DataError(f"{folder}: {'; '.join(case.faults)}")
+        for note in case.notes:
+            print(f"note: {note}", file=sys.stderr)
+        mask = infer_image(bundle, case.image, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000
     found = [(name, int((array == k).sum())) for k, name in enumerate(labels, start=1)]
     words = [f"{name}: {count * volume:.3g} ml" if count else f"{name}: nothing found" for name, count in found]
-    return segmentation(files, array, mask.affine, labels, producer), words
+    return segmentation(slices, array, mask.affine, labels, producer), words
 
 
 def check_target(path: Path, replace: bool) -> None:

@@ -1,36 +1,38 @@
 #!/usr/bin/env python3
 """Turn a folder of chest X-rays (PNG, JPEG, DICOM) into a site of a federation.
 
-    python scripts/prepare_cxr.py /data/xrays --out /data/site_a --site site_a --table /data/xrays/labels.csv
-    python scripts/prepare_cxr.py /data/xrays --out /data/site_a --site site_a --unlabelled
+    scripts/prepare_cxr.py /data/xrays --site site_a --table /data/xrays/labels.csv
+    scripts/prepare_cxr.py /data/xrays --site site_a --unlabelled
 
-The table is a CSV with the columns file (relative to the folder), label and patient. Images without a label go to the
-list "unlabeled". Writes datalist.json, <site>.yaml, prepare_report.csv and prepare_report.md into --out. See
-docs/data.md.
+The table is a CSV with the columns file (relative to the folder), label, patient and view. Images without a label go to
+the list "unlabeled"; images from the side, and of other parts than the chest, are refused. Writes datalist.json,
+<site>.yaml, prepare_report.csv and prepare_report.md into --out. See docs/data.md.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
-from fedmed.data.prepare.console import add_options, print_site, progress, run_command
+from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
+from fedmed.data.prepare.xray_table import COLUMNS
+from fedmed.data.prepare.xray_view import parse_wanted
 from fedmed.errors import DataError
-
-COLUMNS = ("file", "label", "patient")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add_options(parser, "images", r"^(\d+)_")
-    add("--table", type=Path, help="CSV of files, labels and patients (default: <folder>/labels.csv if there is one)")
+    add("--table", type=Path, help="CSV, see above (default: <folder>/labels.csv if there is one)")
     for what in COLUMNS:
         add(f"--{what}-column", metavar="NAME", help=f"the table's column of the {what} (default: {what})")
     add("--unlabelled", action="store_true", help="put all images into the list 'unlabeled', whatever their labels")
     add("--classes", nargs="+", default=(), metavar="CLASS", help="refuse images with any other label")
     add("--merge", action="append", default=[], metavar="NEW=OLD,OLD", help="give several labels one name; repeatable")
-    return parser.parse_args(arguments)
+    add("--view", metavar="VIEW,VIEW", help="take these views only, for example PA,AP or PA,AP,unknown; any takes all")
+    add("--body-part", metavar="PART,PART", help="take these body parts, for example HAND; any takes all")
+    return parsed_options(parser, arguments)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -45,6 +47,7 @@ def prepare(options: argparse.Namespace) -> None:
         options.out,
         options.site,
         labels=labels_of(options),
+        wanted=parse_wanted(options.view, options.body_part),
         fractions=tuple(options.split),
         seed=options.seed,
         patient_pattern=options.patient_pattern,

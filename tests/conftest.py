@@ -71,6 +71,18 @@ def write_dicom():
 
 
 @pytest.fixture(scope="session")
+def change_dicom():
+    """Set attributes of the slices of a folder: see ``change_slices`` in tests/dicom_files.py."""
+    return _load(CHECKOUT / "tests" / "dicom_files.py").change_slices
+
+
+@pytest.fixture(scope="session")
+def compress_dicom():
+    """Turn a DICOM file into JPEG Lossless: see ``compress`` in tests/dicom_files.py."""
+    return _load(CHECKOUT / "tests" / "dicom_files.py").compress
+
+
+@pytest.fixture(scope="session")
 def secrets_type():
     """The class that finds a site's secrets in captured bytes: see ``Secrets`` in tests/leaks.py."""
     return _load(CHECKOUT / "tests" / "leaks.py").Secrets

@@ -1,9 +1,10 @@
-"""DICOM series written byte by byte, so that no DICOM library checks itself."""
+"""DICOM series written byte by byte, so that no DICOM library checks itself; and changes to them."""
 
 import struct
 from pathlib import Path
 
 import numpy as np
+import pydicom
 
 CT_STORAGE = "1.2.840.10008.5.1.4.1.1.2"
 EXPLICIT_LITTLE = "1.2.840.10008.1.2.1"
@@ -60,6 +61,35 @@ def dicom_series(
             (0x7FE0, 0x0010, "OW", stored[:, :, z].T.astype("<u2").tobytes()),
         ]
         (folder / f"slice{depth - z:03d}.dcm").write_bytes(_file(uid, body))
+
+
+def change_slices(folder: Path, *names: str, **values: object) -> None:
+    """Set attributes in the slices of these names, or in every slice; None removes."""
+    for path in [folder / name for name in names] or sorted(folder.iterdir()):
+        head = pydicom.dcmread(path)
+        for name, value in values.items():
+            head.pop(name, None)
+            if value is not None:
+                setattr(head, name, value)
+        head.save_as(path)
+
+
+def compress(path: Path) -> None:
+    """Turn an uncompressed DICOM file into JPEG Lossless, as most archives send it."""
+    import gdcm  # nothing else here needs it
+
+    reader = gdcm.ImageReader()
+    reader.SetFileName(str(path))
+    assert reader.Read()
+    change = gdcm.ImageChangeTransferSyntax()
+    change.SetTransferSyntax(gdcm.TransferSyntax(gdcm.TransferSyntax.JPEGLosslessProcess14_1))
+    change.SetInput(reader.GetImage())
+    assert change.Change()
+    writer = gdcm.ImageWriter()
+    writer.SetFile(reader.GetFile())
+    writer.SetImage(change.GetOutput())
+    writer.SetFileName(str(path))
+    assert writer.Write()
 
 
 def _file(uid: str, body: list[tuple]) -> bytes:

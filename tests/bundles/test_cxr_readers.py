@@ -237,7 +237,7 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
         "colour": (RAMP, colour, r"is a colour image \(RGB\)"),
         "flat": (flat, {}, "all pixels are equal"),
         "cut": (RAMP, {"pixels": bytes(100)}, "the image is damaged"),
-        "jpeg": (RAMP, compressed, r"is compressed \(JPEG Lossless.*pip install pylibjpeg"),
+        "jpeg": (RAMP, compressed, r"is compressed \(JPEG Lossless.*pip install python-gdcm"),
         "lut": (RAMP, {"VOILUTSequence": [Dataset()]}, "look-up table or window is unusable"),
     }
     for name, (stored, tags, message) in cases.items():
@@ -252,6 +252,13 @@ def test_other_dicom_is_named_with_what_to_do(tmp_path):
         with pytest.raises(BundleInputError, match=message) as caught:
             read_xray(path)
         assert str(path) in str(caught.value) and "Doe" not in str(caught.value)
+
+
+def test_jpeg_lossless_is_read(tmp_path, compress_dicom):
+    plain = read_xray(dicom(tmp_path / "x.dcm"))
+    compress_dicom(tmp_path / "x.dcm")
+    assert pydicom.dcmread(tmp_path / "x.dcm").file_meta.TransferSyntaxUID == JPEGLosslessSV1
+    np.testing.assert_array_equal(read_xray(tmp_path / "x.dcm"), plain)
 
 
 def test_a_header_with_nonsense_is_refused(tmp_path):

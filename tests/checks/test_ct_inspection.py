@@ -63,6 +63,10 @@ def no_spacing(site):
     path.write_bytes(gzip.compress(content))
 
 
+def no_affine(site):
+    site.image(FIRST, 0, affine=None)
+
+
 def other_grid(site):
     site.mask(FIRST, affine=np.diag([-0.8, -0.8, 6.0, 1.0]))
 
@@ -105,6 +109,7 @@ def picture(site):
         (nan, "values"),
         (metres, "spacing"),
         (no_spacing, "geometry"),
+        (no_affine, "geometry"),
         (other_grid, "mask_grid"),
         (other_shape, "mask_grid"),
         (other_values, "mask_values"),
@@ -186,6 +191,7 @@ def test_what_a_role_needs_and_leaves_unused(tmp_path):
         volume_faults.geometry_faults((4, 5, 1), AFFINE, (1, 1, 1)),
         volume_faults.geometry_faults((4, 5, 6), AFFINE * np.nan, (1, 1, 1)),
         volume_faults.geometry_faults((4, 5, 6), AFFINE, (1, 1, 0)),
+        volume_faults.geometry_faults((4, 5, 6), AFFINE, (1, 1, 1), placed=False),
         volume_faults.value_faults(np.zeros((2, 2), [("R", "u1")])),
         volume_faults.value_faults(np.zeros((0, 2))),
         volume_faults.value_faults(np.array([np.inf, 1.0])),

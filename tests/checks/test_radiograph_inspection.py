@@ -206,11 +206,27 @@ def test_without_a_job_no_class_is_named_on_the_page(check):
     assert "bacteria" not in html and "Classes of" not in html and "Mean brightness" in html
 
 
+def test_views_stand_in_the_table_and_the_csv(check, xray_site, tmp_path):
+    for number, position in enumerate(("LL", "PA")):
+        header = Header(f"P{number}", 0, number + 1, 1.0, position)
+        image = np.random.default_rng(number).random((64, 60)).astype(np.float32)
+        save(image, xray_site.root, f"d{number}", "dx", header)
+        xray_site.lists["training"][number] |= {"image": f"images/d{number}.dcm"}
+    checked = check()
+    (finding,) = [f for f in checked.findings if f.kind == "view"]
+    assert (finding.level, finding.list, finding.entry) == ("note", "training", 0)
+    assert "d0.dcm" in finding.text and "its view is LL, from the side; remove the entry" in finding.text
+    rows = checked.inspection.rows(checked.entries, checked.images)
+    assert rows[0][-2] == "views" and rows[1][-2] == "unknown 2, LL 1, PA 1"
+    rows = list(csv.DictReader(write_csv(checked, tmp_path / "x.csv").open()))
+    assert [row["view"] for row in rows[:3]] == ["LL", "PA", ""]
+
+
 def test_the_screens_table_has_exact_numbers(xray_site):
     entries, _ = read_entries(xray_site.config(), ImageWithClass())
     head, *rows = picture_table(entries, [])
-    assert head[-1] == "classes" and rows[0] == ("training", "4", "4", "–", "bacteria 1, normal 2, virus 1")
-    assert rows[-1] == ("unlabeled", "4", "4", "–", "–")
+    assert head[-1] == "classes" and rows[0] == ("training", "4", "4", "–", "–", "bacteria 1, normal 2, virus 1")
+    assert rows[-1] == ("unlabeled", "4", "4", "–", "–", "–")
 
 
 # --- the job

@@ -54,5 +54,5 @@ def test_a_slice_that_cannot_be_read_is_not_passed_over(tmp_path, write_dicom):
     write_dicom(tmp_path, STORED)
     last = tmp_path / "slice006.dcm"
     last.write_bytes(last.read_bytes()[:-20])
-    with pytest.raises(DataError, match=f"{last.name} belongs to the series and is damaged"):
+    with pytest.raises(DataError, match=f"{tmp_path}: {last.name} belongs to the series and is damaged"):
         find_series(tmp_path)

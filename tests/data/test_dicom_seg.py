@@ -5,7 +5,7 @@ import pydicom
 import pytest
 
 from fedmed.data.dicom_find import find_series
-from fedmed.data.dicom_seg import Producer, segmentation
+from fedmed.data.dicom_seg import Producer, segmentation, source_slices
 from fedmed.data.prepare.dicom import read_series
 from fedmed.errors import DataError
 
@@ -24,22 +24,11 @@ def place(folder, orientation: list[int], step: float) -> None:
         head.save_as(path)
 
 
-def change(folder, **values) -> None:
-    """Set attributes in every slice; None removes."""
-    for path in folder.iterdir():
-        head = pydicom.dcmread(path)
-        for name, value in values.items():
-            head.pop(name, None)
-            if value is not None:
-                setattr(head, name, value)
-        head.save_as(path)
-
-
 def segmented(folder, labels=("covid_region",), mask=None):
     files = find_series(folder)
-    array, affine, _ = read_series(files)
+    array, affine, *_ = read_series(files)
     mask = (array + 1024 > DENSE).astype(np.uint8) if mask is None else mask
-    return segmentation(files, mask, affine, labels, MODEL)
+    return segmentation(source_slices(files), mask, affine, labels, MODEL)
 
 
 def frames(result, path) -> dict[tuple[str, int], np.ndarray]:
@@ -115,9 +104,9 @@ def test_segments_are_named_and_coded(tmp_path, write_dicom):
     assert np.array_equal(found["1.2.3.1.3", 2], (STORED[:, :, 2] > 1500).T)
 
 
-def test_patient_and_study_are_the_source_s(tmp_path, write_dicom):
+def test_patient_and_study_are_the_source_s(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "ct", STORED, patient="MRN-7", series=3)
-    change(
+    change_dicom(
         tmp_path / "ct",
         SpecificCharacterSet="ISO_IR 100",
         PatientName="Müller^Jörg",
@@ -133,18 +122,19 @@ def test_patient_and_study_are_the_source_s(tmp_path, write_dicom):
     assert result.PatientSex == "" and result.AccessionNumber == ""  # not in the standard's list; not in the source
 
 
-def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom):
+def test_what_cannot_be_segmented_is_refused(tmp_path, write_dicom, change_dicom):
     write_dicom(tmp_path / "ct", STORED)
     files = find_series(tmp_path / "ct")
-    mask, affine, _ = read_series(files)
+    mask, affine, *_ = read_series(files)
     with pytest.raises(DataError, match="single-frame slices"):
-        segmentation(files[:1], mask, affine, ["a"], MODEL)
+        source_slices(files[:1])
+    slices = source_slices(files)
     with pytest.raises(DataError, match=r"shape \(7, 5, 5\), the series \(7, 5, 6\)"):
-        segmentation(files, mask[:, :, 1:], affine, ["a"], MODEL)
+        segmentation(slices, mask[:, :, 1:], affine, ["a"], MODEL)
     with pytest.raises(DataError, match="slice 1 of the mask lies 5 mm away from 1.2.3.1.1"):
-        segmentation(files, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], ["a"], MODEL)
+        segmentation(slices, mask, affine + np.eye(4)[:, [3, 3, 3, 2]] * [0, 0, 0, 5], ["a"], MODEL)
     with pytest.raises(DataError, match="the value 2, but names only a"):
-        segmentation(files, np.full(STORED.shape, 2), affine, ["a"], MODEL)
-    change(tmp_path / "ct", FrameOfReferenceUID=None)
+        segmentation(slices, np.full(STORED.shape, 2), affine, ["a"], MODEL)
+    change_dicom(tmp_path / "ct", FrameOfReferenceUID=None)
     with pytest.raises(DataError, match="has no FrameOfReferenceUID"):
-        segmentation(files, mask, affine, ["a"], MODEL)
+        source_slices(files)

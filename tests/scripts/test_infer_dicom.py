@@ -8,7 +8,8 @@ import pydicom
 import pytest
 
 from fedmed.bundles.infer import infer_image
-from fedmed.data.prepare.dicom import convert_series, series_in
+from fedmed.data.prepare.dicom import convert_series
+from fedmed.data.prepare.dicom_folder import series_in
 
 STORED = np.random.default_rng(5).integers(0, 1500, (20, 18, 5)).astype(np.uint16)
 
@@ -90,7 +91,7 @@ def test_series_that_cannot_be_segmented(run, exported_bundle, series, tmp_path,
     assert "slices are missing" in error(tmp_path / "gap")
     slice = series / "slice005.dcm"  # the lowest: the series would just be shorter
     slice.write_bytes(slice.read_bytes()[:-200])
-    assert f"{slice} belongs to the series and is damaged" in error(series)
+    assert f"{series}: {slice.name} belongs to the series and is damaged" in error(series)
 
 
 def test_a_place_that_cannot_be_written(run, exported_bundle, series, tmp_path):

@@ -85,7 +85,7 @@ def _pixels(header: Any, path: Path) -> np.ndarray:
         if syntax.is_compressed and isinstance(error, (RuntimeError, NotImplementedError, AttributeError)):
             raise BundleInputError(
                 f"{path} is compressed ({syntax.name}) and no decoder for that is installed, or it is damaged; "
-                "pip install pylibjpeg pylibjpeg-libjpeg pylibjpeg-openjpeg, or export it uncompressed"
+                "pip install python-gdcm, or export it uncompressed"
             ) from error
         raise BundleInputError(f"{path}: the image is damaged ({_reason(error)}); export it again") from error
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from fedmed.checks.entries import LISTS, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.xray_view import count_views
 from fedmed.reports.words import NOTHING
 
 
@@ -48,13 +49,14 @@ def class_counts(entries: Sequence[Entry]) -> dict[str, Counter[str]]:
 
 
 def picture_table(entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
-    """Rows (list, images, patients, pixels, classes), a heading first; exact numbers, for the hospital's own screen."""
-    rows: list[tuple[str, ...]] = [("list", "images", "patients", "longer side (pixels)", "classes")]
+    """Rows (list, images, patients, pixels, views, classes), a heading first; exact, for the hospital's own screen."""
+    rows: list[tuple[str, ...]] = [("list", "images", "patients", "longer side (pixels)", "views", "classes")]
     for key, counts in class_counts(entries).items():
         if listed := [entry for entry in entries if entry.list == key]:
             sides = sorted(max(case.shape) for case in cases if key in case.lists)
             patients = str(len({e.patient for e in listed})) if all(e.patient for e in listed) else NOTHING
             pixels = f"{sides[0]} … {sides[-1]}" if sides else NOTHING
+            views = count_views(getattr(case, "view", "") for case in cases if key in case.lists)
             classes = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
-            rows.append((key, str(len(listed)), patients, pixels, classes or NOTHING))
+            rows.append((key, str(len(listed)), patients, pixels, views, classes or NOTHING))
     return rows

@@ -19,7 +19,7 @@ _COPY = "same voxels as"
 _FAULTS = (
     (r"unreadable", "unreadable", "restore the file or remove the entry"),
     (r"does not fit into memory", "memory", "check with --workers 1 or on a machine with more memory"),
-    (r"spacing of zero|affine has values", "geometry", "export the image again with its geometry"),
+    (r"spacing of zero|affine has values|^no affine", "geometry", "export the image again with its geometry"),
     (r"^voxels of .* mm", "spacing", "correct the header or export the image again"),
     (r"^\d+D|^2D|^empty \(shape", "volume", "list one 3D volume a file"),
     (r"NaN or infinite|not HU|implausible HU|in HU$|^empty", "values", "export the image again in Hounsfield units"),

@@ -20,7 +20,7 @@ from fedmed.files import fedmed_home
 
 MOST = 40  # findings of a level that are shown; the CSV has all
 COLUMNS = (
-    *("list", "entry", "image", "mask", "class", "patient", "status", "what"),
+    *("list", "entry", "image", "mask", "class", "view", "patient", "status", "what"),
     *("voxels", "spacing_mm", "hu_min", "hu_mean", "hu_max", "mask_ml"),
 )
 
@@ -53,6 +53,7 @@ def _rows(checked: CheckedSite) -> Iterator[dict[str, object]]:
         yield {
             **_status(entry.list, entry.number, found.pop((entry.list, entry.number), [])),
             **{"image": entry.image, "mask": entry.mask, "class": entry.label, "patient": entry.patient},
+            "view": getattr(case, "view", None),
             "voxels": "x".join(map(str, case.shape)),
             "spacing_mm": "x".join(f"{size:g}" for size in case.spacing),
             **{name: getattr(case, name) for name in ("hu_min", "hu_mean", "hu_max")},

@@ -18,7 +18,9 @@ from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case, content_hash
+from fedmed.data.prepare.dicom_headers import read_header
 from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.xray_view import TAKEN, view_of
 from fedmed.errors import first_line
 
 READS = "cxr_classification"  # the bundle that reads radiographs where no job names one
@@ -34,10 +36,12 @@ class InspectedRadiograph(Case):
     Attributes:
         mean: mean brightness, 0 (black) to 1.
         kind: ``DICOM``, ``PNG`` or ``JPEG``.
+        view: PA, AP, LL, … where a DICOM header says it.
     """
 
     mean: float | None = None
     kind: str = ""
+    view: str = ""
 
 
 class RadiographInspection(Inspection):
@@ -71,6 +75,9 @@ class RadiographInspection(Inspection):
         for entry, case in cases.items():
             for fault in case.faults:
                 yield data_finding("picture", f"{entry.where}: {fault}", entry.list, entry.number)
+            for note in case.notes:
+                text = f"{entry.where}: {note}; remove the entry unless it was meant"
+                yield data_finding("view", text, entry.list, entry.number)
             if case.usable and entry.label is not None:
                 labelled[case.content].append(entry)
         for same in labelled.values():
@@ -122,6 +129,8 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
             head = stream.read(4)
         case.kind = next(kind for start, kind in FORMATS.items() if head.startswith(start))
         image = np.asarray(reader({"image": str(path)})["image"])[0]
+        if case.kind == "DICOM":
+            _look_at_view(case, read_header(path))
     except MemoryError:
         case.faults.append("does not fit into memory; check with --workers 1 or on a machine with more memory")
     except Exception as error:  # noqa: BLE001 - the reader is the bundle's, its decoders have exceptions of their own
@@ -130,3 +139,9 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
         case.shape, case.mean = tuple(map(int, image.shape)), round(float(image.mean(dtype=np.float64)), 4)
         case.content = content_hash(image)
     return case
+
+
+def _look_at_view(case: InspectedRadiograph, header: Any) -> None:
+    case.view = view_of(header)
+    if note := TAKEN.fault(case.view, str(header.get("BodyPartExamined") or "")):
+        case.notes.append(note)

@@ -68,6 +68,7 @@ _NOTES = {
         "twice": "scans that are listed more than once, none of them in a scored list",
         "no_patient": "entries that do not say who the patient is",
         "unused": "images that the site's role does not use",
+        "view": "images from the side, or of another part than the chest",
         "small_picture": "images that are smaller than the network's input",
         "no_class": "classes of the job without a training image",
         "no_auroc": "testing lists with images of one class, which give no AUROC",

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydicom import Dataset, dcmread
-from pydicom.errors import InvalidDicomError
+from pydicom import Dataset
 
-from fedmed.data.prepare.dicom import series_in
+from fedmed.data.prepare.dicom_folder import checked_series
+from fedmed.data.prepare.dicom_headers import read_header
 from fedmed.errors import DataError
 
 
@@ -16,7 +16,8 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
     Other files and series of other modalities are ignored; ``uid``, the SeriesInstanceUID, chooses one of several.
 
     Raises:
-        DataError: no such folder, no series, no CT series, several to choose from, or not the one asked for.
+        DataError: no such folder, no series, no CT series, several to choose from, not the one asked for, or one that
+            may have lost a slice.
     """
     folder = Path(folder)
     try:
@@ -24,36 +25,28 @@ def find_series(folder: Path, uid: str | None = None) -> tuple[Path, ...]:
             raise DataError(f"{folder} is empty; give the folder that holds the slices")
     except OSError as error:
         raise DataError(f"the folder {folder} cannot be read ({error.strerror}); correct the path") from error
-    groups = [(files, dcmread(files[0], stop_before_pixels=True, force=True)) for files in series_in(folder)]
-    if not groups:
+    found = checked_series(folder)
+    if not found:
         raise DataError(f"{folder} holds no DICOM series; give the folder of the slices, not one above it")
-    series = [(files, head) for files, head in groups if head.get("Modality", "CT") == "CT"]
+    if len(found) == 1 and (fault := found[0][1]):
+        raise DataError(f"{folder}: {fault}")
+    groups = [(files, fault, read_header(files[0])) for files, fault in found]
+    series = [group for group in groups if group[2].get("Modality", "CT") == "CT"]
     if not series:
-        raise DataError(f"{folder}: DICOM modality is {groups[0][1].Modality}, not CT; give the folder of a CT series")
-    chosen = [(files, head) for files, head in series if uid in (None, head.get("SeriesInstanceUID"))]
+        raise DataError(f"{folder}: DICOM modality is {groups[0][2].Modality}, not CT; give the folder of a CT series")
+    chosen = [group for group in series if uid in (None, group[2].get("SeriesInstanceUID"))]
+    one = len({head.get("SeriesInstanceUID") for _, _, head in chosen}) == 1
+    if one and (fault := next((fault for _, fault, _ in chosen if fault), "")):
+        raise DataError(f"{folder}: {fault}")
     if uid and len(chosen) > 1:
         raise DataError(
             f"series {uid} in {folder} holds {len(chosen)} volumes (sizes or orientations); keep one of them"
         )
     if len(chosen) != 1:
-        listed = "; ".join(_described(files, head) for files, head in series)
-        found = f"no CT series {uid}" if uid else f"{len(series)} CT series"
-        raise DataError(f"{folder} holds {found}; choose by --series UID: {listed}")
-    files, head = chosen[0]
-    _check_nothing_left_out(folder, head, {path.name for files, _ in groups for path in files})
-    return files
-
-
-def _check_nothing_left_out(folder: Path, head: Dataset, known: set[str]) -> None:
-    """ITK skips a slice that it cannot read; a finding in it would be missed without notice."""
-    for path in sorted(folder.iterdir()):
-        if path.is_file() and path.name not in known:
-            try:
-                other = dcmread(path, stop_before_pixels=True, specific_tags=["SeriesInstanceUID"])
-            except (InvalidDicomError, OSError, EOFError):
-                continue  # not a DICOM file
-            if other.get("SeriesInstanceUID") == head.get("SeriesInstanceUID"):
-                raise DataError(f"{path} belongs to the series and is damaged; export the series again")
+        listed = "; ".join(_described(files, head) for files, _, head in series)
+        what = f"no CT series {uid}" if uid else f"{len(series)} CT series"
+        raise DataError(f"{folder} holds {what}; choose by --series UID: {listed}")
+    return chosen[0][0]
 
 
 def _described(files: Sequence[Path], head: Dataset) -> str:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import highdicom as hd
 import numpy as np
-from pydicom import Dataset, dcmread
+from pydicom import Dataset
 from pydicom.sr.codedict import codes
 
+from fedmed.data.prepare.dicom_headers import read_header
 from fedmed.errors import DataError
 
 # Category, type and place of a segment, for software that reads codes instead of names (DICOM CID 7150 and 7159).
@@ -36,13 +37,24 @@ class Producer:
     weights: str
 
 
+def source_slices(files: Sequence[Path]) -> list[Dataset]:
+    """Return the headers of a CT series' slices, in order, with all that a segmentation copies from them.
+
+    Raises:
+        DataError: a single file, or a slice without the identifiers that a segmentation refers to.
+    """
+    if len(files) < 2:
+        raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, not Enhanced CT")
+    return [_slice(path) for path in files]
+
+
 def segmentation(
-    files: Sequence[Path], mask: np.ndarray, affine: np.ndarray, labels: Sequence[str], producer: Producer
+    slices: Sequence[Dataset], mask: np.ndarray, affine: np.ndarray, labels: Sequence[str], producer: Producer
 ) -> hd.seg.Segmentation:
     """Return a mask as a binary DICOM segmentation, ready for ``save_as``, that refers to the slices it lies on.
 
     Args:
-        files: the slices of one CT series, in order. Patient and study are theirs, as DICOM demands.
+        slices: of one CT series, as ``source_slices`` gives them. Patient and study are theirs, as DICOM demands.
         mask: (X, Y, Z) of integers; ``k`` is segment ``labels[k - 1]``, 0 is background. All 0 is allowed: every slice
             is then written empty, because the standard has no segmentation without frames.
         affine: (4, 4) of the mask, to mm in RAS, as ``read_series`` gives it for the same files.
@@ -50,19 +62,15 @@ def segmentation(
         producer: the bundle that drew the mask.
 
     Raises:
-        DataError: a single file, attributes that a segmentation needs are missing, or the mask does not lie on the
-            series' grid.
+        DataError: the mask does not lie on the series' grid, has further values, or highdicom refuses the slices.
     """
-    if len(files) < 2:
-        raise DataError(f"{files[0]} is a single file; a series of single-frame slices is needed, not Enhanced CT")
-    slices = [_slice(path) for path in files]
     _check_grid(slices, mask, affine)
     if mask.max() > len(labels):
         raise DataError(f"the mask holds the value {mask.max()}, but names only {', '.join(labels)}; export it again")
     first = slices[0]
     try:
         return hd.seg.Segmentation(
-            source_images=slices,
+            source_images=list(slices),
             pixel_array=np.ascontiguousarray(mask.transpose(2, 1, 0)).astype(np.uint8),
             segmentation_type=hd.seg.SegmentationTypeValues.BINARY,
             segment_descriptions=[_segment(k, name, producer) for k, name in enumerate(labels, start=1)],
@@ -78,7 +86,9 @@ def segmentation(
             device_serial_number=producer.weights[:64],
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{files[0].parent}: no segmentation can refer to these slices ({error})") from error
+        raise DataError(
+            f"series {first.SeriesInstanceUID}: no segmentation can refer to these slices ({error})"
+        ) from error
 
 
 def _segment(number: int, label: str, producer: Producer) -> hd.seg.SegmentDescription:
@@ -98,7 +108,7 @@ def _segment(number: int, label: str, producer: Producer) -> hd.seg.SegmentDescr
 
 def _slice(path: Path) -> Dataset:
     """A slice's header with the attributes that a segmentation copies from it."""
-    head = dcmread(path, stop_before_pixels=True)
+    head = read_header(path)
     missing = [name for name in NEEDED if not head.get(name)]
     if missing:
         raise DataError(f"{path} has no {', '.join(missing)}; a segmentation refers to it. Export the series again")

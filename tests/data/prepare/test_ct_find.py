@@ -70,6 +70,20 @@ def test_patients(tmp_path):
     assert [s.patient for s in whole] == ["zoe", "anna", "anna"]
 
 
+def test_links_to_folders_are_followed(tmp_path):
+    touch(tmp_path, "disk/a.nii.gz", "disk2/a.nii.gz")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "p1").symlink_to(tmp_path / "disk")
+    (tmp_path / "in" / "p1again").symlink_to(tmp_path / "disk")
+    (tmp_path / "masks").mkdir()
+    (tmp_path / "masks" / "p1").symlink_to(tmp_path / "disk2")
+    (source,), stray = find_volumes(tmp_path / "in", tmp_path / "masks")
+    assert (source.case, source.mask, stray) == ("p1_a", tmp_path / "masks" / "p1" / "a.nii.gz", [])
+    (tmp_path / "in" / "p2").symlink_to(tmp_path / "gone")
+    with pytest.raises(DataError, match="the link .*p2 leads nowhere"):
+        find_volumes(tmp_path / "in")
+
+
 def test_nested_dicom_series(tmp_path, write_dicom):
     stored = np.arange(60, dtype=np.uint16).reshape(5, 4, 3)
     write_dicom(tmp_path / "p1" / "ct", stored)

@@ -15,10 +15,11 @@ from monai.transforms import Compose
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.ct_site import prepare_site
+from fedmed.data.prepare.mask_values import Foreground
 from fedmed.data.transforms.check import CheckCased
 from fedmed.data.transforms.load import LoadCased
 from fedmed.errors import DataError
-from fedmed.settings.site import parse_site
+from fedmed.settings.site import load_site, parse_site
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "prepare_ct.py"
 
@@ -203,6 +204,63 @@ def test_every_bad_case_is_refused_with_its_reason_and_the_rest_is_used(folder, 
     assert sum(bool(case.lists) for case in prepared.cases) == 10
 
 
+def test_a_file_without_an_affine_does_not_become_one_of_1_mm(folder, tmp_path):
+    path = folder / "image" / "p0_s0.nii.gz"
+    nib.save(nib.Nifti1Image(np.asanyarray(nib.load(path).dataobj), None), path)
+    (case,) = (case for case in prepare(folder, tmp_path / "site").cases if not case.usable)
+    assert case.case == "p0_s0" and "no affine (sform and qform code are 0)" in case.faults[0]
+
+
+def test_masks_of_other_values_name_what_tells_them_apart(folder, tmp_path, write_nifti):
+    for path in (folder / "mask").iterdir():
+        write_nifti(path, np.asanyarray(nib.load(path).dataobj) * np.uint8(255))
+    with pytest.raises(DataError, match=r"p0_s0: mask has values other than 0 and 1: 255; .*--mask-value 255"):
+        prepare(folder, tmp_path / "site")
+
+
+@pytest.mark.parametrize(
+    ("options", "stored", "notes"),
+    [
+        (["--mask-value", "255"], lambda mask: mask * np.uint8(255), []),
+        (["--mask-value", "2,3"], lambda mask: mask * np.uint8(2) + (1 - mask), ["mask values 1 count as background"]),
+        (["--mask-threshold", "0.5"], lambda mask: (0.1 + 0.8 * mask).astype(np.float32), []),
+    ],
+)
+def test_masks_of_other_values_become_0_and_1(folder, tmp_path, write_nifti, options, stored, notes):
+    plain = {path.name: np.asanyarray(nib.load(path).dataobj) for path in (folder / "mask").iterdir()}
+    for name, mask in plain.items():
+        write_nifti(folder / "mask" / name, stored(mask))
+    main = runpy.run_path(str(SCRIPT))["main"]
+    arguments = [str(folder / "image"), "--masks", str(folder / "mask"), "--out", str(tmp_path / "site")]
+    assert main([*arguments, "--site", "s", "--workers", "1", "--patient-pattern", "^(p.*)_s", *options]) == 0
+    datalist = json.loads((tmp_path / "site" / "datalist.json").read_text())
+    entries = [entry for entries in datalist.values() for entry in entries]
+    assert len(entries) == 20
+    for entry in entries:
+        written = nib.load(tmp_path / "site" / entry["label"])
+        assert np.array_equal(np.asanyarray(written.dataobj), plain[Path(entry["label"]).name])
+        assert written.get_data_dtype() == np.uint8 and written.affine[2, 2] == 2.0
+    report = (tmp_path / "site" / "prepare_report.md").read_text()
+    assert "- mask values: `" in report and all(note in report for note in notes)
+
+
+def test_wrong_words_about_masks(folder, tmp_path, capsys, write_nifti):
+    main = runpy.run_path(str(SCRIPT))["main"]
+    arguments = [str(folder / "image"), "--masks", str(folder / "mask"), "--out", str(tmp_path / "site"), "--site", "s"]
+    for options, words in (
+        (["--mask-value", "liver"], "must be numbers"),
+        (["--mask-value", "0"], "not 0, the background"),
+        (["--mask-value", "1", "--mask-threshold", "0.5"], "exclude each other"),
+        (["--mask-threshold", "nan"], "must be finite"),
+    ):
+        assert main([*arguments, *options]) == 2 and words in capsys.readouterr().err
+    write_nifti(folder / "mask" / "p0_s0.nii.gz", np.full((10, 9, 6), 0.4, np.float32))
+    prepared = prepare(folder, tmp_path / "site", foreground=Foreground((1,)))
+    (case,) = (case for case in prepared.cases if not case.usable)
+    assert "mask has values such as 0.4, not labels; use --mask-threshold" in case.faults[0]
+    assert not (tmp_path / "site" / "prepared" / "masks" / "p0_s0.nii.gz").exists()
+
+
 def test_nothing_usable_writes_nothing(tmp_path, write_nifti):
     write_nifti(tmp_path / "in" / "a.nii.gz", np.full((4, 4, 4), -1000, np.int16))
     with pytest.raises(DataError, match="none of 1 volumes is usable:\n    a: empty"):
@@ -289,3 +347,10 @@ def test_names_that_no_table_was_made_for(folder, tmp_path):
     report = (tmp_path / "site" / "prepare_report.csv").read_text(encoding="utf-8")
     assert "\n'=1+1,'=1+1,used," in report and "\nM\\udcfcller," in report
     assert len(load_datalist(folder / "image", tmp_path / "site" / "datalist.json", "unlabeled")) == 20
+
+
+def test_without_a_folder_to_write_the_site_is_where_fedmed_finds_it(folder, tmp_path, load_script, monkeypatch):
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
+    line = [str(folder / "image"), "--masks", str(folder / "mask"), "--site", "site_a", "--workers", "1"]
+    assert load_script("prepare_ct").main([*line, "--patient-pattern", "^(p.*)_s"]) == 0
+    assert load_site("site_a").data_root == folder

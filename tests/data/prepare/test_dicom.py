@@ -4,7 +4,8 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from fedmed.data.prepare.dicom import convert_series, read_series, series_in
+from fedmed.data.prepare.dicom import convert_series, read_series
+from fedmed.data.prepare.dicom_folder import checked_series, series_in
 from fedmed.errors import DataError
 
 STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 5)).astype(np.uint16)
@@ -30,9 +31,20 @@ def test_affine_and_hu_survive_the_conversion(tmp_path, write_dicom):
 
 def test_a_slope_with_a_fraction_loses_nothing(tmp_path, write_dicom):
     write_dicom(tmp_path, STORED, slope=0.5, intercept=-1000.5)
-    array, _, _ = read(tmp_path)
+    array, *_ = read(tmp_path)
     assert array.dtype == np.float32
     assert np.allclose(array, STORED * 0.5 - 1000.5)
+
+
+def test_jpeg_lossless_is_read_and_cut_short_refused(tmp_path, write_dicom, compress_dicom):
+    write_dicom(tmp_path, STORED)
+    for path in tmp_path.iterdir():
+        compress_dicom(path)
+    array, *_ = read(tmp_path)
+    assert np.array_equal(array, STORED.astype(int) - 1024)
+    (tmp_path / "slice001.dcm").write_bytes((tmp_path / "slice001.dcm").read_bytes()[:-30])
+    ((_, fault),) = checked_series(tmp_path)
+    assert fault == "slice001.dcm belongs to the series and is damaged; export the series again"
 
 
 def test_the_patient_is_a_stable_pseudonym(tmp_path, write_dicom):
@@ -56,7 +68,7 @@ def test_two_series_of_one_folder_are_two_volumes(tmp_path, write_dicom):
     [
         ({"modality": "MR"}, "modality is MR"),
         ({"leave_out": (2,)}, "slices are missing"),
-        ({"spacing": (0.7, 0.8, 0.0)}, "same position"),
+        ({"spacing": (0.7, 0.8, 0.0)}, "a slice position occurs twice"),
         ({"tilt": 0.6}, "tilted gantry"),
     ],
 )

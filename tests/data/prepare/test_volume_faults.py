@@ -49,6 +49,11 @@ def test_values_are_refused(values, reason):
     assert reason in fault
 
 
+def test_a_header_without_an_affine_is_refused():
+    (fault,) = geometry_faults(SHAPE, np.eye(4), (1, 1, 1), placed=False)
+    assert "no affine (sform and qform code are 0)" in fault
+
+
 def test_a_ct_is_accepted_and_a_picture_is_noted():
     assert value_faults(hu(-1024, 3071, np.int16)) == value_notes(hu(-1024, 3071)) == []
     assert value_faults(hu(0, 255)) == []

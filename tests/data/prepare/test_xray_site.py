@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pydicom
 import pytest
 import yaml
 from PIL import Image
+from pydicom import Dataset
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
@@ -251,6 +253,78 @@ def test_the_command(folder, tmp_path, capsys):
     (folder / "labels.csv").unlink()
     assert MAIN([*arguments, "--label-column", "x"]) == 2 and "give --table" in capsys.readouterr().err
     assert MAIN(arguments) == 0 and set(lists(tmp_path / "site")) == {"unlabeled"}
+
+
+def viewed(folder, name, seed, **values):
+    """A DX image whose header says this; None removes."""
+    path = dicom(folder, name, "dx", f"P{name}", seed)
+    header = pydicom.dcmread(path)
+    for key, value in values.items():
+        header.pop(key, None)
+        if value is not None:
+            setattr(header, key, value)
+    header.save_as(path)
+
+
+@pytest.fixture
+def views(tmp_path):
+    """Seven DX images of several views and parts, and a picture of unknown view."""
+    folder, code = tmp_path / "views", Dataset()
+    code.CodeMeaning = "left lateral"
+    viewed(folder, "pa", 1)
+    viewed(folder, "ap", 2, ViewPosition="AP")
+    viewed(folder, "side", 3, ViewPosition="LL")
+    viewed(folder, "coded", 4, ViewPosition=None, ViewCodeSequence=[code])
+    viewed(folder, "turned", 8, ViewPosition="", PatientOrientation=["A", "F"])
+    viewed(folder, "hand", 5, BodyPartExamined="HAND")
+    viewed(folder, "silent", 6, ViewPosition="", BodyPartExamined=None)
+    picture(folder / "p.png", 7)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "taken", "column"),
+    [
+        ([], "ap pa silent p", "unknown 2, AP 1, PA 1"),
+        (["--view", "pa,AP"], "ap pa", "AP 1, PA 1"),
+        (["--view", "PA,unknown"], "p pa silent", "unknown 2, PA 1"),
+        (["--view", "LL"], "side", "LL 1"),
+        (["--view", "any"], "ap coded pa side silent turned p", "unknown 2, AP 1, LATERAL 1, LEFT LATERAL 1, LL 1"),
+        (["--body-part", "hand"], "hand", "PA 1"),
+        (["--view", "any", "--body-part", "any"], "ap coded hand p pa side silent turned", "PA 2, unknown 2, AP 1"),
+    ],
+)
+def test_views_from_the_side_and_hands_are_taken_when_asked_for(views, tmp_path, options, taken, column):
+    arguments = [str(views), "--out", str(tmp_path / "site"), "--site", "s", "--workers", "1", *options]
+    assert MAIN(arguments) == 0
+    found = {Path(entry["image"]).stem for entries in lists(tmp_path / "site").values() for entry in entries}
+    assert found == set(taken.split())
+    report = (tmp_path / "site" / "prepare_report.md").read_text()
+    assert "| list | images | patients | views |" in report and f"| {column}" in report
+    if not options:
+        assert "- images/side.dcm: its view is LL, from the side; --view and --body-part say what to take" in report
+        assert "- images/hand.dcm: its body part is HAND, not the chest; --view" in report
+
+
+def test_a_table_may_say_the_views(views, tmp_path, capsys):
+    rows = ["file,label,patient,Position", "p.png,ill,a,Lateral", "images/side.dcm,ill,b,PA", "images/pa.dcm,ill,c,"]
+    (views / "labels.csv").write_text("\n".join(rows) + "\n")
+    prepared = prepare(views, tmp_path / "site", columns={"view": "Position"})
+    assert reasons(prepared)["p.png"].startswith("its view is LATERAL, from the side")
+    assert {case.case: case.view for case in prepared.cases if case.lists and case.label} == {
+        "images/side.dcm": "PA",
+        "images/pa.dcm": "PA",
+    }
+    arguments = [str(views), "--out", str(tmp_path / "site"), "--site", "s", "--view", "PA,"]
+    assert MAIN(arguments) == 2 and "--view 'PA,' must be words" in capsys.readouterr().err
+
+
+def test_jpeg_lossless_is_read(views, tmp_path, compress_dicom):
+    plain = prepare(views, tmp_path / "site", table=None)
+    for path in (views / "images").iterdir():
+        compress_dicom(path)
+    again = prepare(views, tmp_path / "site", table=None)
+    assert [(c.case, c.content, c.faults) for c in again.cases] == [(c.case, c.content, c.faults) for c in plain.cases]
 
 
 def test_the_bundle_reads_what_the_preparation_accepts(folder, tmp_path, monkeypatch):

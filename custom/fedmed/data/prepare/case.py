@@ -16,6 +16,7 @@ class Source:
     patient: str | None = None  # None when only the DICOM header can tell
     mask: Path | None = None  # NIfTI, of a volume
     label: str = ""  # name of an X-ray's class
+    view: str = ""  # of an X-ray, where a table says it
     fault: str = ""  # why it is refused before it is read
     series: bool = False  # whether the files are a DICOM series
 
@@ -55,7 +56,7 @@ class Case(Checked):
 
 @dataclass
 class XrayCase(Checked):
-    """One image: PNG, JPEG or DICOM; modality and view as its header says; smallest and largest stored value."""
+    """One image: PNG, JPEG or DICOM; its modality, its view, and its smallest and largest stored value."""
 
     kind: str = ""
     modality: str = ""

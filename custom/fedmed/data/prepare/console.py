@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -14,6 +14,7 @@ from rich.table import Table
 from fedmed.data.prepare.pool import Known, Track
 from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
+from fedmed.files import fedmed_home
 
 
 def progress(text: str) -> Track[Known]:
@@ -31,13 +32,20 @@ def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> Non
     """Add what every preparation of a folder of ``what`` asks; ``example`` is a pattern that finds a patient."""
     add = parser.add_argument
     add("folder", type=Path, help=f"folder of the {what}, searched at any depth")
-    add("--out", type=Path, required=True, metavar="SITE_DIR", help="folder to write")
+    add("--out", type=Path, metavar="SITE_DIR", help="folder to write (default: $FEDMED_HOME/sites/SITE)")
     add("--site", "--name", dest="site", required=True, help="the site's name in the federation")
     add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
     add("--patient-pattern", metavar="REGEX", help=f"finds the patient in the relative path, for example '{example}'")
     add("--seed", type=int, default=0, help="of the split (default 0)")
     add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images")
     add("--copy", action="store_true", help="link or copy the files into SITE_DIR instead of pointing at them")
+
+
+def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What a person asks for; without a folder to write, the site's place in FedMed's own folder."""
+    options = parser.parse_args(arguments)
+    options.out = options.out or fedmed_home() / "sites" / options.site
+    return options
 
 
 def run_command(name: str, work: Callable[[], None]) -> int:

@@ -50,7 +50,7 @@ def find_volumes(
     place = masks or (folder if suffix else None)
     sources: list[Source] = []
     taken: set[str] = set()
-    for key, files, series in _volumes(folder, skip):
+    for key, files, series, fault in _volumes(folder, skip):
         if suffix_beside and not series and key.endswith(suffix_beside):
             mask_files.add(files[0])
             continue
@@ -60,33 +60,33 @@ def find_volumes(
             key = key.removesuffix(image_suffix)
         case = _unique(key.replace("/", "_"), taken)
         mask = _mask_of(place, key, case, suffix) if place else None
-        patient, fault = _patient(pattern, key, case, series)
-        sources.append(Source(case, files, patient, mask, fault=fault, series=series))
+        patient, unknown = _patient(pattern, key, case, series)
+        sources.append(Source(case, files, patient, mask, fault=fault or unknown, series=series))
     return sources, sorted(mask_files - {source.mask for source in sources})
 
 
-def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
-    """Yield (path relative to ``folder`` without extension, files, is a DICOM series) in the order of the paths."""
+def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool, str]]:
+    """Yield (path relative to ``folder`` without extension, files, is a DICOM series, fault), sorted by path."""
     for here, files in visible_files(folder, skip):
         for path in files:
             if path.name.endswith(NIFTI):
                 name = path.relative_to(folder).as_posix()
-                yield name.removesuffix(".gz").removesuffix(".nii"), (path,), False
+                yield name.removesuffix(".gz").removesuffix(".nii"), (path,), False, ""
         if any(readable_kind(path) == "DICOM" for path in files if not path.name.endswith(NIFTI)):
             yield from _series(here, folder)
 
 
-def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], bool]]:
-    from fedmed.data.prepare.dicom import series_in  # ITK takes seconds to load and NIfTI folders do not need it
+def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], bool, str]]:
+    from fedmed.data.prepare.dicom_folder import checked_series  # ITK takes seconds to load; NIfTI does not need it
 
     name = folder.name if here == folder else here.relative_to(folder).as_posix()
-    series = series_in(here)
-    for number, files in enumerate(series, start=1):
-        yield (name if len(series) == 1 else f"{name}/series{number}"), files, True
+    series = checked_series(here)
+    for number, (files, fault) in enumerate(series, start=1):
+        yield (name if len(series) == 1 else f"{name}/series{number}"), files, True, fault
 
 
 def _nifti_files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.name.endswith(NIFTI) and not path.name.startswith("."))
+    return (path for _, files in visible_files(folder, ()) for path in files if path.name.endswith(NIFTI))
 
 
 def _mask_of(place: Path, key: str, case: str, suffix: str) -> Path | None:

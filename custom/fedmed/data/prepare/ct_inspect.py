@@ -12,7 +12,9 @@ import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.spatialimages import HeaderDataError
 
+from fedmed.data.geometry import nifti
 from fedmed.data.prepare.case import Case, Source, content_hash
+from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.volume_faults import LOWEST_PEAK, geometry_faults, mask_faults, value_faults, value_notes
 from fedmed.errors import DataError, first_line
@@ -26,24 +28,28 @@ def inspect_all(
     workers: int = 1,
     lowest_peak: float = LOWEST_PEAK,
     track: Track | None = None,
+    *,
+    foreground: Foreground = BINARY,
+    ending: str = ".nii.gz",
 ) -> list[Case]:
     """Check and measure every volume and mark copies as faulty; bad data is no error, the cases list the faults.
 
     Args:
         sources: what was found.
-        converted: folder for NIfTI files made from DICOM series.
+        converted: folder for what is written: ``images`` made from DICOM series, with this ``ending``, and ``masks``
+            of 0 and 1 where ``foreground`` says which values count.
         lowest_peak: HU that the brightest voxel of a usable volume exceeds.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`; so are the errors.
     """
-    inspect = partial(_inspect, converted=converted, lowest_peak=lowest_peak)
+    inspect = partial(_inspect, converted=converted, lowest_peak=lowest_peak, foreground=foreground, ending=ending)
     cases = run_all(inspect, sources, workers, track)
-    _refuse_copies(cases)
+    _refuse_copies(cases, converted)
     return cases
 
 
-def _inspect(source: Source, converted: Path, lowest_peak: float) -> Case:
+def _inspect(source: Source, converted: Path, lowest_peak: float, foreground: Foreground, ending: str) -> Case:
     found = source.files[0].parent if source.series else source.files[0]
-    image = converted / f"{source.case}.nii.gz" if source.series else found
+    image = converted / "images" / f"{source.case}{ending}" if source.series else found
     case = Case(source.case, source.patient or source.case, found, image, source.mask)
     if source.fault:
         case.faults.append(source.fault)
@@ -51,57 +57,69 @@ def _inspect(source: Source, converted: Path, lowest_peak: float) -> Case:
     try:
         if source.series:
             _convert(source, case, image)
-        _inspect_image(case, image, lowest_peak)
+        affine = _inspect_image(case, image, lowest_peak)
+        if case.mask and case.usable:
+            case.mask = _inspect_mask(case, case.mask, affine, foreground, converted / "masks")
     except DataError as error:
         case.faults.append(str(error))
     except MemoryError:
         case.faults.append("does not fit into memory; prepare with fewer workers")
-    if source.series and case.faults:
-        image.unlink(missing_ok=True)
+    if not case.usable:
+        _forget(case, converted)
     return case
 
 
 def _convert(source: Source, case: Case, target: Path) -> None:
     from fedmed.data.prepare.dicom import convert_series  # ITK takes seconds to load and NIfTI does not need it
 
-    pseudonym = convert_series(source.files, target)
+    pseudonym, notes = convert_series(source.files, target)
+    case.notes += notes
     if source.patient is None:
         case.patient = pseudonym or source.case
         if not pseudonym:
             case.notes.append("no PatientID; counted as a separate patient")
 
 
-def _inspect_image(case: Case, path: Path, lowest_peak: float) -> None:
+def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
+    """Fill in what the file shows, and return its affine."""
     with _readable(path, "image"):
         image = cast(nib.Nifti1Image, nib.load(path))
+        header = _stored_header(path, image)
     case.shape = tuple(int(length) for length in image.shape)
-    case.faults += geometry_faults(case.shape, image.affine, _stored_zooms(path, image))
+    placed = bool(header["sform_code"] or header["qform_code"])
+    case.faults += geometry_faults(case.shape, image.affine, tuple(map(float, header["pixdim"][1:4])), placed)
     if case.faults:
-        return
+        return image.affine
     case.spacing = tuple(round(float(size), 6) for size in np.linalg.norm(image.affine[:3, :3], axis=0))
     with _readable(path, "image"):
         values = np.asanyarray(image.dataobj)
     case.faults += value_faults(values, lowest_peak)
-    if case.faults:
-        return
-    case.hu_min, case.hu_max = float(values.min()), float(values.max())
-    case.hu_mean = round(float(values.mean(dtype=np.float64)), 3)
-    case.notes += value_notes(values)
-    case.content = content_hash(values)
-    if case.mask:
-        _inspect_mask(case, case.mask, image.affine)
+    if not case.faults:
+        case.hu_min, case.hu_max = float(values.min()), float(values.max())
+        case.hu_mean = round(float(values.mean(dtype=np.float64)), 3)
+        case.notes += value_notes(values)
+        case.content = content_hash(values)
+    return image.affine
 
 
-def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray) -> None:
+def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: Foreground, target: Path) -> Path:
+    """Measure a mask; return its file, which is new in ``target`` where only some values count."""
     with _readable(path, "mask"):
         opened = cast(nib.Nifti1Image, nib.load(path))
-        mask = np.asanyarray(opened.dataobj)
-    case.faults += mask_faults(mask, opened.affine, case.shape, image_affine)
-    if not case.faults:
-        voxel_ml = abs(float(np.linalg.det(image_affine[:3, :3]))) / 1000
-        case.mask_ml = round(np.count_nonzero(mask) * voxel_ml, 6)
-        if not case.mask_ml:
-            case.notes.append("the mask is empty")
+        mask, notes = foreground.of(np.asanyarray(opened.dataobj))
+    case.notes += notes
+    case.faults += hinted(mask_faults(mask, opened.affine, case.shape, image_affine))
+    if case.faults:
+        return path
+    voxel_ml = abs(float(np.linalg.det(image_affine[:3, :3]))) / 1000
+    case.mask_ml = round(np.count_nonzero(mask) * voxel_ml, 6)
+    if not case.mask_ml:
+        case.notes.append("the mask is empty")
+    if not foreground.converts:
+        return path
+    target.mkdir(parents=True, exist_ok=True)
+    nib.save(nifti(mask, opened.affine), target / f"{case.case}.nii.gz")
+    return target / f"{case.case}.nii.gz"
 
 
 @contextmanager
@@ -112,18 +130,23 @@ def _readable(path: Path, what: str) -> Iterator[None]:
         raise DataError(f"{what} {path.name} is unreadable ({first_line(error)})") from error
 
 
-def _stored_zooms(path: Path, image: nib.Nifti1Image) -> tuple[float, ...]:
-    """Voxel sizes as they stand in the file; ``nib.load`` replaces a size of zero by 1 mm."""
+def _stored_header(path: Path, image: nib.Nifti1Image) -> nib.Nifti1Header:
+    """The header as it stands in the file; ``nib.load`` replaces a voxel size of zero by 1 mm."""
     with nib.openers.ImageOpener(str(path)) as file:
-        header = type(image.header).from_fileobj(file, check=False)
-    return tuple(float(size) for size in header["pixdim"][1:4])
+        return type(image.header).from_fileobj(file, check=False)
 
 
-def _refuse_copies(cases: Sequence[Case]) -> None:
+def _refuse_copies(cases: Sequence[Case], converted: Path) -> None:
     """Mark every usable case with the same voxels as another one; of two, the one with a mask remains."""
     first: dict[str, str] = {}
     for case in sorted(cases, key=lambda case: (case.mask_ml is None, case.case)):
         if case.usable and first.setdefault(case.content, case.case) != case.case:
             case.faults.append(f"same voxels as case '{first[case.content]}'; one scan counts once")
-            if case.image and case.image != case.found:  # converted
-                case.image.unlink(missing_ok=True)
+            _forget(case, converted)
+
+
+def _forget(case: Case, converted: Path) -> None:
+    """Remove what was written for a case that is refused."""
+    for path in (case.image, case.mask):
+        if path and path.is_relative_to(converted):
+            path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.mask_values import BINARY, Foreground
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
@@ -31,6 +32,7 @@ def prepare_site(
     masks: Path | None = None,
     mask_suffix: str | None = None,
     image_suffix: str | None = None,
+    foreground: Foreground = BINARY,
     role: str | None = None,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
@@ -42,12 +44,13 @@ def prepare_site(
     """Check every volume below ``folder`` and write the site folder ``out``.
 
     NIfTI files stay where they are and the datalist points at them. When there are DICOM series (converted to NIfTI),
-    or with ``copy``, all images are in ``out/prepared`` instead.
+    when masks are written anew, or with ``copy``, all images are in ``out/prepared`` instead.
 
     Args:
         folder, masks, mask_suffix, image_suffix, patient_pattern: see :func:`fedmed.data.prepare.ct_find.find_volumes`.
         out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
+        foreground: which values of a mask count; without it a mask holds 0 and 1.
         role: ``labelled`` or ``unlabelled``; None means labelled if ``masks`` or ``mask_suffix`` is given.
         fractions: training, validation, testing.
         seed: of the split.
@@ -63,14 +66,16 @@ def prepare_site(
     if not sources:
         raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
     with staging_for(out) as staging:
-        cases = inspect_all(sources, staging / PREPARED / "images", workers, track=track)
+        cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)
-        data_root = _data_root(folder, masks, out, copy or any(source.series for source in sources))
+        written = any(path and path.is_relative_to(staging) for case in cases for path in (case.image, case.mask))
+        data_root = _data_root(folder, masks, out, copy or written)
         if data_root == out:
             _gather(cases, staging)
         prepared = prepared_volumes(out, data_root, cases, stray)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
+        settings |= {"mask values": foreground.words} if foreground.converts else {}
         write_site(prepared, staging, site, settings)
     return prepared
 

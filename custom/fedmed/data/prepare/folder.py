@@ -20,15 +20,28 @@ def existing(folder: Path, what: str) -> Path:
 
 
 def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, list[Path]]]:
-    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored."""
+    """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored.
 
-    def unlisted(error: OSError) -> None:  # os.walk would leave out the images in it without notice
+    Links to folders are followed, each folder once. DataError for a folder that cannot be listed, or a link without
+    extension that leads nowhere: the images behind it would be left out without notice.
+    """
+
+    def unlisted(error: OSError) -> None:
         raise DataError(f"the folder {error.filename} cannot be listed ({error.strerror}); allow it or move it away")
 
-    for place, folders, names in os.walk(folder, onerror=unlisted):
-        here = Path(place)
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and here / name not in skip)
-        yield here, [here / name for name in sorted(names) if not name.startswith(".") and name != "DICOMDIR"]
+    seen: set[Path] = set()
+    for place, folders, names in os.walk(folder, onerror=unlisted, followlinks=True):
+        here, real = Path(place), Path(place).resolve()
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if real in seen or real in skip:
+            folders.clear()
+            continue
+        seen.add(real)
+        files = [here / name for name in sorted(names) if not name.startswith(".") and name != "DICOMDIR"]
+        for path in files:
+            if path.is_symlink() and not path.suffix and not path.exists():
+                raise DataError(f"the link {path} leads nowhere; mount what it leads to, or remove it")
+        yield here, files
 
 
 def compile_pattern(pattern: str | None) -> re.Pattern[str] | None:

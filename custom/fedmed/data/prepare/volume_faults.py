@@ -3,20 +3,28 @@
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
+from fedmed.data.prepare.mask_values import NOT_BINARY
 
 LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
 HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
 GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
-def geometry_faults(shape: tuple[int, ...], affine: np.ndarray, zooms: tuple[float, ...]) -> list[str]:
-    """Say what is wrong with the shape (voxels), the affine (4, 4, mm) or the header's voxel sizes (mm)."""
+def geometry_faults(
+    shape: tuple[int, ...], affine: np.ndarray, zooms: tuple[float, ...], placed: bool = True
+) -> list[str]:
+    """Say what is wrong with the shape (voxels), the affine (4, 4, mm) or the header's voxel sizes (mm).
+
+    ``placed`` is whether the header has an affine at all: a sform or qform code other than 0.
+    """
     if len(shape) != 3:
         return [f"{len(shape)}D (shape {_times(shape)}); a 3D volume is needed"]
     if 0 in shape:
         return [f"empty (shape {_times(shape)})"]
     if min(shape) == 1:
         return [f"2D: a single slice (shape {_times(shape)})"]
+    if not placed:
+        return ["no affine (sform and qform code are 0); position and size of the voxels are unknown"]
     if not np.isfinite(affine).all():
         return ["the affine has values that are not finite"]
     if min(zooms[:3]) <= 0 or abs(np.linalg.det(affine[:3, :3])) < 1e-9:
@@ -67,7 +75,7 @@ def mask_faults(mask: np.ndarray, affine: np.ndarray, shape: tuple[int, ...], im
     other = np.unique(mask[(mask != 0) & (mask != 1)])
     if other.size:
         shown = ", ".join(f"{value:g}" for value in other[:5]) + (" …" if other.size > 5 else "")
-        faults.append(f"mask has values other than 0 and 1: {shown}")
+        faults.append(f"{NOT_BINARY}: {shown}")
     return faults
 
 

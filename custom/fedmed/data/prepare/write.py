@@ -14,7 +14,7 @@ from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table
 
 YAML_HEAD = """\
 # Site '{site}'. Put this file where the federation looks for it (a provisioned site: local/fedmed_site.yaml in its
-# workspace; the simulator: the folder named by FEDMED_SITE_CONFIGS).
+# workspace; elsewhere: $FEDMED_HOME/sites/{site}.yaml, or this folder as $FEDMED_HOME/sites/{site}).
 """
 YAML_TAIL = """\
 device: auto     # auto | cpu | cuda | cuda:1

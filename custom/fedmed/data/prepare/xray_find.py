@@ -29,7 +29,7 @@ def find_xrays(
 
     Args:
         folder: where the images are. Hidden files and folders are ignored.
-        table: file → label and patient; files that it does not name are refused if their patient is unknown.
+        table: file → label, patient and view; files that it does not name are refused if their patient is unknown.
         patient_pattern: searched in the path relative to ``folder``, without extension; its first group, or else the
             full match, is the patient. It is used where the table names no patient. Without both, a DICOM file belongs
             to its PatientID and any other file counts as a separate patient.
@@ -49,7 +49,7 @@ def find_xrays(
         patient, fault = _patient(path, name, row, pattern, table is not None)
         if label and classes and label not in classes:
             fault = fault or f"its label '{label}' is not one of {', '.join(classes)}"
-        sources.append(Source(name, (path,), patient, label=label, fault=fault))
+        sources.append(Source(name, (path,), patient, label=label, view=row.view if row else "", fault=fault))
     return sources
 
 

@@ -1,6 +1,5 @@
 """Inspect one X-ray image: read it, check it, measure it. Runs in worker processes."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,21 +8,22 @@ import pydicom
 from PIL import Image, ImageOps
 
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
+from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import file_kind
+from fedmed.data.prepare.xray_view import TAKEN, Wanted, view_of
 from fedmed.errors import DataError, first_line
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
-CHEST = ("CHEST", "THORAX", "LUNG", "RIB")
-SIDE_VIEWS = ("LL", "RL", "LLD", "RLD", "LATERAL")
 MIN_SIDE = 32  # pixels; a smaller image is a thumbnail
 COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
 
 
-def inspect_xray(source: Source) -> XrayCase:
+def inspect_xray(source: Source, wanted: Wanted = TAKEN) -> XrayCase:
     """Check and measure one image. Never raises for bad data: the returned case lists the faults."""
     (path,) = source.files
-    case = XrayCase(source.case, source.patient or source.case, path, path, label=source.label)
+    view = source.view.upper()
+    case = XrayCase(source.case, source.patient or source.case, path, path, label=source.label, view=view)
     if source.fault:
         case.faults.append(source.fault)
         return case
@@ -31,8 +31,10 @@ def inspect_xray(source: Source) -> XrayCase:
         case.kind = file_kind(path) or ""
         if not case.kind:
             raise DataError("not a PNG, JPEG or DICOM file, or damaged at its start")
-        values = _read_dicom(source, case) if case.kind == "DICOM" else _read_picture(path)
-        _measure(values, case)
+        header = _read_header(source, case) if case.kind == "DICOM" else {}
+        if fault := wanted.fault(case.view, str(header.get("BodyPartExamined") or "")):
+            raise DataError(f"{fault}; --view and --body-part say what to take")
+        _measure(_pixels(header) if header else _read_picture(path), case)
     except DataError as error:
         case.faults.append(str(error))
     except OSError as error:
@@ -76,29 +78,25 @@ def _read_picture(path: Path) -> np.ndarray:
     return np.asarray(image.convert("L")).astype(np.int32)
 
 
-def _read_dicom(source: Source, case: XrayCase) -> np.ndarray:
-    """Stored values (H, W); fills in what the header says."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pydicom warns of every unusual value of a header
-        header = _header(case.found)
-        case.modality, case.view = str(header.get("Modality") or ""), str(header.get("ViewPosition") or "")
+def _read_header(source: Source, case: XrayCase) -> Any:
+    """The header of a single radiograph; fills in what it says."""
+    try:
+        with quiet():
+            header = pydicom.dcmread(case.found, force=True)
+    except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
+        raise DataError(f"damaged DICOM ({first_line(error)})") from error
+    with quiet():
+        case.modality, case.view = str(header.get("Modality") or ""), case.view or view_of(header)
         if source.patient is None:
             case.patient = pseudonym(str(header.get("PatientID") or "")) or source.case
             if case.patient == source.case:
                 case.notes.append("no PatientID; counted as a separate patient")
         _check_header(header, case)
-        return _pixels(header)
-
-
-def _header(path: Path) -> Any:
-    try:
-        return pydicom.dcmread(path, force=True)
-    except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
-        raise DataError(f"damaged DICOM ({first_line(error)})") from error
+    return header
 
 
 def _check_header(header: Any, case: XrayCase) -> None:
-    """Refuse what is not a single radiograph, and note what may not show a chest from the front."""
+    """Refuse what is not a single radiograph."""
     if case.modality not in MODALITIES:
         raise DataError(f"DICOM modality is {case.modality or 'not given'}, not {' or '.join(MODALITIES)}")
     if "PixelData" not in header:
@@ -107,11 +105,6 @@ def _check_header(header: Any, case: XrayCase) -> None:
         raise DataError(f"DICOM of {header.NumberOfFrames} frames; one radiograph a file is needed")
     if int(header.get("SamplesPerPixel") or 1) != 1:
         raise DataError(f"DICOM in colour ({header.get('PhotometricInterpretation')})")
-    part = str(header.get("BodyPartExamined") or "").upper()
-    if part and not any(word in part for word in CHEST):
-        case.notes.append(f"body part is {part}, not the chest")
-    if case.view.upper() in SIDE_VIEWS:
-        case.notes.append(f"view position is {case.view}: from the side")
 
 
 def _pixels(header: Any) -> np.ndarray:
@@ -119,6 +112,7 @@ def _pixels(header: Any) -> np.ndarray:
         header.ensure_file_meta()  # an old file without the header's first part
         header.file_meta.TransferSyntaxUID = "1.2.840.10008.1.2"
     try:
-        return np.asarray(header.pixel_array).astype(np.int32)
+        with quiet():
+            return np.asarray(header.pixel_array).astype(np.int32)
     except Exception as error:  # noqa: BLE001 - each decoder has its own exceptions
         raise DataError(f"DICOM pixels cannot be read ({first_line(error)}); export it uncompressed") from error

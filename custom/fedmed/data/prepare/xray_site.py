@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source, XrayCase
@@ -13,6 +14,7 @@ from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
 from fedmed.data.prepare.xray_split import fill_lists, refuse_copies
 from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
+from fedmed.data.prepare.xray_view import TAKEN, Wanted, count_views
 from fedmed.errors import DataError
 
 COLUMNS = (
@@ -25,7 +27,7 @@ COLUMNS = (
 class Labels:
     """Where labels and patients come from."""
 
-    table: Path | None = None  # CSV of files, labels and patients
+    table: Path | None = None  # CSV of files, labels, patients and views
     columns: Mapping[str, str] = field(default_factory=dict)  # of the table, see read_table
     merge: Sequence[str] = ()  # new=old1,old2 each
     classes: Sequence[str] = ()  # the only ones allowed, in the order of the report; empty means those that are found
@@ -38,6 +40,7 @@ def prepare_xray_site(
     site: str,
     *,
     labels: Labels = Labels(),
+    wanted: Wanted = TAKEN,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     patient_pattern: str | None = None,
@@ -55,6 +58,7 @@ def prepare_xray_site(
         out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
         labels: see :class:`Labels`.
+        wanted: views and body parts; images of others are refused.
         fractions: training, validation, testing, of the patients with a label.
         seed: of the split.
         patient_pattern: see :func:`fedmed.data.prepare.xray_find.find_xrays`.
@@ -67,7 +71,7 @@ def prepare_xray_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     sources, missing = _find(folder, labels, patient_pattern, out / PREPARED)
     with staging_for(out) as staging:
-        cases = run_all(inspect_xray, sources, workers, track)
+        cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track)
         refuse_copies(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
@@ -78,7 +82,8 @@ def prepare_xray_site(
         prepared = _prepared(out, out if copy else folder, cases, classes, missing)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
-            "classes": ", ".join(classes) or None, "split": tuple(fractions), "seed": seed,
+            "classes": ", ".join(classes) or None, "views": ", ".join(wanted.views) or "all but from the side",
+            "body parts": ", ".join(wanted.parts) or "chest", "split": tuple(fractions), "seed": seed,
         }  # fmt: skip
         write_site(prepared, staging, site, settings)
     return prepared
@@ -111,14 +116,15 @@ def _prepared(
 
 
 def _list_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> Rows:
-    """Rows (list, images, patients, images of each class, shorter side in pixels), a heading first."""
-    rows: Rows = [("list", "images", "patients", *classes, "pixels, shorter side")]
+    """Rows (list, images, patients, images of each class, views, shorter side in pixels), a heading first."""
+    rows: Rows = [("list", "images", "patients", *classes, "views", "pixels, shorter side")]
     for name, images in listed(cases).items():
         counts = [sum(case.label == label for case in images) for label in classes]
         low, high = (side(min(case.shape) for case in images) for side in (min, max))
         size = f"{low}" if low == high else f"{low} … {high}"
         shown = ["–" if name == "unlabeled" else str(count) for count in counts]
-        rows.append((name, str(len(images)), str(len({case.patient for case in images})), *shown, size))
+        views, patients = count_views(case.view for case in images), len({case.patient for case in images})
+        rows.append((name, str(len(images)), str(patients), *shown, views, size))
     return rows
 
 

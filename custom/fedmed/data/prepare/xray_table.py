@@ -1,19 +1,22 @@
-"""The table of a folder of X-rays: which class and which patient each file has."""
+"""The table of a folder of X-rays: which class, patient and view each file has."""
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.errors import DataError
 
+COLUMNS = ("file", "label", "patient", "view")
+
 
 @dataclass(frozen=True)
 class Row:
-    """What a table says of one file; without them ``label`` is "" and ``patient`` is None."""
+    """What a table says of one file; without them ``label`` and ``view`` are "" and ``patient`` is None."""
 
     label: str
     patient: str | None
+    view: str = ""
 
 
 def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
@@ -21,8 +24,8 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
 
     Args:
         path: the table.
-        columns: names of the columns of ``file``, ``label`` and ``patient`` that the user gave; the table must have
-            them. The others are called so, and a table without one of these two says nothing about it.
+        columns: names that the user gave for some of ``COLUMNS``; the table must have them. The others are called so,
+            and a table without label, patient or view says nothing about it.
 
     Raises:
         DataError: unreadable, without rows or one of the columns, or two rows of one file that differ.
@@ -42,10 +45,8 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
             )
     rows: dict[str, Row] = {}
     for number, record in enumerate(reader, start=2):
-        file, label, patient = (
-            (record.get(columns.get(what, what)) or "").strip() for what in ("file", "label", "patient")
-        )
-        file, row = file.replace("\\", "/").removeprefix("./"), Row(label, patient or None)
+        file, label, patient, view = ((record.get(columns.get(what, what)) or "").strip() for what in COLUMNS)
+        file, row = file.replace("\\", "/").removeprefix("./"), Row(label, patient or None, view)
         if file and rows.setdefault(file, row) != row:
             raise DataError(
                 f"the table {path} contradicts itself: line {number} differs from an earlier line about '{file}'"
@@ -75,4 +76,4 @@ def merge_labels(rows: Mapping[str, Row], merged: Mapping[str, str], path: Path 
             raise DataError(
                 f"--merge names the label '{old}', but {path or 'no table'} has {', '.join(labels) or 'none'}"
             )
-    return {file: Row(merged.get(row.label, row.label), row.patient) for file, row in rows.items()}
+    return {file: replace(row, label=merged.get(row.label, row.label)) for file, row in rows.items()}

@@ -1,0 +1,73 @@
+"""Which values of a mask are foreground, where it does not hold 0 and 1 alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedmed.errors import DataError
+
+NOT_BINARY = "mask has values other than 0 and 1"
+HINT = "say what counts: prepare_ct.py --mask-value 255 (or 1,2), or --mask-threshold 0.5 for probabilities"
+
+
+@dataclass(frozen=True)
+class Foreground:
+    """The voxels that count as 1: those with one of ``values``, or those above ``threshold``; without both, those of 1.
+
+    DataError if both are given, or one is not finite.
+    """
+
+    values: tuple[float, ...] = ()
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.values and self.threshold is not None:
+            raise DataError("--mask-value and --mask-threshold exclude each other; give one of them")
+        if not np.isfinite([*self.values, self.threshold or 0]).all() or 0 in self.values:
+            raise DataError("--mask-value (not 0, the background) and --mask-threshold must be finite numbers")
+
+    @property
+    def converts(self) -> bool:
+        """Whether masks must be written anew."""
+        return bool(self.values) or self.threshold is not None
+
+    @property
+    def words(self) -> str | None:
+        """For a report; None where masks are taken as they are."""
+        if self.threshold is not None:
+            return f"above {self.threshold:g}"
+        return ", ".join(f"{value:g}" for value in self.values) or None
+
+    def of(self, mask: np.ndarray) -> tuple[np.ndarray, list[str]]:
+        """Return a mask of 0 and 1 (uint8, the same shape) and what to look at; one that is not finite is not changed.
+
+        Raises:
+            DataError: values between whole numbers, where labels were named.
+        """
+        if not self.converts or not np.issubdtype(mask.dtype, np.number) or not np.isfinite(mask).all():
+            return mask, []
+        if self.threshold is not None:
+            return (mask > self.threshold).astype(np.uint8), []
+        chosen = np.isin(mask, self.values)
+        others = np.unique(mask[~chosen & (mask != 0)])
+        if (others != np.rint(others)).any():
+            raise DataError(f"mask has values such as {others[0]:.3g}, not labels; use --mask-threshold")
+        shown = ", ".join(f"{value:g}" for value in others[:5]) + (" …" if others.size > 5 else "")
+        return chosen.astype(np.uint8), [f"mask values {shown} count as background"] if others.size else []
+
+
+BINARY = Foreground()  # masks of 0 and 1, taken as they are
+
+
+def hinted(faults: Sequence[str]) -> list[str]:
+    """The same sentences; the one of a mask that is not binary says what to do."""
+    return [f"{fault}; {HINT}" if fault.startswith(NOT_BINARY) else fault for fault in faults]
+
+
+def parse_values(text: str | None) -> tuple[float, ...]:
+    """Numbers between commas; DataError for anything else."""
+    try:
+        return tuple(float(part) for part in text.split(",")) if text else ()
+    except ValueError as error:
+        raise DataError(f"--mask-value '{text}' must be numbers, such as 255 or 1,2") from error

@@ -1,0 +1,70 @@
+"""From which side a radiograph was taken and of what, and which ones a site wants."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fedmed.errors import DataError
+
+CHEST = ("CHEST", "THORAX", "TORAX", "LUNG", "RIB")
+SIDE = ("L", "R", "LL", "RL", "LLD", "RLD", "LLO", "RLO", "LPO", "RPO", "LAO", "RAO", "LAT")  # lateral and oblique
+ANY, UNKNOWN = "ANY", "UNKNOWN"  # of --view and --body-part
+
+
+def view_of(header: Any) -> str:
+    """What a DICOM header says of its view, in capitals; "" for nothing.
+
+    ViewPosition counts first, then the meaning of ViewCodeSequence, then PatientOrientation: rows that run to the
+    front or the back of the patient show him from the side.
+    """
+    view = str(header.get("ViewPosition") or "").strip().upper()
+    for code in header.get("ViewCodeSequence") or ():
+        view = view or str(code.get("CodeMeaning") or "").strip().upper()
+    rows = str(next(iter(header.get("PatientOrientation") or ()), ""))
+    view = view or ("LATERAL" if rows.startswith(("A", "P")) else "")
+    return {"POSTERO-ANTERIOR": "PA", "ANTERO-POSTERIOR": "AP"}.get(view, view)
+
+
+def count_views(views: Iterable[str]) -> str:
+    """``PA 12, AP 3, unknown 1``, the commonest first; one dash where no image says its view."""
+    counts = Counter(view.upper() for view in views)
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], not item[0], item[0]))
+    return ", ".join(f"{view or UNKNOWN.lower()} {count}" for view, count in ordered) if any(counts) else "–"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Views and body parts to take, in capitals; empty: chests that were not taken from the side.
+
+    ``UNKNOWN`` among them stands for images that do not say it, ``ANY`` takes all. By default what is not said passes.
+    """
+
+    views: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
+
+    def fault(self, view: str, part: str) -> str:
+        """Why an image is not wanted; "" for one that is."""
+        view, part = view.upper() or UNKNOWN, part.upper() or UNKNOWN
+        if self.views and not {view, ANY} & set(self.views):
+            return f"its view is {view}, not {' or '.join(self.views)}"
+        if not self.views and (view in SIDE or "LATERAL" in view or "OBLIQUE" in view):
+            return f"its view is {view}, from the side"
+        if not any(word in part for word in self.parts or (*CHEST, UNKNOWN)) and ANY not in self.parts:
+            return f"its body part is {part}, not {' or '.join(self.parts) or 'the chest'}"
+        return ""
+
+
+TAKEN = Wanted()
+
+
+def parse_wanted(views: str | None, parts: str | None) -> Wanted:
+    """Words between commas each; DataError for an empty one."""
+    return Wanted(_words("--view", views), _words("--body-part", parts))
+
+
+def _words(option: str, text: str | None) -> tuple[str, ...]:
+    words = tuple(word.strip().upper() for word in text.split(",")) if text is not None else ()
+    if not all(words):
+        raise DataError(f"{option} '{text}' must be words between commas, such as PA,AP")
+    return words

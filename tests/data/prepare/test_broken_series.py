@@ -1,0 +1,168 @@
+"""A series that lost a slice, its scale or its identity is refused before any work, by both who read series."""
+
+import shutil
+
+import numpy as np
+import pydicom
+import pytest
+from pydicom.data import get_testdata_file
+
+from fedmed.data.prepare.ct_find import find_volumes
+from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.dicom import read_series
+from fedmed.data.prepare.dicom_folder import series_in
+
+STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 8)).astype(np.uint16)
+LAST = "slice001.dcm"  # the uppermost of eight: without it the series is only shorter
+
+
+@pytest.fixture
+def series(tmp_path, write_dicom):
+    """Folder of a series of eight slices."""
+    write_dicom(tmp_path / "in" / "ct", STORED)
+    return tmp_path / "in" / "ct"
+
+
+@pytest.fixture
+def not_inferred(tmp_path, load_script, monkeypatch, capsys):
+    """Return a function: what ``infer_dicom`` says of the series, which it refuses before it infers."""
+    script = load_script("infer_dicom")
+    (tmp_path / "bundle" / "models").mkdir(parents=True)
+    (tmp_path / "bundle" / "models" / "model.pt").touch()
+    monkeypatch.setattr("fedmed.bundles.infer.check_ready", lambda root: {"version": "1"})
+    monkeypatch.setattr("fedmed.bundles.infer.segment_names", lambda root: ["covid_region"])
+    monkeypatch.setattr("fedmed.bundles.infer.infer_image", lambda *arguments, **rest: pytest.fail("it inferred"))
+
+    def refuse():
+        assert script.main([str(tmp_path / name) for name in ("bundle", "in/ct", "seg.dcm")]) == 2
+        error = capsys.readouterr().err
+        assert error.startswith("error: ") and error.count("\n") == 1
+        return error
+
+    return refuse
+
+
+@pytest.fixture
+def refusals(tmp_path, not_inferred):
+    """Return a function: what ``prepare_ct`` and ``infer_dicom`` say of the series, which both refuse."""
+
+    def both():
+        cases = inspect_all(find_volumes(tmp_path / "in")[0], tmp_path / "converted")
+        assert not any(case.usable for case in cases) and not any(tmp_path.glob("converted/images/*"))
+        return "; ".join(cases[0].faults), not_inferred()
+
+    return both
+
+
+def rename(folder):
+    """Names as scanners give them, without an ending."""
+    for number, path in enumerate(sorted(folder.iterdir())):
+        path.rename(folder / f"IM{number:04d}")
+
+
+def cut(folder, length, name=LAST):
+    (folder / name).write_bytes((folder / name).read_bytes()[:length])
+
+
+@pytest.mark.parametrize(
+    ("length", "words"),
+    [
+        (0, "may be one of its slices"),
+        (100, "may be one of its slices"),
+        (300, "may be one of its slices"),
+        (-20, "belongs to the series and is damaged"),
+    ],
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_a_slice_that_is_cut_short_is_not_passed_over(series, refusals, length, words, named):
+    if not named:
+        rename(series)
+    cut(series, length, LAST if named else "IM0000")
+    for text in refusals():
+        assert f"{LAST if named else 'IM0000'} " in text and words in text
+
+
+def test_a_folder_of_nothing_but_damaged_slices_is_told(series, refusals):
+    for path in series.iterdir():
+        cut(series, 300, path.name)
+    assert all("none of its 8 slices can be read, the first is slice001.dcm" in text for text in refusals())
+
+
+def test_a_file_at_which_itk_fails_is_told(series, refusals):
+    shutil.copy(get_testdata_file("rtdose_1frame.dcm", download=False), series)
+    texts = refusals()
+    assert all("ITK fails at one of its files; keep one series a folder" in text for text in texts), texts
+
+
+def test_other_files_beside_a_series_are_left_alone(series):
+    (series / "done.txt").touch()
+    (series / "VERSION").write_text("3")
+    report = pydicom.dcmread(series / LAST)
+    report.SOPClassUID = "1.2.840.10008.5.1.4.1.1.88.11"  # a text
+    del report.PixelData, report.Rows
+    report.save_as(series / "report.dcm")
+    (case,) = inspect_all(find_volumes(series.parent)[0], series.parent.parent / "converted")
+    assert case.usable and case.shape == (7, 6, 8)
+
+
+@pytest.mark.parametrize(
+    ("slices", "values", "words"),
+    [
+        ((), {"RescaleIntercept": None, "RescaleSlope": None}, "has no usable RescaleIntercept, RescaleSlope"),
+        (("slice003.dcm",), {"RescaleIntercept": ""}, "slice003.dcm has no usable RescaleIntercept"),
+        ((), {"PixelSpacing": None}, "has no usable PixelSpacing"),
+        ((), {"PixelSpacing": [0, 0]}, "has no usable PixelSpacing"),
+        ((), {"RescaleSlope": 0}, "has no usable RescaleSlope"),
+        (
+            ("slice003.dcm",),
+            {"PixelSpacing": [0.9, 0.9]},
+            "two pixel spacings in one series (slice008.dcm and sl",
+        ),
+        (("slice003.dcm",), {"PatientID": "P2"}, "two patients in one series (PatientID of slice008.dcm, slice003"),
+        (("slice003.dcm",), {"StudyInstanceUID": "1.2.9"}, "two studies in one series"),
+        (("slice003.dcm",), {"FrameOfReferenceUID": "1.2.9"}, "two frames of reference in one series"),
+        ((), {"SOPInstanceUID": "1.2.3.4"}, "slice008.dcm and slice007.dcm share one SOPInstanceUID"),
+        ((LAST,), {"SliceThickness": 5}, f"{LAST} belongs to the series, but its size, thickness or sequence differs"),
+    ],
+)
+def test_a_series_without_its_scale_or_of_two_things_is_refused(series, refusals, change_dicom, slices, values, words):
+    change_dicom(series, *slices, **values)
+    for text in refusals():
+        assert words in text and "P2" not in text
+
+
+def test_a_doubled_slice_is_named_with_its_copy(series, refusals):
+    for number, uid in enumerate(("1.9.1", "1.9.2"), start=4):
+        copy = pydicom.dcmread(series / f"slice{number:03d}.dcm")
+        copy.SOPInstanceUID = uid
+        copy.save_as(series / f"copy{number}.dcm")
+    for text in refusals():
+        assert "a slice position occurs twice: copy5.dcm and slice005.dcm (and 1 more)" in text
+
+
+def test_empty_identifiers_matter_to_a_segmentation_alone(series, not_inferred, change_dicom, tmp_path):
+    change_dicom(series, SOPInstanceUID="")
+    (case,) = inspect_all(find_volumes(tmp_path / "in")[0], tmp_path / "converted")
+    assert case.usable and "no DICOM segmentation can refer to them" in case.notes[0]
+    assert "slice008.dcm has no SOPInstanceUID" in not_inferred()
+
+
+def test_values_that_are_not_hu_are_refused_before_inference(series, not_inferred, change_dicom):
+    change_dicom(series, RescaleIntercept=-4000)
+    assert "implausible HU: the brightest voxel is" in not_inferred()
+
+
+def test_each_slice_has_its_own_scale(series, change_dicom):
+    change_dicom(series, "slice003.dcm", RescaleIntercept=-1000, RescaleSlope=2)
+    array, *_ = read_series(series_in(series)[0])
+    expected = STORED.astype(int) - 1024
+    expected[:, :, 5] = STORED[:, :, 5] * 2.0 - 1000
+    assert np.array_equal(array, expected)
+
+
+def test_linked_folders_are_entered_once(series, tmp_path):
+    series.rename(tmp_path / "disk")
+    series.symlink_to(tmp_path / "disk")
+    (tmp_path / "in" / "again").symlink_to(tmp_path / "in")
+    (source,) = find_volumes(tmp_path / "in")[0]
+    assert len(source.files) == 8
