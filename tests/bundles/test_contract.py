@@ -19,7 +19,7 @@ from fedmed.settings.site import parse_site
 ROLES = (None, "supervised", "unsupervised", "evaluate")
 OVERLAYS = {
     "covid_ct_segmentation": [[], ["segresnet", "demo"], ["coarse"], ["demo", "consistency"], ["lidc", "cpu"]],
-    "cxr_classification": [[], ["demo", "linear"], ["small", "finetune"], ["demo", "pretrain"]],
+    "cxr_classification": [[], ["demo", "linear"], ["demo", "linear_sgd"], ["small", "finetune"], ["demo", "pretrain"]],
 }
 
 

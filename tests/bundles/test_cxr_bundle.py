@@ -104,7 +104,13 @@ def test_required_files():
 
 
 def test_properties(facts):
-    for names in (("train",), ("train", "demo", "pretrain"), ("train", "linear"), ("train", "finetune")):
+    for names in (
+        ("train",),
+        ("train", "demo", "pretrain"),
+        ("train", "linear"),
+        ("train", "linear_sgd"),
+        ("train", "finetune"),
+    ):
         made = workflow(*names, **facts)
         assert made.check_properties() == []
     made = workflow("inference", kind="infer", dataset_dir=facts["dataset_dir"])
@@ -124,6 +130,9 @@ def test_the_settings_of_the_paper(facts):
     assert pretrain.get_parsed_content("metadata#least") == 256
     linear, finetune = parse("train", "demo", "linear"), parse("train", "demo", "finetune")
     assert (linear["weight_decay"], linear["max_epochs"], linear["epoch_length"]) == (0.2, 10, 20)
+    published = parse("train", "linear_sgd").get_parsed_content("optimizer").defaults
+    assert parse("train", "linear_sgd")["max_epochs"] == 50
+    assert (published["lr"], published["momentum"], published["weight_decay"]) == (0.1, 0.9, 0.0)
     assert (finetune["learning_rate"], finetune["max_epochs"], finetune["label_fraction"]) == (0.01, 100, 0.03)
     assert train["optimizer#_target_"] == "torch.optim.SGD"
     trainer = pretrain.get_parsed_content("train#trainer").options
@@ -160,7 +169,7 @@ def test_sharing_groups_fit_the_real_names(names):
     assert {name.split(".")[0] for name in shared} == {"encoder"}
 
 
-@pytest.mark.parametrize("overlay", ["pretrain", "linear", "finetune"])
+@pytest.mark.parametrize("overlay", ["pretrain", "linear", "linear_sgd", "finetune"])
 def test_every_overridable_setting_exists_and_is_plain(facts, overlay):
     config = parse("train", "demo", overlay, dataset_dir=facts["dataset_dir"], cache_dir=None)
     for key in parse("federation")["overridable"]:
@@ -243,8 +252,9 @@ def test_views_start_from_two_contrasts_of_the_image(pretrained):
     assert sum(map(len, probe)) == 48 and all(map(torch.equal, probe, again)) and probe[0].ndim == 4
 
 
-def test_the_linear_probe_leaves_the_encoder_alone(pretrained, facts):
-    made = workflow("train", "demo", "linear", **facts, val_interval=10)
+@pytest.mark.parametrize("overlay", ["linear", "linear_sgd"])
+def test_the_linear_probe_leaves_the_encoder_alone(pretrained, facts, overlay):
+    made = workflow("train", "demo", overlay, **facts, val_interval=10)
     made.run()
     weights = torch.load(Path(facts["ckpt_dir"]) / "pretrained.pt", weights_only=True)
     network = made.parser.get_parsed_content("network").state_dict()

@@ -95,8 +95,22 @@ def test_fixmatch_has_a_weak_and_a_strong_view():
     augment = FixMatch(0.1, seed=6)
     weak, strong = ((view - batch).abs().amax().item() for view in (augment.weak(batch), augment(batch)))
     assert 0.1 < weak <= 0.15 + 1e-6  # half of the scale's level, and the shift's
-    assert strong == 0.5  # up to 1.35 before it is clipped
+    assert 1.2 < strong <= 1.35 + 1e-6  # not clipped
     assert (augment.for_label.level, augment.for_student.level) == (0.1, 0.9)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.1, 0.9), (0.3, 1.0), (0.0, 1.0)])
+def test_no_view_of_fixmatch_makes_a_patch_a_single_grey_value(low, high):
+    """Clipped to [0, 1] many strong views would be one: all black or all white."""
+    batch = torch.linspace(low, high, 32).expand(4000, 1, 32)
+    for level in (0.1, 0.25):
+        augment = FixMatch(level, seed=4)
+        for view in (augment(batch), augment.weak(batch)):
+            spread = view.amax((1, 2)) - view.amin((1, 2))
+            assert (spread > level * (high - low) - 1e-6).all()  # 1 + a is at least 1 - (1 - y) = y
+    strong = FixMatch(0.1, seed=4)(batch).clamp(0, 1)
+    flat = (strong.amax((1, 2)) == strong.amin((1, 2))).float().mean()
+    assert 0.01 < flat < 0.25
 
 
 def test_fixmatch_at_one_half_is_symmetric():

@@ -60,11 +60,16 @@ def secrets(run, secrets_type):
         config = load_site(site) if site != "ct_south" else None
         data = config.data_root if config else run / "ct_south_data"
         found.add_site(data, data / "datalist.json", [PATIENT])
-        for path in (run / "ws" / site / "simulate_job/fedmed/state").glob("*.pt"):
+        state = run / "ws" / site / "simulate_job/fedmed/state"
+        for path in state.glob("round_*.pt"):
             private = load_tensors(path)["private"]
             trained = {name: tensor for name, tensor in private.items() if not torch.equal(tensor, initial[name])}
             assert len(trained) > len(private) / 2
             found.add_tensors(f"{site} {path.stem}", trained)
+            if (best := state / "own_best.pt").is_file():
+                own = {name: tensor for name, tensor in load_tensors(best)["tensors"].items() if name in private}
+                found.add_tensors(f"{site} own best", {n: t for n, t in own.items() if not torch.equal(t, initial[n])})
+    assert (run / "ws/ct_north/simulate_job/fedmed/state/own_best.pt").is_file()
     return found
 
 
@@ -90,7 +95,7 @@ def test_nothing_secret_is_at_the_server(run, secrets):
 def test_every_site_has_written_down_what_it_sent(run):
     ledgers = {site: read_ledger(run / "ws" / site) for site in SITES}
     answers = {site: [line["answer"] for line in lines if line["answer"] != "live"] for site, lines in ledgers.items()}
-    assert answers["ct_north"] == ["update", "update", "scores", "scores"]
+    assert answers["ct_north"] == ["update", "update", "scores", "scores", "scores"]  # the last: of its own best
     assert answers["ct_east"] == ["update", "update"]  # it has no decoder of its own to be tested with
     assert answers["ct_south"][:2] == ["refused", "refused"] and "update" not in answers["ct_south"]
     assert not any(name.startswith("conv_final") for line in ledgers["ct_north"] for name in line.get("tensors", {}))

@@ -30,6 +30,7 @@ def test_rounding_does_not_lose_a_draw():
         ("synthetic_fraction", -0.1),
         ("box_cox", 0.0),
         ("key_policy", "aggregate"),
+        ("own_keys", True),
         ("max_grad_norm", 0.0),
         ("milestones", (-1,)),
         ("milestone_factor", 0.0),

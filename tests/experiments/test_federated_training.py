@@ -14,8 +14,10 @@ from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.federation_data import FederationData, IterationBudget
 from fedmed.experiments.yaml_models import build
 from fedmed.jobs.app_configs import files
+from fedmed.losses.consistency_loss import ConsistencyLoss
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+BUNDLES = EXPERIMENTS.parent / "bundles"
 DEMO = load_data(EXPERIMENTS / "data" / "demo.yaml")
 TABLES = sorted(p for p in EXPERIMENTS.glob("*.yaml") if yaml.safe_load(p.read_text())["data"] == "demo")
 PAIR = {"site_1": "supervised", "site_2": "unsupervised"}
@@ -27,6 +29,19 @@ def spec(link, data=DEMO, test=("site_1", "site_2", "site_3"), seed=3):
 
 def job(data=DEMO, **settings):
     return spec(build(FederatedTraining, settings, "arm 'a'"), data)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_both_readings_of_equation_6_are_called_the_papers(path):
+    text = yaml.safe_load(path.read_text())
+    assert "not in the paper" not in text["title"].lower() or "two_sided" not in str(text["arms"])
+    for arm in text["arms"].values():
+        changed = arm.get("training", {}).get("overrides", {}).get("unsupervised", {})
+        if changed == {"consistency_scope": "two_sided"} and "weights" not in arm["training"]:
+            assert "not in the paper" not in arm["group"].lower()
+    for words in (ConsistencyLoss.__doc__, (BUNDLES / "covid_ct_segmentation/configs/consistency.yaml").read_text()):
+        about = next(line for line in words.splitlines() if "readings of" in line)
+        assert "Eq. 6" in about and "does not use" not in words
 
 
 @pytest.mark.parametrize("data", ["demo", "paper"])

@@ -28,6 +28,7 @@ from fedmed.methods.fedmoco import SELF_ADAPTIVE
 
 ROOM = "fedmed.experiments"
 SMALL = {"batch_size": 4, "image_size": 32}
+TABLES = Path(__file__).resolve().parents[2] / "experiments"
 PRETRAIN = {**SMALL, "queue_size": 8, "metadata_min_images": 4, "rsa_samples": 6}
 DATA = {
     "path": f"{ROOM}.hospital_data.HospitalData",
@@ -198,6 +199,17 @@ def test_methods_differ_in_weighting_and_exchange_alone(place):
     assert all(job.of_role("unsupervised") == jobs[0].of_role("unsupervised") for job in jobs)
     assert jobs[0].of_role("unsupervised")["overlays"] == ["demo", "pretrain"]
     assert rest[0]["overrides"]["unsupervised"]["milestones"] == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["fedmoco_table2", "fedmoco_table5"])
+def test_where_nothing_is_averaged_momentum_contrast_goes_on_over_the_rounds(place, name):
+    table, found = yaml.safe_load((TABLES / f"{name}.yaml").read_text()), {}
+    for arm, links in table["arms"].items():
+        if (nodes := (links.get("encoder") or {}).get("nodes")) or "path" not in links.get("encoder", {}):
+            link = build(EncoderTraining, links.get("encoder", {}), arm)
+            settings = link.job_of(place, ["north"]).of_role("unsupervised")["overrides"]
+            found.setdefault(nodes, set()).add(settings.get("key_policy"))
+    assert found["pooled"] == found["alone"] == {"keep"} and "keep" not in found[None]
 
 
 def test_a_task_trains_at_one_hospital_and_the_other_gives_test_images_alone(place):

@@ -48,6 +48,8 @@ def run(tmp_path, fedmed_home):
         server = tmp_path / name / "server/simulate_job"
         lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
         told = [{key: line[key] for key in ("round", "coefficients", "extras", "warnings")} for line in lines]
+        for line, found in zip(told, lines, strict=True):
+            line["own_keys"] = {site: values["train_own_keys"] for site, values in found["sites"].items()}
         return load_tensors(server / "app_server/FL_global_model.pt")["model"], told
 
     return run
@@ -80,6 +82,7 @@ ask = loop._ask
 def test_a_run_in_another_order_or_cut_between_metadata_and_training_is_the_same(run, monkeypatch):
     model, told = run("whole")
     assert [set(line["extras"]["cxr_metro"]) for line in told] == [{"rsa"}, {"n", "rsa"}, {"n", "rsa"}]
+    assert all(0 < share <= 1 for line in told for share in line["own_keys"].values())  # 16 keys of a few images
     order = []
     original = Client.train
 

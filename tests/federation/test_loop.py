@@ -15,6 +15,7 @@ from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.closing import Closing
 from fedmed.federation.loop import run_job
+from fedmed.federation.site_parser import site_parser
 from fedmed.jobs.job_folder import read_job
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
@@ -101,7 +102,8 @@ def test_one_site_equals_local_training(tiny_job, tmp_path):
     store, _ = start(job)
     network = optimizer = None
     for round in range(2):
-        parser = client._parser(Task("train", round, 2, {}), {"epoch_length": 2, "max_epochs": 1})
+        task, facts = Task("train", round, 2, {}), {"epoch_length": 2, "max_epochs": 1}
+        parser = site_parser(client.bundle, client.site, client.folder, task, client.seed, facts)
         fresh = parsed(parser, "network")
         if network is None:
             network = fresh

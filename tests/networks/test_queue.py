@@ -45,6 +45,21 @@ def test_goes_on_where_it_was():
     assert content(first) == content(second) and first.pointer == second.pointer
 
 
+def test_a_key_goes_with_the_number_of_its_image():
+    queue = KeyQueue(4, 1)
+    queue.enqueue(letters("abc"), torch.tensor([7, 8, 9]))
+    assert queue.images.tolist() == [7, 8, 9, -1]
+    queue.enqueue(letters("de"), torch.tensor([1, 2]))
+    queue.enqueue(letters("f"))
+    assert content(queue) == "efcd" and queue.images.tolist() == [2, -1, 9, 1]
+    other, state = KeyQueue(4, 1), queue.state_dict()
+    other.load_state_dict(state)
+    assert other.images.tolist() == [2, -1, 9, 1]
+    del state["images"]  # as an earlier FedMed wrote it
+    other.load_state_dict(state)
+    assert other.images.tolist() == [-1] * 4
+
+
 def test_keys_are_constants():
     queue = KeyQueue(2, 3)
     queue.enqueue(torch.rand(2, 3, requires_grad=True))

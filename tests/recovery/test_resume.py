@@ -33,10 +33,13 @@ class Killed(BaseException):
 def scored(monkeypatch):
     """Scores that depend on every bit of the model and of the site's own layers, at no cost; some rounds are better."""
 
-    def score(self, task, parser):
+    def score(self, task, model):
         state = self.state.load(task.private_round).get("private", {})
         total = sum(float(tensor.double().sum()) for tensor in {**task.tensors, **state}.values())
-        return {"val_dice": 0.5 + 0.5 * math.sin(1e4 * total)}
+        scores = {"val_dice": 0.5 + 0.5 * math.sin(1e4 * total)}
+        if model is not None:
+            self.best.offer(task, model, scores)
+        return scores
 
     monkeypatch.setattr(Client, "_score", score)
     monkeypatch.setattr(
@@ -96,9 +99,10 @@ def outcome(workspace):
     server = workspace / "server/simulate_job"
     models = {name: load_tensors(server / "app_server" / f"{name}FL_global_model.pt") for name in ("", "best_")}
     for site in TWO:
-        paths = (workspace / site / "simulate_job/fedmed/state").glob("*.pt")
-        last = max(paths, key=lambda path: int(path.stem.removeprefix("round_")))
-        models[f"{site} {last.name}"] = load_tensors(last)
+        state = workspace / site / "simulate_job/fedmed/state"
+        last = max(state.glob("round_*.pt"), key=lambda path: int(path.stem.removeprefix("round_")))
+        models |= {f"{site} {path.name}": load_tensors(path) for path in (last, *state.glob("own_best.pt"))}
+    assert "ct_north own_best.pt" in models
     result = json.loads((server / "fedmed/result.json").read_text())
     lines = [json.loads(line) for line in (server / "fedmed/rounds.jsonl").read_text().splitlines()]
     return models, without_times(result), without_times(lines)

@@ -4,6 +4,7 @@ import pytest
 
 from fedmed.reports import notes, site_rows
 from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
 from fedmed.reports.words import count, duration, fixed, flat, join, size
 
@@ -40,6 +41,18 @@ def test_labels_are_told_by_what_a_site_reported_and_none_are_claimed_where_nobo
         "The model was selected using labelled sites only: ct_north and ct_south. "
         "ct_east trained on labels too, of some images."
     )
+
+
+def test_each_labelled_sites_own_best_stands_beside_the_selected_model(fake_run):
+    run = read_run(fake_run(rounds=2))
+    assert "own best" not in page(run) and all(row.own is None for row in site_rows.site_rows(run))
+    own = {"ct_north": {"dice_mean": 0.777, "model_round": 0}, "ct_south": {"dice_mean": 0.666, "model_round": -1}}
+    run = with_result(run, test_own=own)
+    text = page(run)
+    assert text.count('<th class="n">own best</th>') == 1 and "state/own_best.pt" in text
+    assert "0.777<br>" in text and ">initial model</span>" in text
+    remark = "Dice of the model that each labelled site scored best itself: ct_north 0.777 (round 1) and ct_south 0.666"
+    assert remark in str(report_of(run).table(run).caption)
 
 
 def test_the_summary_is_made_of_the_numbers(fake_run):

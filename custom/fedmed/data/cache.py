@@ -38,6 +38,7 @@ class CaseCacheDataset(Dataset):
         cache_dir: folder for the prepared cases; None = prepare them each time.
         in_memory_bytes: limit of the prepared cases that this process also keeps in memory, for all datasets together.
             Opening a file takes longer than everything else that is done with a small image.
+        numbered: whether each item has its place in ``data`` as ``number``, an int64 tensor ().
 
     Raises:
         DataError: the folder cannot be made, or a case cannot be prepared; names the file.
@@ -49,6 +50,7 @@ class CaseCacheDataset(Dataset):
         transform: Sequence[Step] | Step,
         cache_dir: Path | str | None = None,
         in_memory_bytes: int = 0,
+        numbered: bool = False,
     ) -> None:
         steps = (transform if isinstance(transform, Compose) else Compose(transform)).flatten().transforms
         super().__init__(data, Compose(steps))
@@ -56,7 +58,7 @@ class CaseCacheDataset(Dataset):
         self._split = random.index(True) if any(random) else len(steps)
         self._settings = settings_text(steps[: self._split])
         self.store = CaseStore(cache_dir) if cache_dir is not None else None
-        self.in_memory_bytes = in_memory_bytes
+        self.in_memory_bytes, self.numbered = in_memory_bytes, numbered
 
     def prepared(self, index: int) -> dict[str, Tensor]:
         """Case ``index`` after the deterministic transforms, from memory or disk where possible."""
@@ -112,7 +114,7 @@ class CaseCacheDataset(Dataset):
         return any(len(self.prepared(index)[FOREGROUND]) for index in range(len(self.data)))
 
     def _transform(self, index: int) -> Any:
-        prepared = self.prepared(index)
+        prepared = self.prepared(index) | ({"number": torch.tensor(index)} if self.numbered else {})
         if self._split == len(self.transform.transforms):
             return prepared
         with _without_metadata():

@@ -16,32 +16,15 @@ EVALUATIONS = 30  # of the objective in an iteration
 NO_IMAGES = "linear probing has no labelled images; list some under 'training'"
 
 
-class LinearProbeEngine(SupervisedEngine):
-    """Fits ``network.classifier`` alone, by L-BFGS on features that are computed once in each run.
+class FrozenEncoderEngine(SupervisedEngine):
+    """Trains ``network.classifier`` alone, on features that are computed once in each run, in eval mode.
 
-    Each iteration is one of L-BFGS (strong Wolfe line search, float64) over all cases for
-
-        mean loss + weight_decay / 2 · (‖W‖² + ‖b‖²),
-
-    where W and b are for standardised features: less their mean, divided by one number, the root of their mean
-    variance. Otherwise a comparison of encoders would show the scale of their features: random weights give a spread
-    of 0.01, pre-trained ones of 0.4. With cross-entropy there is exactly one best classifier, found from any start,
-    also where a class has no case. ``network.classifier`` always holds the weights for the original features; the rest
-    of the network is not changed by a single bit.
+    The rest of the network is not changed by a single bit.
 
     Args:
-        device, max_epochs: as in :class:`SupervisedEngine`.
-        train_data_loader: every training case once, without augmentation, as ``{"image", "label"}``.
-        network: has ``features(images)`` (B, F) and ``classifier``, an ``nn.Linear``.
-        optimizer: not used; L-BFGS has no settings here.
-        loss_function: of logits (n, C) float64 and labels (n,).
-        weight_decay: above 0.
-        epoch_length: iterations in an epoch; default: as many as ``train_data_loader`` has batches. Once the objective
-            changes by less than 1e-10, the rest cost nothing.
-        args, kwargs: as in :class:`SupervisedEngine`; ``amp`` is for the encoder.
-
-    ``engine.state.output`` has ``image`` (the features), ``label``, ``pred`` (logits at the iteration's start) and the
-    scalar ``loss``, the objective there.
+        device, max_epochs, args, kwargs: as in :class:`SupervisedEngine`; ``amp`` is for the encoder.
+        train_data_loader: every training case once, without augmentation, as ``{"image", "label"}``. The network has
+            ``features(images)`` (B, F) and ``classifier``, an ``nn.Linear``.
 
     Raises:
         DataError: there is no training case; during a run: none has a label.
@@ -55,27 +38,24 @@ class LinearProbeEngine(SupervisedEngine):
         max_epochs: int,
         train_data_loader: Iterable[Mapping[str, Any]] | None,
         *args: Any,
-        weight_decay: float = 0.2,
         **kwargs: Any,
     ) -> None:
         if train_data_loader is None:
             raise DataError(NO_IMAGES)
-        self.weight_decay = weight_decay
         super().__init__(device, max_epochs, train_data_loader, *args, **kwargs)
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
-        """Compute the features, then fit on them for ``max_epochs`` epochs."""
-        loader, network = self.data_loader, cast("Any", self.network)
-        batch = self._features(loader)
-        self.fit = _Fit(batch, network.classifier, self.loss_function, self.weight_decay)
-        self.data_loader = [batch]  # in every iteration
+        """Compute the features, then train on them for ``max_epochs`` epochs."""
+        loader = self.data_loader
+        self.data_loader = self._batches(self._features(loader))
         try:
             super().run()
         finally:
             self.data_loader = loader
 
-    def _iteration(self, engine: Engine, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        return {**batch, **self.fit.step()}
+    def _batches(self, cases: dict[str, Tensor]) -> Iterable[dict[str, Tensor]]:
+        """What iterations get, of the features (n, F) and labels (n,) of all cases."""
+        raise NotImplementedError
 
     @torch.no_grad()
     def _features(self, loader: Iterable) -> dict[str, Tensor]:
@@ -93,6 +73,42 @@ class LinearProbeEngine(SupervisedEngine):
         if not features:
             raise DataError(NO_IMAGES)
         return {"image": torch.cat(features), "label": torch.cat(labels)}
+
+
+class LinearProbeEngine(FrozenEncoderEngine):
+    """Fits the best ``network.classifier`` to the features, by L-BFGS.
+
+    Each iteration is one of L-BFGS (strong Wolfe line search, float64) over all cases for
+
+        mean loss + weight_decay / 2 · (‖W‖² + ‖b‖²),
+
+    where W and b are for standardised features: less their mean, divided by one number, the root of their mean
+    variance. Otherwise a comparison of encoders would show the scale of their features: random weights give a spread
+    of 0.01, pre-trained ones of 0.4. With cross-entropy there is exactly one best classifier, found from any start,
+    also where a class has no case. ``network.classifier`` always holds the weights for the original features.
+
+    Args:
+        args, kwargs: as in :class:`FrozenEncoderEngine`. The optimizer is not used, L-BFGS has no settings here; the
+            loss is of logits (n, C) float64 and labels (n,); ``epoch_length`` are the iterations of an epoch, by
+            default as many as the loader has batches. Once the objective changes by less than 1e-10, the rest cost
+            nothing.
+        weight_decay: above 0.
+
+    ``engine.state.output`` has ``image`` (the features), ``label``, ``pred`` (logits at the iteration's start) and the
+    scalar ``loss``, the objective there.
+    """
+
+    def __init__(self, *args: Any, weight_decay: float = 0.2, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.weight_decay = weight_decay
+
+    def _batches(self, cases: dict[str, Tensor]) -> list[dict[str, Tensor]]:
+        network = cast("Any", self.network)
+        self.fit = _Fit(cases, network.classifier, self.loss_function, self.weight_decay)
+        return [cases]  # in every iteration
+
+    def _iteration(self, engine: Engine, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {**batch, **self.fit.step()}
 
 
 class _Fit:

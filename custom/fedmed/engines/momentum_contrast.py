@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from fedmed.engines.contrast_options import ContrastOptions
 from fedmed.engines.momentum_keys import MomentumKeys
-from fedmed.engines.representation import dissimilarity, features, similarity_of
+from fedmed.engines.representation import similarity_of, view_of
 from fedmed.engines.schedules import scaled_learning_rate
 from fedmed.engines.synthetic_negatives import SyntheticNegatives
 from fedmed.engines.trainer import endless
 from fedmed.engines.unlabelled_trainer import UnlabelledTrainer
 from fedmed.errors import FedMedError
-from fedmed.losses.info_nce import info_nce
+from fedmed.losses.info_nce import info_nce, told_apart
 from fedmed.seeds import derive_seed
 
 TRAINER = ("epoch_length", "amp", "train_handlers")  # options of every engine
@@ -42,7 +42,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
     Args:
         device, max_epochs, optimizer: as in :class:`UnlabelledTrainer`.
         unlabeled_loader: batches with ``image`` (B, 2, C, H, W), two views to start from, or (B, C, H, W), from
-            which both start.
+            which both start; and ``number`` (B,), which image of the site each is, if own keys are to be told.
         network: gives features (B, d) of norm 1 (or 0), at least 0.
         augment: makes a view (B, C, H, W) of a batch on the device.
         probe_loader: the same images in the same order each time, ``image`` (B, C, H, W), not augmented, for
@@ -50,11 +50,12 @@ class MomentumContrastEngine(UnlabelledTrainer):
         seed: of the synthetic draws.
         epochs_before: epochs that the federation had done before this run, for ``milestones``; None = those that this
             site has done, which are fewer if it missed a round.
+        images: images that the site trains on, by which ``own_keys: auto`` decides; None: not known.
         options: of :class:`ContrastOptions`, and the rest of :class:`UnlabelledTrainer`.
 
-    ``engine.state.output`` has detached scalars: ``loss``; ``contrastive_accuracy``, the share of queries that are
-    nearer to their key than to any negative; ``positive_similarity``; ``zero_rows``, the share of queries whose
-    features are all 0; with other sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
+    ``engine.state.output`` has detached scalars: ``loss``; those of :func:`fedmed.losses.info_nce.told_apart`; with
+    numbered images ``own_keys``, the share of queries that have a key of their own image in the queue; with other
+    sites' statistics ``clamped_fraction`` of :class:`SyntheticNegatives`.
     """
 
     lists: ClassVar[str] = "'unlabeled' or 'training'"
@@ -70,6 +71,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         probe_loader: Iterable[Mapping[str, Any]] | None = None,
         seed: int = 0,
         epochs_before: float | None = None,
+        images: int | None = None,
         **options: Any,
     ) -> None:
         trainer = {name: options.pop(name) for name in TRAINER if name in options}
@@ -77,7 +79,7 @@ class MomentumContrastEngine(UnlabelledTrainer):
         super().__init__(device, max_epochs, unlabeled_loader, network, optimizer, **trainer)
         self.augment, self.probe_loader = augment, probe_loader
         self.draws = torch.Generator().manual_seed(derive_seed(seed, "synthetic negatives"))
-        self.keys = MomentumKeys(self.options, self.state.device)
+        self.keys = MomentumKeys(self.options, self.state.device, images)
         self.synthetic: SyntheticNegatives | None = None
         self.epochs_before, self.epochs_done, self.similarity = epochs_before, 0, 1.0
         self.add_event_handler(Events.STARTED, self._fill_queue)
@@ -86,11 +88,11 @@ class MomentumContrastEngine(UnlabelledTrainer):
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs and measure how much the network's view of the probe images changed."""
         probe = list(self.probe_loader or ())  # the same images for both models
-        before = self._view(probe)
+        before = view_of(self.network, probe, self.state.device)
         self.keys.begin(self.network)
         super().run()
         self.epochs_done += self.state.max_epochs
-        self.similarity = similarity_of(before, self._view(probe))
+        self.similarity = similarity_of(before, view_of(self.network, probe, self.state.device))
 
     def receive(self, extras: Mapping[str, Any]) -> None:
         """Take ``others``, the feature statistics of the other sites, for this run's negatives (Eq. 5).
@@ -119,16 +121,13 @@ class MomentumContrastEngine(UnlabelledTrainer):
         self.epochs_done = int(state_dict.get("epochs_done", 0))
         self.keys.load_state_dict(state_dict)
 
-    def _view(self, probe: list[Mapping[str, Any]]) -> Tensor:
-        """How the network sees the probe images; nothing without any."""
-        return dissimilarity(features(self.network, probe, self.state.device)) if probe else torch.zeros(0)
-
     def _fill_queue(self) -> None:
         """Fill the queue with keys of enough batches, without training; not if an earlier run left a full queue."""
         batches = endless(self.data_loader, f"the loader of images is empty; list some under {self.lists}")
         while not self.keys.full:
             self.fire_event(Events.GET_BATCH_STARTED)  # an aborted job stops here too
-            self.keys.enqueue(self._keys_of(self.augment(self._pair(next(batches))[1])))
+            batch = next(batches)
+            self.keys.enqueue(self._keys_of(self.augment(self._pair(batch)[1])), batch.get("number"))
 
     def _compare_queue(self) -> None:
         if not self.epochs_done:  # once for a site
@@ -143,14 +142,20 @@ class MomentumContrastEngine(UnlabelledTrainer):
         self.optimizer.zero_grad(set_to_none=True)
         queries = self._encode(self.network, query_view)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
-        positive, negatives = (queries * keys).sum(dim=1), queries @ self.keys.negatives(self.synthetic).T
+        positive, numbers = (queries * keys).sum(dim=1), batchdata.get("number")
+        negatives, own = self.keys.similarities(queries, numbers, self.synthetic)
         loss = info_nce(positive, negatives, self.options.temperature)
         self.fire_event(IterationEvents.LOSS_COMPLETED)
         self.backward(loss)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
         self._optimize()
-        self.keys.enqueue(keys)
-        self.state.output = {"loss": loss.detach(), **self._scalars(queries.detach(), positive, negatives)}
+        self.keys.enqueue(keys, numbers)
+        self.state.output = {"loss": loss.detach(), **told_apart(queries, positive, negatives)}
+        if own is not None:
+            self.state.output["own_keys"] = own
+        if self.synthetic is not None:
+            clamped = self.synthetic.clamped_fraction
+            self.state.output["clamped_fraction"] = torch.full((), clamped, device=queries.device)
         self.fire_event(IterationEvents.MODEL_COMPLETED)
         return self.state.output
 
@@ -179,13 +184,3 @@ class MomentumContrastEngine(UnlabelledTrainer):
         before = self.epochs_done if self.epochs_before is None else self.epochs_before
         with scaled_learning_rate(self.optimizer, self.options.rate_factor(before + self.state.epoch - 1)):
             self.step(self.optimizer, self.options.max_grad_norm)
-
-    def _scalars(self, queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
-        scalars = {
-            "contrastive_accuracy": (positive > negatives.amax(dim=1)).float().mean(),
-            "positive_similarity": positive.detach().mean(),
-            "zero_rows": (queries.abs().amax(dim=1) == 0).float().mean(),
-        }
-        if self.synthetic is not None:
-            scalars["clamped_fraction"] = torch.full((), self.synthetic.clamped_fraction, device=queries.device)
-        return scalars

@@ -23,6 +23,7 @@ class MomentumKeys:
     Args:
         options: queue size, momentum, and how a run begins (``key_policy``).
         device: of the queue.
+        images: images that the site trains on; None: not known.
 
     Attributes:
         network: the key encoder, from :meth:`begin` on.
@@ -31,8 +32,9 @@ class MomentumKeys:
 
     network: nn.Module
 
-    def __init__(self, options: ContrastOptions, device: torch.device | str) -> None:
+    def __init__(self, options: ContrastOptions, device: torch.device | str, images: int | None = None) -> None:
         self.options, self.device = options, device
+        self.leaves_own_out = options.leaves_own_out(images)
         self.queue: KeyQueue | None = None
         self._begun = False
         self._loaded: Mapping[str, Any] = {}
@@ -61,14 +63,14 @@ class MomentumKeys:
         """``θ_key ← m θ_key + (1 - m) θ_query`` (Eq. 2)."""
         momentum_update(self.network, query, self.options.momentum)
 
-    def enqueue(self, keys: Tensor) -> None:
-        """Replace the oldest keys by these, (B, d).
+    def enqueue(self, keys: Tensor, images: Tensor | None = None) -> None:
+        """Replace the oldest keys by these, (B, d), which are of images with these numbers, (B,).
 
         Raises:
             FedMedError: they do not fit the queue.
         """
         queue = self._new_queue(keys.shape[1]) if self.queue is None else self.queue
-        queue.enqueue(keys)
+        queue.enqueue(keys, images)
 
     def negatives(self, synthetic: SyntheticNegatives | None) -> Tensor:
         """The queue, and fresh synthetic draws: (N + draws, d), on the queue's device; (0, 0) before the first keys.
@@ -87,13 +89,45 @@ class MomentumKeys:
             )
         return torch.cat([queued, draws])
 
+    def similarities(
+        self, queries: Tensor, images: Tensor | None, synthetic: SyntheticNegatives | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return how similar queries (B, d) are to the negatives, and how many of them meet a key of their own image.
+
+        Args:
+            queries: of the batch.
+            images: (B,) numbers of their images; None: not known.
+            synthetic: see :meth:`negatives`.
+
+        Returns:
+            (B, N + draws), -inf where such a key is left out: it then counts for nothing. And the share of queries in
+            whose queue there is one, left out or not; None where the images are not known.
+
+        Raises:
+            FedMedError: as :meth:`negatives`; or keys are to be left out, but images are not known.
+        """
+        found = queries @ self.negatives(synthetic).T
+        if images is None or self.queue is None:
+            if self.options.own_keys == "leave_out":
+                raise FedMedError(
+                    "own_keys is 'leave_out', but the batches do not say which image is which: give the dataset of the "
+                    "training 'numbered: true', or set own_keys to keep"
+                )
+            return found, None
+        own = images.to(found.device)[:, None] == self.queue.images
+        if self.leaves_own_out:  # synthetic ones are of no image
+            found = found.masked_fill(nn.functional.pad(own, (0, found.shape[1] - own.shape[1])), -torch.inf)
+        return found, own.any(dim=1).float().mean()
+
     def compare_with_round(self, steps: int, batch_size: int) -> None:
-        """Warn of a queue that will hold keys made by the models of earlier rounds.
+        """Warn of a queue that will hold keys made by the models of earlier rounds; and say if own keys are left out.
 
         Args:
             steps: iterations of a round.
             batch_size: keys that each step makes.
         """
+        if self.leaves_own_out:
+            log.info("negatives are without keys of a query's own image (own_keys: %s)", self.options.own_keys)
         made = steps * batch_size
         if self.options.key_policy != "refill" and self.options.queue_size > made:
             log.warning(

@@ -1,7 +1,7 @@
 """How much training changed a network's view of images: representational similarity (Kriegeskorte et al. 2008)."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +84,11 @@ def dissimilarity(rows: Tensor) -> Tensor:
     unit = centred / norm.masked_fill(norm == 0, 1)
     lower = torch.tril_indices(len(rows), len(rows), offset=-1)
     return torch.round(1 - (unit @ unit.T)[lower[0], lower[1]].clamp(-1, 1), decimals=DECIMALS)
+
+
+def view_of(network: nn.Module, batches: Sequence[Mapping[str, Any]], device: torch.device | str) -> Tensor:
+    """How a network sees images: the :func:`dissimilarity` of their features; () without any image."""
+    return dissimilarity(features(network, batches, device)) if batches else torch.zeros(0)
 
 
 def similarity_of(before: Tensor, after: Tensor) -> float:

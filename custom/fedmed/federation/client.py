@@ -10,25 +10,25 @@ from time import monotonic
 from typing import Any
 
 import torch
-from monai.bundle import ConfigParser
 from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
-from fedmed.data.datalist import check_words, list_entries, load_datalist
+from fedmed.data.datalist import check_words, list_entries
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
-from fedmed.federation.engine_runs import draw_preview, run_trainer, validation_scores
+from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
 from fedmed.federation.opened_model import OpenedModel, open_model
+from fedmed.federation.own_best import OwnBest
 from fedmed.federation.progress import Progress, Stream
 from fedmed.federation.release import hand_out
-from fedmed.federation.site_parser import listed, site_parser, steps_facts
+from fedmed.federation.site_parser import listed, mention_unused, site_parser, steps_facts
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
-from fedmed.messages.task import Task
+from fedmed.messages.task import OWN, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -99,6 +99,7 @@ class Client:
         self.should_abort = should_abort or (lambda: False)
         made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
         self.state = SiteState(self.folder, {**made_with, "optimizer_state": optimizer_state, **self.sharing})
+        self.best = OwnBest(site.site, self.bundle, self.state)
         self.progress = Progress(site.site, self.folder, stream)
 
     @classmethod
@@ -139,11 +140,12 @@ class Client:
         The private state is on disk before this returns: the process may end right after.
         """
         started = monotonic()
-        self._mention_unused()
+        if self.role == "supervised":
+            mention_unused(self.site)
         model = self._open(task, epoch_length=task.steps, max_epochs=1)
         task = replace(task, steps=model.parser["epoch_length"] if task.epochs else task.steps)
         optimizer = model.optimizer(self.keep_optimizer)
-        metrics = self._score(task, model.parser) if task.validate else {}
+        metrics = self._score(task, model) if task.validate else {}
         engine, extras = model.state.get("engine", {}), dict[str, Any]()
         if task.steps:
             engine, extras, trained = self._iterate(task, model, engine)
@@ -185,16 +187,6 @@ class Client:
         self.state.save(task.round, private, **content)
         self.state.let_go()
 
-    def _mention_unused(self) -> None:
-        """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
-        if self.role != "supervised":
-            return
-        if unused := load_datalist(self.site.data_root, self.site.datalist, "unlabeled", required=False):
-            hint = "give it the role 'unsupervised' to learn from both lists"
-            log.warning(
-                "%s: %d unlabelled scans are not used by a supervised site; %s", self.site.site, len(unused), hint
-            )
-
     def metadata(self, task: Task) -> Extras:
         """Compute with the received model what other sites get of this one; the bundle's ``metadata#provider`` does it.
 
@@ -209,34 +201,32 @@ class Client:
 
     def validate(self, task: Task) -> dict[str, float]:
         """Score the received model on the site's validation list."""
-        metrics = self._score(task, self._open(task).parser)
+        metrics = self._score(task, self._open(task))
         self.progress.event("end", task, score=metrics[self.bundle.score.validation])
         return metrics
 
     def evaluate(self, task: Task) -> dict[str, float]:
-        """Score the received model on the site's testing list.
+        """Score the received model, or the site's own best, on the site's testing list.
 
         Returns only what the bundle's recorder makes of all cases together, such as mean, standard deviation and their
-        number; per-case results and pictures stay at the site, in ``evaluation/`` for the selected model and
-        ``evaluation_last/`` for the last aggregate.
+        number, and of its own best the round after which it was aggregated, ``model_round``; per-case results and
+        pictures stay at the site, in ``evaluation/``, ``evaluation_last/`` or ``evaluation_own/``.
         """
         if not list_entries(self.site.datalist, "testing"):
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             self._preview(task)
             return {"n_cases": 0}
-        folder = self.folder / ("evaluation_last" if task.model == "last" else "evaluation")
-        parser = self._open(task, evaluation_dir=str(folder)).parser
-        evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
-        recorder.attach(evaluator)
-        AbortHandler(self.should_abort).attach(evaluator)
-        evaluator.run()
-        metrics: dict[str, float] = recorder.finish()
+        folder = self.folder / ("evaluation" if task.model == "selected" else f"evaluation_{task.model}")
+        model = self._open(task, evaluation_dir=str(folder))
+        metrics = test_scores(model.parser, self.should_abort)
+        if task.model == OWN:
+            metrics["model_round"] = model.state["round"]
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
         return metrics
 
     def _preview(self, task: Task) -> None:
         """Draw what the selected model makes of some images that nobody has marked; the pictures stay at the site."""
-        if task.model != "last" and "preview" in self.bundle.parser():
+        if task.model == "selected" and "preview" in self.bundle.parser():
             draw_preview(self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser, self.should_abort)
 
     def release(self, task: Task) -> Release:
@@ -255,15 +245,13 @@ class Client:
                 f"{self.bundle.digest[:12]} here, {task.bundle_digest[:12]} there); install the same version"
             )
         torch.set_num_threads(self.site.threads)
-        parser = self._parser(task, facts)
+        parser = site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)
         self.state.earlier = task.earlier
         return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
 
-    def _parser(self, task: Task, facts: Mapping[str, Any]) -> ConfigParser:
-        return site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
-
-    def _score(self, task: Task, parser: ConfigParser) -> dict[str, float]:
-        scores = validation_scores(parser, self.bundle.score, self.site, self.should_abort)
+    def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
+        scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort)
         self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])
+        self.best.offer(task, model, scores)
         return scores

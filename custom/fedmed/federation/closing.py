@@ -3,12 +3,13 @@
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import Task
+from fedmed.messages.task import OWN, Task
 
 log = logging.getLogger("fedmed.server")
 Metrics = Mapping[str, Mapping[str, float]]  # site -> its scalars
@@ -79,8 +80,14 @@ class Closing:
         self.borrower.forget()
         return tasks
 
-    def finish(self, test: Metrics, last: Metrics | None = None) -> None:
-        """Write the result of the run: test scores of the selected model and, if asked for, of the last aggregate."""
+    def own_tasks(self) -> dict[str, Task]:
+        """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
+        sites, last = self.selection.sites, self.server.rounds - 1
+        asked = sites if len(sites) > 1 else []
+        return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
+
+    def finish(self, test: Metrics, last: Metrics | None = None, own: Metrics | None = None) -> None:
+        """Write the result of the run: test scores of the selected model and, where asked for, of the others."""
         chosen, score = self.selection, self.server.score
         tested = self._rows("selected", test)
         result: dict[str, Any] = {
@@ -97,6 +104,10 @@ class Closing:
             result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
         if last is not None:
             result["test_last"] = self._rows("last", last)
+        if len(chosen.sites) == 1 and chosen.best_round is not None:
+            own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
+        if own:
+            result["test_own"] = self._rows(OWN, own)
         if self.borrower.records:
             result["releases"] = self.borrower.records
         for site, row in tested.items():

@@ -1,4 +1,4 @@
-"""Runs of a bundle's engines at a site: a round of training, and the scores of a received model."""
+"""Runs of a bundle's engines at a site: a round of training, and the scores of a model."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -71,6 +71,16 @@ def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, abor
             f"site '{site.site}': validation {score.label} is {value}; is 'validation' in {site.datalist} empty?"
         )
     return {name: number for name, number in found.items() if math.isfinite(number)}
+
+
+def test_scores(parser: ConfigParser, aborted: Asked) -> dict[str, float]:
+    """Return what the bundle's recorder makes of all cases of the testing list together."""
+    evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
+    recorder.attach(evaluator)
+    AbortHandler(aborted).attach(evaluator)
+    evaluator.run()
+    metrics: dict[str, float] = recorder.finish()
+    return metrics
 
 
 def _number(value: Any) -> float:

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from fedmed.aggregation.sharing import SharingPolicy
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network, merge, named_tensors, parsed
+from fedmed.errors import StateError
 from fedmed.jobs.role_sharing import policy_of_round
-from fedmed.messages.task import Task
-from fedmed.recovery.site_state import SiteState
+from fedmed.messages.task import OWN, Task
+from fedmed.recovery.site_state import OWN_BEST, SiteState
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class OpenedModel:
         network: filled with ``tensors``.
         policy: which tensors the site receives, sends and keeps.
         tensors: before training.
-        state: what the site kept of the round that it goes on from; ``{}`` at its start.
+        state: what the site kept of the round that it goes on from, or of its own best model; ``{}`` at its start.
     """
 
     parser: ConfigParser
@@ -64,6 +65,12 @@ def open_model(
     network = initial_network(parser, seed)
     own = named_tensors(network)
     policy = policy_of_round(own, bundle.groups(network), task.round, **sharing)
+    if task.model == OWN:  # whole, with private layers: nothing of it comes with the task
+        best = kept.best()
+        if not best:
+            raise StateError(f"there is no {kept.folder / OWN_BEST}: this site has scored no model of the run")
+        network.load_state_dict(best["tensors"], strict=True)
+        return OpenedModel(parser, network, policy, best["tensors"], best)
     needs_state = task.name == "train" or policy.private(own)
     state = kept.load(task.private_round) if needs_state else {}
     received = kept.held(task.round) if task.reuse else task.tensors

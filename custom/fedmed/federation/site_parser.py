@@ -10,6 +10,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
+from fedmed.data.datalist import load_datalist
 from fedmed.errors import BundleError
 from fedmed.messages.task import Task
 from fedmed.seeds import derive_seed
@@ -71,6 +72,13 @@ def site_parser(
     if task.steps or task.epochs:
         parser.update(steps_facts(task, parser["epoch_length"]))
     return parser
+
+
+def mention_unused(site: SiteConfig) -> None:
+    """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
+    if unused := load_datalist(site.data_root, site.datalist, "unlabeled", required=False):
+        hint = "give it the role 'unsupervised' to learn from both lists"
+        log.warning("%s: %d unlabelled scans are not used by a supervised site; %s", site.site, len(unused), hint)
 
 
 def steps_facts(task: Task, steps: int) -> dict[str, int]:

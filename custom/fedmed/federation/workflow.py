@@ -16,7 +16,8 @@ Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
     """Train all rounds, or fewer if the plan allows it and models do not become better.
 
-    Then score the last aggregate and evaluate the selected model, as far as the plan asks for it.
+    Then score the last aggregate and evaluate the selected model and each labelled site's own best, as far as the plan
+    asks for it.
 
     Args:
         server: the server's side.
@@ -43,7 +44,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
     last = _test(closing, ask, True) if server.plan.evaluate_last else None
-    closing.finish(_test(closing, ask, False) if server.plan.evaluate else {}, last)
+    test = _test(closing, ask, False) if server.plan.evaluate else {}
+    closing.finish(test, last, ask(closing.own_tasks()) if server.plan.evaluate else {})
 
 
 def _test(closing: Closing, ask: Ask, last: bool) -> dict[str, dict[str, float]]:

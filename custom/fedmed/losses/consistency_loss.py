@@ -15,7 +15,7 @@ class ConsistencyLoss(nn.Module):
     """Distance between the student's prediction and the pseudo-label, over a region where the model is confident.
 
     The target is the pseudo-label ``p > 0.5`` (Eq. 4), for ``dice_soft`` the probability ``p`` itself. The paper's
-    default is ``dice_hard`` over ``foreground`` with threshold 0.90.
+    default is ``dice_hard`` over the region of Eq. 6 with threshold 0.90.
 
     Each sample of a batch is scored over its own region; the loss is the mean over all samples. A sample whose
     region is empty counts as 0, with zero gradient, so how strongly one patch is learned does not depend on the
@@ -24,9 +24,9 @@ class ConsistencyLoss(nn.Module):
     Args:
         kind: ``l1``, ``l2`` and ``ce`` are means over the region; ``dice_hard`` and ``dice_soft`` are the squared
             soft Dice of the region.
-        scope: the region. ``whole`` = every voxel (the threshold is not used); ``foreground`` = voxels with
-            ``p > threshold`` (Eq. 6); ``two_sided`` = voxels with ``max(p, 1 - p) > threshold``, which the paper
-            does not use: it keeps the confident background as well.
+        scope: the region. ``whole`` = every voxel (the threshold is not used); two readings of Eq. 6: ``foreground`` =
+            voxels with ``p > threshold``; ``two_sided`` = voxels with ``max(p, 1 - p) > threshold``, which keeps the
+            confident background as well.
         threshold: τ in [0.5, 1]. At 1 no voxel is confident: the loss and its gradient are 0.
 
     Raises:

@@ -14,7 +14,7 @@ def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
 
     Args:
         positive: similarity of each query to its key, shape (B,).
-        negatives: similarities of each query to the N negatives, shape (B, N).
+        negatives: similarities of each query to the N negatives, shape (B, N); -inf for one that does not count.
         temperature: τ > 0.
 
     Raises:
@@ -28,3 +28,16 @@ def info_nce(positive: Tensor, negatives: Tensor, temperature: float) -> Tensor:
         )
     logits = torch.cat([positive[:, None], negatives], dim=1) / temperature
     return F.cross_entropy(logits, logits.new_zeros(len(logits), dtype=torch.long))
+
+
+def told_apart(queries: Tensor, positive: Tensor, negatives: Tensor) -> dict[str, Tensor]:
+    """How well queries (B, d) find their keys, as detached scalars; similarities as for :func:`info_nce`.
+
+    ``contrastive_accuracy``: the share of queries that are nearer to their key than to any negative;
+    ``positive_similarity``, their mean similarity to it; ``zero_rows``: the share of queries that are all 0.
+    """
+    return {
+        "contrastive_accuracy": (positive > negatives.amax(dim=1)).float().mean().detach(),
+        "positive_similarity": positive.detach().mean(),
+        "zero_rows": (queries.detach().abs().amax(dim=1) == 0).float().mean(),
+    }

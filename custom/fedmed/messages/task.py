@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedmed.errors import JobError
 
+MODELS = ("selected", "last", OWN := "own")
 CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
 
 
@@ -31,7 +32,8 @@ class Task:
             for a site that never took part.
         keep_rounds: further rounds whose private state must stay on disk (the selected model's).
         validate: whether to score the received model on the site's validation list.
-        model: which model an ``evaluate`` task carries, ``selected`` or ``last``.
+        model: which model an ``evaluate`` task is about: ``selected`` or ``last``, which it carries, or the site's
+            ``own`` best, which the site has kept.
         earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
             own state of those rounds lies in their folders.
         epochs: passes over the site's training images; the site counts its steps.
@@ -66,18 +68,19 @@ class Task:
         """Inverse of :meth:`config`; unknown keys of a newer server are ignored.
 
         Raises:
-            JobError: a number is missing or is not one; rounds become file names at the site, so nothing else may.
+            JobError: a number is missing or is not one, or there is no such model; rounds and models become names of
+                files and folders at the site, so nothing else may.
         """
         known = {f.name for f in fields(cls)} - CARRIED
         values = {key: value for key, value in config.items() if key in known}
-        _check_numbers(values)
+        _check(values)
         try:
             return cls(tensors=tensors, extras=dict(extras or {}), **values)
         except TypeError as error:
             raise JobError(f"the task is incomplete ({error}); do server and site use the same FedMed?") from error
 
 
-def _check_numbers(values: Mapping[str, Any]) -> None:
+def _check(values: Mapping[str, Any]) -> None:
     """-1 is the starting model, which no round has aggregated."""
     least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1}
     for key in (key for key in least if key in values):
@@ -86,6 +89,8 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
     epochs = values.get("epochs")
     if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):
         raise JobError(f"the task's 'epochs' is {epochs!r}; it must be a number above 0")
+    if (model := values.get("model", MODELS[0])) not in MODELS:
+        raise JobError(f"the task's 'model' is {model!r}; it must be one of {', '.join(MODELS)}")
     rounds = values.get("keep_rounds", [])
     if not isinstance(rounds, (list, tuple)) or not all(_is_count(round, -1) for round in rounds):
         raise JobError(f"the task's 'keep_rounds' is {rounds!r}; it must be a list of whole numbers of at least -1")

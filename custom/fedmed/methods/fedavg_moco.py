@@ -18,6 +18,10 @@ ACCURACY_TELLS = (
     "Contrastive accuracy is the share of views whose partner was told from all negatives. It and the loss depend on "
     "the number of negatives; compare them within a run only."
 )
+OWN_TELLS = (
+    "Own keys is the share of views in whose queue there was an earlier key of the same image, a false negative. At a "
+    "site with fewer than four images for each key of the queue such keys are left out (own_keys)."
+)
 CONTRASTIVE = Role(
     "trains without labels",
     "fedmed.flare.executors.ContrastiveExecutor",
@@ -62,6 +66,7 @@ class FedAvgMoCo(Method):
             Scalar(ACCURACY, "contrastive accuracy", "share", "higher", ACCURACY_TELLS),
             Scalar(SIMILARITY, "similarity of two views"),
             Scalar(ZERO, "images without a feature", "share", "lower"),
+            Scalar("train_own_keys", "views with a key of their own image in the queue", "share", tells=OWN_TELLS),
         )
 
     def report_sections(self) -> tuple[str, ...]:

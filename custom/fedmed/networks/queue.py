@@ -8,6 +8,8 @@ from torch import Tensor
 
 from fedmed.errors import FedMedError, StateError
 
+UNKNOWN = -1  # number of a key's image
+
 
 class KeyQueue:
     """The last ``size`` keys, first in, first out, as a ring: a new batch overwrites the oldest keys in place.
@@ -22,6 +24,7 @@ class KeyQueue:
 
     Attributes:
         keys: (N, d) float32; rows that were never written are zero. Changed in place by :meth:`enqueue`.
+        images: (N,) int64, the number of the image that each key is of; -1 where it is not known.
         pointer: row that is written next.
         filled: rows that hold a key.
 
@@ -33,6 +36,7 @@ class KeyQueue:
         if size < 1 or dim < 1:
             raise FedMedError(f"KeyQueue: size is {size} and dim is {dim}; use 1 or more, such as 1024 and 128")
         self.keys = torch.zeros(size, dim, device=device)
+        self.images = torch.full((size,), UNKNOWN, dtype=torch.int64, device=device)
         self.pointer, self.filled = 0, 0
 
     @property
@@ -41,11 +45,12 @@ class KeyQueue:
         return self.filled == len(self.keys)
 
     @torch.no_grad()
-    def enqueue(self, keys: Tensor) -> None:
+    def enqueue(self, keys: Tensor, images: Tensor | None = None) -> None:
         """Overwrite the oldest keys.
 
         Args:
             keys: (B, d), at most as many as the queue holds.
+            images: (B,) int64, 0 or more, of which images they are; None: not known.
 
         Raises:
             FedMedError: more keys than rows, or keys of another length.
@@ -56,18 +61,19 @@ class KeyQueue:
                 f"KeyQueue: keys of shape {tuple(keys.shape)} do not fit a queue of {size} keys of length {dim}; a "
                 "queue must hold at least one batch: raise queue_size or lower the batch size"
             )
-        until_end = min(len(keys), size - self.pointer)
-        self.keys[self.pointer : self.pointer + until_end] = keys[:until_end]
-        self.keys[: len(keys) - until_end] = keys[until_end:]
+        rows = torch.arange(self.pointer, self.pointer + len(keys), device=self.keys.device) % size
+        self.keys[rows] = keys
+        self.images[rows] = UNKNOWN if images is None else images.to(self.images.device)
         self.pointer = (self.pointer + len(keys)) % size
         self.filled = min(size, self.filled + len(keys))
 
     def state_dict(self) -> dict[str, Any]:
-        """Keys (a copy on the CPU), pointer and number of rows that hold a key."""
-        return {"keys": self.keys.to("cpu", copy=True), "pointer": self.pointer, "filled": self.filled}
+        """Keys and their images (copies on the CPU), pointer and number of rows that hold a key."""
+        rows = {"keys": self.keys.to("cpu", copy=True), "images": self.images.to("cpu", copy=True)}
+        return {**rows, "pointer": self.pointer, "filled": self.filled}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Accept what :meth:`state_dict` returned.
+        """Accept what :meth:`state_dict` returned; that of an earlier FedMed does not know the images.
 
         Raises:
             StateError: it is that of a queue of another size.
@@ -78,4 +84,5 @@ class KeyQueue:
                 "continue with the queue_size and network it was made with, or start a new job"
             )
         self.keys.copy_(state["keys"])
+        self.images.copy_(state.get("images", torch.tensor(UNKNOWN)))
         self.pointer, self.filled = int(state["pointer"]), int(state["filled"])

@@ -97,7 +97,10 @@ class SiteAnswers:
             private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
             asked = self._sending("release", tests, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
-        yield self._sending("evaluate", tests, [], self.tested)
+        choosing = plan.of_role("supervised") if plan.select == "best" else []
+        own = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
+        scalars = [*self.tested, *(["model_round"] if own else [])]
+        yield self._sending("evaluate", tests + own, [], scalars)
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

@@ -1,7 +1,7 @@
 """What a site keeps to itself between rounds, and finds again when another job resumes the run."""
 
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +10,14 @@ from torch import Tensor
 from fedmed.durable_files import link, load_tensors, save_file, save_tensors
 from fedmed.errors import JobError, StateError
 from fedmed.recovery.continued_jobs import folder_of_job, jobs_with_state
+from fedmed.recovery.saved_state import START
 
-HELD = "received.pt"
+HELD, OWN_BEST = "received.pt", "own_best.pt"
 
 
 class SiteState:
-    """A site's private state, one file a round: ``state/round_<r>.pt``; and for a while a model that it received.
+    """A site's private state, one file a round: ``state/round_<r>.pt``; for a while a model that it received; and the
+    one that it scored best, ``state/own_best.pt``.
 
     Args:
         folder: the job's folder at this site.
@@ -48,7 +50,7 @@ class SiteState:
         try:
             return load_tensors(self._path(round))
         except StateError as error:
-            looked = ", ".join(str(place.parent) for place in self._places(round))
+            looked = ", ".join(str(place.parent) for place in self._places(self._path(round), self._jobs(round)))
             hint = (
                 f"the job continues another one, whose state was looked for in {looked}: put that folder back, or "
                 "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
@@ -56,13 +58,15 @@ class SiteState:
             hint = hint if looked else "without that state the site cannot continue"
             raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error
 
-    def _places(self, round: int) -> list[Path]:
-        """Where earlier jobs of the run would keep a round's state, the newest job first."""
-        name = self._path(round).name
+    def _jobs(self, round: int) -> list[str]:
+        """Earlier jobs of the run that would keep a round's state, the newest first; of :data:`START` all."""
         earlier = self.earlier  # it comes from the network
         if not isinstance(earlier, Mapping) or not all(type(done) is int for done in earlier.values()):
             raise JobError(f"the task names the jobs that it continues as {earlier!r}; do both use the same FedMed?")
-        return [folder_of_job(id, self.root) / "state" / name for id in jobs_with_state(round, earlier)]
+        return jobs_with_state(round, earlier)
+
+    def _places(self, path: Path, jobs: Iterable[str]) -> list[Path]:
+        return [folder_of_job(id, self.root) / "state" / path.name for id in jobs]
 
     def take_over(self, round: int) -> None:
         """Get a round's state from the job of the run that made it, which stays as it was.
@@ -70,8 +74,11 @@ class SiteState:
         Raises:
             StateError: it is damaged, was made with other settings, or cannot be copied.
         """
-        path = self._path(round)
-        found = [place for place in self._places(round) if place.is_file()]
+        self._copy(path := self._path(round), self._places(path, self._jobs(round)))
+
+    def _copy(self, path: Path, places: Iterable[Path]) -> None:
+        """Have a file of an earlier job here too, if there is one, and none here."""
+        found = [place for place in places if place.is_file()]
         if path.is_file() or not found:
             return
         made_with = load_tensors(found[0]).get("made_with", {})
@@ -89,6 +96,26 @@ class SiteState:
         """Write the state of ``round``, then it is safe to answer the server."""
         facts = {"round": round, "made_with": self.made_with}
         save_tensors(self._path(round), {**facts, "private": dict(private), **content})
+
+    def best(self) -> dict[str, Any]:
+        """What :meth:`keep_best` kept last, in this job or an earlier one of the run; ``{}`` if nothing.
+
+        Raises:
+            StateError: it is damaged, or was made with other settings.
+        """
+        self._copy(path := self.folder / OWN_BEST, self._places(path, self._jobs(START)))
+        return load_tensors(path) if path.is_file() else {}
+
+    def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
+        """Keep a whole model in the place of the one before.
+
+        Args:
+            round: after which it was aggregated.
+            score: the site's own, of its validation list.
+            tensors: all of them, private ones too.
+        """
+        facts = {"round": round, "score": score, "made_with": self.made_with}
+        save_tensors(self.folder / OWN_BEST, {**facts, "tensors": dict(tensors)})
 
     def hold(self, round: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep a round's received tensors for its task to train, which comes without them."""

@@ -11,7 +11,7 @@ from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import Chart, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
-from fedmed.reports.words import NOTHING, count, fixed, join
+from fedmed.reports.words import NOTHING, count, fixed, join, model_after
 
 
 class ScoredReport(RunReport):
@@ -29,7 +29,7 @@ class ScoredReport(RunReport):
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the kind's template needs."""
-        return {"rows": site_rows(run)}
+        return {"rows": site_rows(run), "model_after": model_after}
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """Final scores, once the sites were tested."""
@@ -76,7 +76,7 @@ class ScoredReport(RunReport):
         """The round that was chosen, and its validation score."""
         result = run.result or {}
         best, score = (number(result.get(key)) for key in ("best_round", "best_score"))
-        chosen = NOTHING if best is None else "initial model" if best < 0 else f"round {int(best) + 1}"
+        chosen = model_after(None if best is None else int(best))
         return [("selected", chosen), *([(f"validation {run.score.label}", fixed(score))] if run.validated else [])]
 
     def table(self, run: Run) -> Table:
@@ -87,7 +87,8 @@ class ScoredReport(RunReport):
             role = {"role": row.role} if self.has_role else {}
             first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
             rows.append(first | self.cells(run, row))
-        return screen_table(f"{run.job}: {run.score.label} on each site's test list", rows, remarks(run))
+        title = f"{run.job}: {run.score.label} on each site's test list"
+        return screen_table(title, rows, _own_best(run) + remarks(run))
 
     def training(self, run: Run) -> str:
         """What the chart of the training shows."""
@@ -99,6 +100,13 @@ class ScoredReport(RunReport):
         if run.by_role("unsupervised") and labelled:
             text += " Dashed: sites that train without labels; their loss is another quantity than the labelled sites'."
         return text
+
+
+def _own_best(run: Run) -> list[str]:
+    """One sentence on the models that labelled sites scored best themselves, if they were tested."""
+    rows = [row for row in site_rows(run) if row.own is not None]
+    scores = join([f"{row.name} {fixed(row.own)} ({model_after(row.own_round)})" for row in rows])
+    return [f"{run.score.label} of the model that each labelled site scored best itself: {scores}."] if rows else []
 
 
 def _tested_groups(run: Run) -> list[str]:

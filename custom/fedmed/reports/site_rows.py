@@ -24,6 +24,8 @@ class SiteRow:
     Attributes:
         cases: the score of each case, of a score that every case has.
         scored: in words, with whose decoder the site was scored; empty if with its own.
+        own, own_round: the score of the model that the site scored best itself, and the round, counted from 0, after
+            which it was aggregated (-1: the starting model); None where the site has no labels, or did not say.
         low, high: the 95 % interval, or one standard deviation on either side of the mean.
         test: every number that the site sent of its test.
     """
@@ -38,6 +40,8 @@ class SiteRow:
     scored: str
     low: float | None
     high: float | None
+    own: float | None
+    own_round: int | None
     test: dict[str, float | None]
 
 
@@ -48,11 +52,11 @@ def span(low: float | None, high: float | None) -> str:
 
 def site_rows(run: Run) -> list[SiteRow]:
     """One row a site, labelled sites first."""
-    tests = (run.result or {}).get("test") or {}
-    return [_row(run, site, tests.get(site.name) or {}) for site in run.sites]
+    tests, own = ((run.result or {}).get(key) or {} for key in ("test", "test_own"))
+    return [_row(run, site, tests.get(site.name) or {}, own.get(site.name) or {}) for site in run.sites]
 
 
-def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
+def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> SiteRow:
     score, numbers = run.score, {key: number(value) for key, value in test.items()}
     mean, std, low, high = (numbers.get(key or "") for key in (score.test, score.spread, score.low, score.high))
     if numbers.get("n_cases") == 1:
@@ -60,7 +64,7 @@ def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
     if mean is not None and std is not None:
         low, high = max(0.0, mean - std), min(1.0, mean + std)
     cases = column(site.cases, score.name) if test and score.spread else np.empty(0)
-    n_cases = numbers.get("n_cases")
+    n_cases, own_round = numbers.get("n_cases"), number(own.get("model_round"))
     return SiteRow(
         name=site.name,
         role=ROLES.get(site.role, site.role),
@@ -72,6 +76,8 @@ def _row(run: Run, site: Site, test: dict[str, Any]) -> SiteRow:
         scored=f"with {test['decoder_of']}'s decoder" if test.get("decoder_of") else "",
         low=low,
         high=high,
+        own=number(own.get(score.test)),
+        own_round=None if own_round is None else int(own_round),
         test=numbers,
     )
 

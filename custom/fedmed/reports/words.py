@@ -45,6 +45,11 @@ def duration(seconds: float | None) -> str:
     return f"{total // 3600} h {total % 3600 // 60:02d} min"
 
 
+def model_after(round: int | None) -> str:
+    """Which model it is that was aggregated after a round, counted from 0; -1 is the starting model."""
+    return NOTHING if round is None else "initial model" if round < 0 else f"round {round + 1}"
+
+
 def count(n: int, word: str) -> str:
     return f"{n} {word}" if n == 1 else f"{n} {word}s"
 

@@ -72,6 +72,24 @@ def test_a_rebuilt_engine_goes_on_where_the_last_was(build, network, batches, po
     assert second.state_dict()["epochs_done"] == 2
 
 
+def test_rounds_that_keep_all_are_one_run(build, noise, network, batches):
+    """A site alone, with whose model nothing is averaged, trains as plain MoCo does."""
+    whole, rounds, state, augment = copy.deepcopy(network), copy.deepcopy(network), {}, noise()
+    expected = build(whole, batches, epoch_length=3 * len(batches))
+    expected.run()
+    optimizer = None
+    for _ in range(3):
+        engine = build(rounds, batches, key_policy="keep", augment=augment)
+        engine.load_state_dict(copy.deepcopy(state))
+        if optimizer is not None:
+            engine.optimizer.load_state_dict(optimizer)
+        engine.run()
+        state, optimizer = engine.state_dict(), engine.optimizer.state_dict()
+    for one, other in ((whole, rounds), (expected.keys.network, engine.keys.network)):
+        assert all(torch.equal(t, other.state_dict()[name]) for name, t in one.state_dict().items())
+    assert torch.equal(expected.keys.queue.keys, engine.keys.queue.keys)
+
+
 def test_a_refilled_queue_begins_with_keys_of_the_received_model(build, network, batches):
     engine = build(network, batches, key_policy="refill", augment=lambda images: images)
     engine.run()

@@ -1,0 +1,53 @@
+"""A labelled site's own best model: of all that it received, the one with the best score on its validation list."""
+
+import logging
+import math
+from collections.abc import Mapping
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.engines.calibration import calibrated, mean_temperature
+from fedmed.federation.opened_model import OpenedModel
+from fedmed.messages.task import Task
+from fedmed.recovery.saved_state import START
+from fedmed.recovery.site_state import SiteState
+
+log = logging.getLogger("fedmed.site")
+
+
+class OwnBest:
+    """Keeps that model on the site's disk (Yang et al. 2021, Algorithm 1: the best model of each client).
+
+    The paper's clients validate the global model as they receive it, before they train. So do these: what is kept is
+    the received model with the site's own private layers, not what the site makes of it. It is calibrated by the
+    site's own list. Nothing of it leaves the site but its scores.
+
+    Args:
+        site: its name.
+        bundle: names the score and the tensor of the calibration.
+        state: where it is kept.
+    """
+
+    def __init__(self, site: str, bundle: Bundle, state: SiteState) -> None:
+        self.site, self.bundle, self.state = site, bundle, state
+        self._score: float | None = None  # of the one that is kept; None: not looked up yet
+
+    def offer(self, task: Task, model: OpenedModel, scores: Mapping[str, float]) -> None:
+        """Keep a model if its score is the site's best; on a tie the earlier one stays.
+
+        Args:
+            task: with which it came, to train or to validate.
+            model: as it was scored.
+            scores: what the site found.
+
+        Raises:
+            StateError: it cannot be written, or the one before cannot be read.
+        """
+        score, round = scores[self.bundle.score.validation], task.round - (task.name == "train")
+        if self._score is None:
+            self._score = self.state.best().get("score", -math.inf)
+        if round > START and score <= self._score:  # a run's first model counts, whatever an earlier run left here
+            return
+        temperature = mean_temperature({self.site: scores}, [self.site])
+        self.state.keep_best(round, score, calibrated(model.tensors, self.bundle.calibration, temperature))
+        self._score = score
+        log.info("%s: the model after round %d is the site's own best so far", self.site, round)
