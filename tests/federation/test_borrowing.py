@@ -26,13 +26,13 @@ def make(tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
     def make(best=1, aggregator=None, model=MODEL, **plan):
-        told = {"score": DICE, "calibration": None, "overlays": []}
+        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         store = SimpleNamespace(
             bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )
         store.initial = {name: tensor.clone() for name, tensor in model.items()}
-        store.describe, store.save = dict, lambda *content: None
+        store.describe, store.save, store.classes = dict, lambda *content: None, ()
         controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
         server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
         for round in range(3):

@@ -28,7 +28,7 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model: three tensors and one partial group."""
 
     def __init__(self, checkpoint=None):
-        told = {"score": DICE, "calibration": None, "overlays": []}
+        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         groups = {"full": [], "head": [r"^decoder\."]}
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
@@ -38,6 +38,7 @@ class Store(SimpleNamespace):
             "taken": list(MODEL) if checkpoint else [],
             "folder": "nowhere",
             "saved": [],
+            "classes": (),
         }
         super().__init__(bundle=bundle, groups=groups, initial=initial, **facts)
 

@@ -39,11 +39,11 @@ class Store(SimpleNamespace):
     """Stands for a bundle's model, with real files."""
 
     def __init__(self, folder):
-        told = {"score": DICE, "calibration": None, "overlays": []}
+        told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {"seed": 0, "checkpoint": None, "taken": [], "groups": {"full": [], "head": [r"^decoder\."]}}
-        super().__init__(bundle=bundle, initial=initial, folder=folder, **facts)
+        super().__init__(bundle=bundle, initial=initial, folder=folder, classes=(), **facts)
 
     def describe(self):
         return {"digest": self.bundle.digest}
