@@ -17,7 +17,7 @@ from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
-from fedmed.export.metadata import _fit_format
+from fedmed.export.metadata import _fit_format, _name_classes
 from fedmed.labelling.label_scores import predictive_uncertainty
 from fedmed.methods.method import Method
 
@@ -47,10 +47,12 @@ def bundle(tmp_path_factory):
     """A classifier as an export makes it, with random weights and a temperature."""
     root, base = tmp_path_factory.mktemp("bundles") / NAME, Bundle(NAME, ["demo"])
     copy_parts(base.root, root)
-    write_configs(exporter_of(base, Method()), root)
+    exporter = exporter_of(base, Method())
+    write_configs(exporter, root)
     path = root / "configs" / "metadata.json"
     content = json.loads(path.read_text())
     _fit_format(content, root, root / "configs" / "inference.yaml")
+    _name_classes(content, base.classes, exporter.kind.card)
     path.write_text(json.dumps(content))
     torch.manual_seed(1)
     network = ConfigParser(ConfigParser.load_config_file(root / "configs" / "inference.yaml"))

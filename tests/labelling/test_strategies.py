@@ -55,7 +55,7 @@ class Task:
         self.asked.append((Path(image).name, view is not None))
         batch = torch.full((1, 1, 8, 8, 8), float(Path(image).read_text()))
         p = (view(batch) if view else batch)[0]
-        return torch.cat([1 - p, p])
+        return torch.cat([1 - p, p]).clamp(0, 1)  # a view may leave the range of probabilities
 
 
 class Datastore:

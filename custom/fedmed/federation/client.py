@@ -84,9 +84,7 @@ class Client:
             raise JobError(f"optimizer_state '{optimizer_state}' is unknown; use {' or '.join(OPTIMIZER_STATES)}")
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
-        kind, names = check_bundle(self.bundle, Use(role)), [one.name for one in self.bundle.classes]
-        if kind.labelled:
-            check_words(site.datalist, kind.form(names), names)
+        self.kind = check_bundle(self.bundle, Use(role))
         self.sharing = {
             "sharing": sharing,
             "buffers": buffers,
@@ -244,6 +242,9 @@ class Client:
                 f"bundle '{self.bundle.name}' at {self.bundle.root} differs from the server's (hash "
                 f"{self.bundle.digest[:12]} here, {task.bundle_digest[:12]} there); install the same version"
             )
+        if self.kind.labelled:
+            names = [one.name for one in self.bundle.classes]
+            check_words(self.site.datalist, self.kind.form(names), names)
         torch.set_num_threads(self.site.threads)
         parser = site_parser(self.bundle, self.site, self.folder, task, self.seed, facts)
         self.progress.event("start", task, steps=parser["epoch_length"] if task.epochs else task.steps)

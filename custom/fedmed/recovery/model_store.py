@@ -62,9 +62,9 @@ class ModelStore:
     ) -> None:
         self.folder, self.seed = Path(folder), seed
         self.bundle = Bundle(bundle, overlays or (), overrides)
-        check_bundle(self.bundle, Use())
+        kind = check_bundle(self.bundle, Use())
         said, own = [Structure(**one) for one in classes], self.bundle.classes
-        self.classes = described([one.name for one in own], said, own)
+        self.classes = described([one.name for one in (own if kind.labelled else said)], said, own)
         self.checkpoint, self.encoder = self._find("checkpoint", checkpoint) if checkpoint else None, encoder
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:

@@ -11,6 +11,7 @@ from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
 from fedmed.data.prepare.dicom import read_series
 from fedmed.data.prepare.dicom_folder import series_in
+from fedmed.data.structure import Structure
 
 STORED = np.random.default_rng(3).integers(0, 1500, (7, 6, 8)).astype(np.uint16)
 LAST = "slice001.dcm"  # the uppermost of eight: without it the series is only shorter
@@ -30,7 +31,7 @@ def not_inferred(tmp_path, load_script, monkeypatch, capsys):
     (tmp_path / "bundle" / "models").mkdir(parents=True)
     (tmp_path / "bundle" / "models" / "model.pt").touch()
     monkeypatch.setattr("fedmed.bundles.infer.check_ready", lambda root: {"version": "1"})
-    monkeypatch.setattr("fedmed.bundles.infer.segment_names", lambda root: ["covid_region"])
+    monkeypatch.setattr("fedmed.bundles.metadata_classes.segments", lambda metadata, root: [Structure(name="lung")])
     monkeypatch.setattr("fedmed.bundles.infer.infer_image", lambda *arguments, **rest: pytest.fail("it inferred"))
 
     def refuse():
