@@ -1,6 +1,5 @@
-"""NVFlare's simulator from the same job folder: one thread, many threads and the in-process loop agree bit by bit."""
+"""NVFlare's simulator in one thread; test_what_leaves_a_site.py compares one with a thread for each site."""
 
-import json
 import os
 import subprocess
 import sys
@@ -33,29 +32,12 @@ def job(tiny_job):
     return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 
 
-def test_simulator_equals_the_loop(job, tmp_path):
-    folder = job()
-    run = simulate(folder, tmp_path / "ws", "-t", "2")
-    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    assert_equal_to_the_loop(folder, tmp_path)
-    for kind in ("run.json", "rounds.jsonl", "result.json"):
-        assert (tmp_path / "ws/server/simulate_job/fedmed" / kind).is_file()
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
-    assert set(result["test"]) == set(TWO)
-    events = list((tmp_path / "ws/server/simulate_job/tb_events").rglob("events.out.tfevents.*"))
-    assert {path.parent.name for path in events} == set(TWO)
-
-
-def test_so_it_does_with_one_thread(job, tmp_path):
+def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     """Each task of each site is then a new process; those of scoring are left out."""
     folder = job(evaluate=False, select="last")
     run = simulate(folder, tmp_path / "ws")
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
-    assert_equal_to_the_loop(folder, tmp_path)
-
-
-def assert_equal_to_the_loop(job, tmp_path):
-    run_job(job, tmp_path / "loop")
+    run_job(folder, tmp_path / "loop")
     flare, loop = model(tmp_path / "ws"), model(tmp_path / "loop")
     assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
 

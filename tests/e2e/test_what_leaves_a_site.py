@@ -11,6 +11,7 @@ import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
+from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.privacy.ledger import read_ledger
 from fedmed.recovery.model_store import ModelStore
@@ -71,6 +72,20 @@ def secrets(run, secrets_type):
                 found.add_tensors(f"{site} own best", {n: t for n, t in own.items() if not torch.equal(t, initial[n])})
     assert (run / "ws/ct_north/simulate_job/fedmed/state/own_best.pt").is_file()
     return found
+
+
+def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(run / "configs"))
+    run_job(run / "leaves", run / "loop")
+    ours, theirs = (run / ws / "server/simulate_job" for ws in ("ws", "loop"))
+    for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
+        flare, loop = (load_tensors(folder / "app_server" / name)["model"] for folder in (ours, theirs))
+        assert flare.keys() == loop.keys() and all(torch.equal(flare[key], loop[key]) for key in loop)
+    flare, loop = (json.loads((folder / "fedmed/result.json").read_text()) for folder in (ours, theirs))
+    assert flare["test"] == loop["test"] and set(flare["test"]) == {"ct_north", "ct_south"}
+    assert (ours / "fedmed/run.json").is_file()
+    events = {path.parent.name for path in (ours / "tb_events").rglob("events.out.tfevents.*")}
+    assert events >= {"ct_north", "ct_east"}
 
 
 def test_nothing_secret_is_on_the_wire(run, secrets):
