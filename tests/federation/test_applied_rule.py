@@ -22,7 +22,7 @@ class Store(SimpleNamespace):
     def __init__(self):
         told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
-        facts = {"seed": 0, "checkpoint": None, "taken": [], "folder": "nowhere", "full": False, "classes": ()}
+        facts = {"seed": 0, "checkpoint": None, "taken": [], "folder": "nowhere", "full": False, "classes_learnt": ()}
         super().__init__(bundle=bundle, groups={"full": []}, initial=dict(MODEL), **facts)
 
     def describe(self):

@@ -32,7 +32,7 @@ def make(tmp_path):
             bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )
         store.initial = {name: tensor.clone() for name, tensor in model.items()}
-        store.describe, store.save, store.classes = dict, lambda *content: None, ()
+        store.describe, store.save, store.classes_learnt = dict, lambda *content: None, ()
         controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
         server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
         for round in range(3):

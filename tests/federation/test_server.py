@@ -38,7 +38,7 @@ class Store(SimpleNamespace):
             "taken": list(MODEL) if checkpoint else [],
             "folder": "nowhere",
             "saved": [],
-            "classes": (),
+            "classes_learnt": (),
         }
         super().__init__(bundle=bundle, groups=groups, initial=initial, **facts)
 

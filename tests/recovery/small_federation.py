@@ -43,7 +43,7 @@ class Store(SimpleNamespace):
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         initial = {name: tensor.clone() for name, tensor in MODEL.items()}
         facts = {"seed": 0, "checkpoint": None, "taken": [], "groups": {"full": [], "head": [r"^decoder\."]}}
-        super().__init__(bundle=bundle, initial=initial, folder=folder, classes=(), **facts)
+        super().__init__(bundle=bundle, initial=initial, folder=folder, classes_learnt=(), **facts)
 
     def describe(self):
         return {"digest": self.bundle.digest}

@@ -104,7 +104,7 @@ def run_description(server: "Server", controller: Mapping[str, Any], aggregator:
         "seed": server.store.seed,
         "score": server.score.facts(),
         "kind": bundle.kind,
-        "classes": [one.facts() for one in server.store.classes],
+        "classes": [one.facts() for one in server.store.classes_learnt],
     }
     if isinstance(grid := bundle.parser().get("pixdim"), list):
         facts["grid"] = grid  # mm: voxels on which masks are scored

@@ -40,8 +40,11 @@ class ModelStore:
             in ``configs/federation.yaml`` says; the rest keeps its initial weights. Only the server needs it.
         checkpoint_tensors: regular expressions, found anywhere in a tensor's name, of what is taken from it, all of it;
             the rest keeps its initial weights. None = everything.
-
         classes: what the study says of the classes that ``overrides`` name: label, colour, codes, unit.
+
+    Attributes:
+        classes: what the bundle's models look for.
+        classes_learnt: the same, where this run learns them; nothing where it learns from images alone.
 
     Raises:
         BundleError: the bundle lacks what a federation needs.
@@ -64,7 +67,8 @@ class ModelStore:
         self.bundle = Bundle(bundle, overlays or (), overrides)
         kind = check_bundle(self.bundle, Use())
         said, own = [Structure(**one) for one in classes], self.bundle.classes
-        self.classes = described([one.name for one in (own if kind.labelled else said)], said, own)
+        self.classes = described([one.name for one in own], said, own)
+        self.classes_learnt = self.classes if kind.labelled or said else []
         self.checkpoint, self.encoder = self._find("checkpoint", checkpoint) if checkpoint else None, encoder
         self._patterns = None if checkpoint_tensors is None else list(checkpoint_tensors)
         try:
