@@ -60,8 +60,9 @@ def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> Non
     Raises:
         DataError: such a label, or no readable datalist.
     """
+    content = read_datalist(datalist)
     for key in LABELLED:
-        for n, entry in enumerate(list_entries(datalist, key)):
+        for n, entry in enumerate(_entries(content, datalist, key)):
             word = form.word(key, entry) if isinstance(entry, Mapping) else None
             if isinstance(word, str) and word not in classes:
                 known = ", ".join(classes)
@@ -76,7 +77,11 @@ def list_entries(datalist: Path | str, key: str, required: bool = False) -> list
 
     DataError for no readable datalist, no list, or an empty or missing one that is required.
     """
-    entries = read_datalist(Path(datalist)).get(key)
+    return _entries(read_datalist(Path(datalist)), datalist, key, required)
+
+
+def _entries(content: Mapping[str, Any], datalist: Path | str, key: str, required: bool = False) -> list[Any]:
+    entries = content.get(key)
     if entries is None and not required:
         return []
     if not isinstance(entries, list) or (required and not entries):

@@ -8,13 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import EXAMPLE, list_entries, read_datalist
+from fedmed.data.datalist import EXAMPLE, LABELLED, list_entries, read_datalist
 from fedmed.data.entry_forms import FILE_KEYS, UNLABELED
 from fedmed.errors import DataError
 from fedmed.files import write_atomically
 from fedmed.settings.site import SiteConfig
 
-LABELLED = ("training", "validation", "testing")
 POOL = "pool"  # site that holds the cases of several
 
 

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pydicom
 import pytest
 import yaml
 from PIL import Image
@@ -255,29 +254,23 @@ def test_the_command(folder, tmp_path, capsys):
     assert MAIN(arguments) == 0 and set(lists(tmp_path / "site")) == {"unlabeled"}
 
 
-def viewed(folder, name, seed, **values):
-    """A DX image whose header says this; None removes."""
-    path = dicom(folder, name, "dx", f"P{name}", seed)
-    header = pydicom.dcmread(path)
-    for key, value in values.items():
-        header.pop(key, None)
-        if value is not None:
-            setattr(header, key, value)
-    header.save_as(path)
-
-
 @pytest.fixture
-def views(tmp_path):
+def views(tmp_path, change_dicom):
     """Seven DX images of several views and parts, and a picture of unknown view."""
     folder, code = tmp_path / "views", Dataset()
     code.CodeMeaning = "left lateral"
-    viewed(folder, "pa", 1)
-    viewed(folder, "ap", 2, ViewPosition="AP")
-    viewed(folder, "side", 3, ViewPosition="LL")
-    viewed(folder, "coded", 4, ViewPosition=None, ViewCodeSequence=[code])
-    viewed(folder, "turned", 8, ViewPosition="", PatientOrientation=["A", "F"])
-    viewed(folder, "hand", 5, BodyPartExamined="HAND")
-    viewed(folder, "silent", 6, ViewPosition="", BodyPartExamined=None)
+
+    def viewed(name, seed, **values):
+        path = dicom(folder, name, "dx", f"P{name}", seed)
+        change_dicom(path.parent, path.name, **values)
+
+    viewed("pa", 1)
+    viewed("ap", 2, ViewPosition="AP")
+    viewed("side", 3, ViewPosition="LL")
+    viewed("coded", 4, ViewPosition=None, ViewCodeSequence=[code])
+    viewed("turned", 8, ViewPosition="", PatientOrientation=["A", "F"])
+    viewed("hand", 5, BodyPartExamined="HAND")
+    viewed("silent", 6, ViewPosition="", BodyPartExamined=None)
     picture(folder / "p.png", 7)
     return folder
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
+from fedmed.data.datalist import LABELLED
 from fedmed.data.prepare.case import Case
 from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
 
-LABELLED_LISTS = ("training", "validation", "testing")
 ROLES = ("labelled", "unlabelled")
 
 
@@ -38,7 +38,7 @@ def split_patients(patients: Iterable[str], fractions: Sequence[float], seed: in
         raise DataError(f"the split {tuple(fractions)} must be three numbers ≥ 0 (training validation testing)")
     ordered = sorted(set(patients), key=lambda patient: (derive_seed(seed, "split", patient), patient))
     counts = apportion(len(ordered), fractions)
-    names = [name for name, count in zip(LABELLED_LISTS, counts, strict=True) for _ in range(count)]
+    names = [name for name, count in zip(LABELLED, counts, strict=True) for _ in range(count)]
     return dict(zip(ordered, names, strict=True))
 
 
