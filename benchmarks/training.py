@@ -45,7 +45,7 @@ def arguments() -> argparse.Namespace:
 
 def train(args: argparse.Namespace, root: Path) -> dict[str, float]:
     """Train and return seconds and bytes."""
-    overlays = [*args.overlay, "consistency"] if args.role == "unsupervised" else args.overlay
+    overlays = [*args.overlay, "unlabelled", "consistency"] if args.role == "unsupervised" else args.overlay
     datalist = make_site(root, args.cases, "unlabeled" if args.role == "unsupervised" else "training")
     facts = {"dataset_dir": str(root), "datalist": str(datalist), "cache_dir": str(root / "cache"), "seed": 0}
     facts |= {"device": args.device, "amp": args.amp, "num_workers": args.workers, "max_epochs": 1}

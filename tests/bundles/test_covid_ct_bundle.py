@@ -50,7 +50,7 @@ def test_required_files(bundle):
 
 @pytest.mark.parametrize(
     ("names", "site"),
-    [(("train",), "ct_north"), (("train", "demo"), "ct_north"), (("train", "consistency"), "ct_east")],
+    [(("train",), "ct_north"), (("train", "demo"), "ct_north"), (("train", "unlabelled", "consistency"), "ct_east")],
 )
 def test_training_properties(configs, site_facts, names, site):
     values = {**site_facts(site), "patch_size": [16, 16, 16]}
@@ -102,8 +102,8 @@ def test_the_settings_of_the_paper(parser):
     assert {key: config[key] for key in expected} == expected
     assert config["network_def#_target_"] == "AHNet" and config["optimizer#_target_"] == "torch.optim.Adam"
     assert config["unsupervised_learning_rate"] == 5e-6
-    assert parser("train", "consistency").get_parsed_content("learning_rate") == 5e-6
-    assert parser("train", "demo", "consistency")["confidence"] == 0.9
+    assert parser("train", "unlabelled", "consistency").get_parsed_content("learning_rate") == 5e-6
+    assert parser("train", "demo", "unlabelled", "consistency")["confidence"] == 0.9
 
 
 def test_inference_and_training_agree(parser):
@@ -145,7 +145,7 @@ def test_sharing_groups_fit_the_real_names(parser, names):
 
 
 def test_every_overridable_setting_exists_and_is_plain(parser):
-    config = parser("train", "consistency")
+    config = parser("train", "unlabelled", "consistency")
     for key in parser("federation")["overridable"]:
         value = config.get_parsed_content(key)
         values = value if isinstance(value, list) else [value]
@@ -184,7 +184,7 @@ def test_resampling_and_orientation(parser, tmp_path):
     nib.save(nib.Nifti1Image(image, np.diag([-2, -2, 2.5, 1])), tmp_path / "image.nii.gz")
     (tmp_path / "datalist.json").write_text(json.dumps({"unlabeled": [{"image": "image.nii.gz"}]}))
     values = {"dataset_dir": str(tmp_path), "cache_dir": None, "patch_size": [4, 4, 4], "pixdim": [4.0, 4.0, 5.0]}
-    case = parser("train", "consistency", **values).get_parsed_content("train#dataset").prepared(0)["image"]
+    case = parser("train", "unlabelled", "consistency", **values).get_parsed_content("train#dataset").prepared(0)["image"]
     assert case.shape[1] in (10, 11) and case.shape[3] in (8, 9)
     assert case[0, 0].mean() > 0.9 and case[0, -1].mean() < 0.1
 
@@ -209,7 +209,7 @@ def test_both_loaders_of_a_site_with_both_kinds(parser, site_facts, tmp_path):
         {key: str(Path(case[key]).relative_to(facts["dataset_dir"])) for key in ("image", "label")} for case in labelled
     ]
     (tmp_path / "both.json").write_text(json.dumps({"training": entries[:1], "unlabeled": entries[1:]}))
-    both = parser("train", "demo", "consistency", **facts, datalist=str(tmp_path / "both.json"))
+    both = parser("train", "demo", "unlabelled", "consistency", **facts, datalist=str(tmp_path / "both.json"))
     assert set(next(iter(both.get_parsed_content("labeled#dataloader")))) == {"image", "label"}
     assert set(next(iter(both.get_parsed_content("train#dataloader")))) == {"image"}
     trainer = both.get_parsed_content("train#trainer")
@@ -217,7 +217,7 @@ def test_both_loaders_of_a_site_with_both_kinds(parser, site_facts, tmp_path):
 
 
 def test_an_unlabelled_site_has_no_labelled_loader(parser, site_facts):
-    alone = parser("train", "demo", "consistency", **site_facts("ct_east"), **WITHOUT_SAVING)
+    alone = parser("train", "demo", "unlabelled", "consistency", **site_facts("ct_east"), **WITHOUT_SAVING)
     before = [p.clone() for p in alone.get_parsed_content("network").parameters()]
     trainer = alone.get_parsed_content("train#trainer")
     assert trainer.labeled_loader is None

@@ -22,7 +22,7 @@ def trainer(site_facts):
     """Return a function: overrides of a job -> the trainer of an unlabelled site."""
 
     def make(**overrides):
-        job = Bundle(BUNDLE, ["demo", "consistency"], overrides)
+        job = Bundle(BUNDLE, ["demo", "unlabelled", "consistency"], overrides)
         facts = {key: value for key, value in site_facts("ct_east").items() if key not in overrides}
         parser = job.parser()
         parser.update({**facts, "train#handlers": []})
@@ -61,7 +61,7 @@ def test_settings_of_augmentations(trainer):
 
 def test_a_job_cannot_set_the_seed_of_augmentations():
     with pytest.raises(OverrideError, match="may not set"):
-        Bundle(BUNDLE, ["demo", "consistency"], {"augment_seed": 1})
+        Bundle(BUNDLE, ["demo", "unlabelled", "consistency"], {"augment_seed": 1})
 
 
 def test_training_with_weak_and_strong_views(trainer):

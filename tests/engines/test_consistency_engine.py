@@ -21,7 +21,8 @@ def network(undecided):
 def build(network, loader, lr=1e-2, loss=None, augment=None, **changes):
     optimizer = torch.optim.Adam(network.parameters(), lr=lr)
     loss = loss or ConsistencyLoss("dice_hard", "foreground", 0.5)
-    return ConsistencyEngine("cpu", 1, loader, network, optimizer, loss, augment or ScaleShift(seed=5), **changes)
+    augment = augment or ScaleShift(seed=5)
+    return ConsistencyEngine("cpu", 1, loader, network, optimizer, augment, consistency_loss=loss, **changes)
 
 
 def reference(network, unlabeled, labeled=(), weights=(1.0, 1.0), lr=1e-2):
@@ -62,14 +63,14 @@ def test_labelled_and_unlabelled_together(network, twin, unlabeled, labeled, wei
         labeled_loader=labeled,
         supervised_loss=SoftDiceLoss(),
         supervised_weight=weights[0],
-        consistency_weight=weights[1],
+        unlabelled_weight=weights[1],
     )
     engine.run()
     reference(twin, unlabeled, [*labeled, labeled[0]], weights)
     for ours, theirs in zip(network.state_dict().values(), twin.state_dict().values(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-6)
     out = engine.state.output
-    total = weights[0] * out["supervised_loss"] + weights[1] * out["consistency_loss"]
+    total = weights[0] * out["supervised_loss"] + weights[1] * out["unlabelled_loss"]
     assert out["loss"].item() == pytest.approx(total.item())
 
 
@@ -137,7 +138,7 @@ def test_pseudo_label_comes_from_the_weak_view(network, unlabeled):
     assert torch.equal(inputs[1], image + 2)
 
 
-def test_zero_consistency_weight_equals_supervised_training(labeled, unlabeled, same):
+def test_zero_unlabelled_weight_equals_supervised_training(labeled, unlabeled, same):
     torch.manual_seed(0)
     network = SegResNet(
         init_filters=4, out_channels=1, blocks_down=(1, 1), blocks_up=(1,), norm=("group", {"num_groups": 2})
@@ -149,7 +150,7 @@ def test_zero_consistency_weight_equals_supervised_training(labeled, unlabeled, 
         unlabeled[:3],
         labeled_loader=labeled,
         supervised_loss=SoftDiceLoss(),
-        consistency_weight=0.0,
+        unlabelled_weight=0.0,
         inferer=inferer,
     ).run()
     optimizer = torch.optim.Adam(other.parameters(), lr=1e-2)
@@ -189,7 +190,7 @@ def test_mixed_precision_on_a_gpu(network, unlabeled, labeled):
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     criterion = ConsistencyLoss("ce", "whole")
     engine = ConsistencyEngine(
-        "cuda", 1, unlabeled, network, optimizer, criterion, ScaleShift(), labeled, SoftDiceLoss(), amp=True
+        "cuda", 1, unlabeled, network, optimizer, ScaleShift(), labeled, SoftDiceLoss(), consistency_loss=criterion, amp=True
     )
     engine.run()
     assert engine.state.output["loss"].isfinite()

@@ -26,7 +26,7 @@ def build(network, loader, decay=None, optimizer=None, threshold=0.5, **changes)
     loss = ConsistencyLoss("dice_soft", "foreground", threshold)  # p itself is the target
     teacher = None if decay is None else build_teacher("ema", network, decay)
     augment = build_augment("scale_shift", seed=5)
-    return ConsistencyEngine("cpu", 1, loader, network, optimizer, loss, augment, teacher=teacher, **changes)
+    return ConsistencyEngine("cpu", 1, loader, network, optimizer, augment, consistency_loss=loss, teacher=teacher, **changes)
 
 
 def shifted(network):
@@ -174,11 +174,11 @@ def test_ramp_up_goes_on_in_the_next_round(network, unlabeled):
 
 
 def test_with_masks_the_ramp_up_scales_the_consistency_loss(network, unlabeled, labeled):
-    options = {"labeled_loader": labeled, "supervised_loss": SoftDiceLoss(), "consistency_weight": 0.5}
+    options = {"labeled_loader": labeled, "supervised_loss": SoftDiceLoss(), "unlabelled_weight": 0.5}
     engine = build(network, unlabeled[:1], ramp_up_steps=4, **options)
     engine.run()
     out = engine.state.output
-    expected = out["supervised_loss"] + 0.5 * math.exp(-5) * out["consistency_loss"]
+    expected = out["supervised_loss"] + 0.5 * math.exp(-5) * out["unlabelled_loss"]
     assert out["loss"].item() == pytest.approx(expected.item())
 
 

@@ -32,7 +32,7 @@ def test_the_classes_that_a_kind_names_are_there(kind):
 
 
 def test_a_bundle_names_its_kind_and_an_overlay_another():
-    assert kind_of(Bundle("covid_ct_segmentation", ["demo", "consistency"])) == Segmentation3D()
+    assert kind_of(Bundle("covid_ct_segmentation", ["demo", "unlabelled", "consistency"])) == Segmentation3D()
     assert kind_of(Bundle("cxr_classification", ["demo", "linear"])) == Classification()
     assert kind_of(Bundle("cxr_classification", ["demo", "pretrain"])) == Encoder(Classification())
 

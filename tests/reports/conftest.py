@@ -104,7 +104,7 @@ def make_run(
     facts = {
         "job": "covid_fssl",
         "bundle": "covid_ct_segmentation",
-        "overlays": ["segresnet", "demo", "consistency"],
+        "overlays": ["segresnet", "demo", "unlabelled", "consistency"],
         "seed": 0,
         "rounds": rounds,
         "sites": {name: {"role": role, "weight": 1.0} for name, role in sites.items()},

@@ -55,7 +55,7 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     job = read_job(tmp_path / "study")
     assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
     assert job.aggregator["user_weights"] == {"b": 0.5}
-    assert job.clients["b"]["overrides"] == {"confidence": 0.8} and job.clients["b"]["overlays"] == ["consistency"]
+    assert job.clients["b"]["overrides"] == {"confidence": 0.8} and job.clients["b"]["overlays"] == ["unlabelled", "consistency"]
     assert job.clients["a"]["overrides"] == {"batch_size": 2}
 
 

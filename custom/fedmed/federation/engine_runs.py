@@ -11,6 +11,7 @@ from fedmed.bundles.network import parsed
 from fedmed.bundles.score import Score
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import DataError
+from fedmed.federation.site_parser import listed
 from fedmed.jobs.plan import PROGRESS_LINES
 from fedmed.settings.site import SiteConfig
 
@@ -62,7 +63,8 @@ def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, abor
         DataError: the score is not a number.
     """
     evaluator = parsed(parser, "validate#evaluator")
-    AbortHandler(aborted).attach(evaluator)
+    for handler in (AbortHandler(aborted), *listed(parser, "validate", "federated_handlers")):
+        handler.attach(evaluator)
     evaluator.run()
     found = {name: _number(value) for name, value in evaluator.state.metrics.items() if name.startswith("val_")}
     value = found.get(score.validation, math.nan)

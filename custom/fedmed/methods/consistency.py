@@ -1,22 +1,13 @@
 """Federated semi-supervised segmentation by consistency of pseudo-labels (Yang et al. 2021)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, Role, Scalar
+from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
-
-UNSUPERVISED = Role(
-    "trains without labels",
-    "fedmed.flare.executors.ConsistencyExecutor",
-    overlays=("consistency",),
-    lists=(("unlabeled", "training"),),
-    needs="This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
-)
-
 
 @dataclass(frozen=True)
 class Consistency(Method):
@@ -34,7 +25,8 @@ class Consistency(Method):
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, sites without, and those that are only scored."""
-        return {"supervised": SUPERVISED, "unsupervised": UNSUPERVISED, "evaluate": EVALUATED}
+        unlabelled = replace(UNLABELLED, overlays=("unlabelled", "consistency"))
+        return {"supervised": SUPERVISED, "unsupervised": unlabelled, "evaluate": EVALUATED}
 
     def rule(self) -> dict[str, Any]:
         """The mean weighted by local steps, Eq. 2 and 3."""

@@ -83,6 +83,12 @@ SUPERVISED = Role(
     lists=(("training",), ("validation",)),
     needs="This site has images with labels. Its datalist needs 'training', 'validation' and best 'testing'.",
 )
+UNLABELLED = Role(
+    "trains without labels",
+    "fedmed.flare.executors.ConsistencyExecutor",
+    lists=(("unlabeled", "training"),),
+    needs="This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
+)
 EVALUATED = Role(
     "is only scored",
     "fedmed.flare.executors.SupervisedExecutor",

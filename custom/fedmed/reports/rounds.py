@@ -19,6 +19,7 @@ class Round:
         aggregated: False = too few updates came, and the model stayed as it was.
         norms: site -> norm of its update, where the server cuts them; None = beyond the largest number.
         clipped: site -> what was left of an update that was cut, [0, 1).
+        facts: further numbers that the server's rule noted.
         extras_bytes: of everything that sites sent beside their models, arrays included.
     """
 
@@ -36,6 +37,7 @@ class Round:
     aggregated: bool = True
     norms: dict[str, float | None] = field(default_factory=dict)
     clipped: dict[str, float] = field(default_factory=dict)
+    facts: dict[str, float] = field(default_factory=dict)
 
 
 def read_rounds(path: Path) -> list[Round]:
@@ -67,6 +69,7 @@ def _round(line: dict[str, Any]) -> Round:
         aggregated=line.get("aggregated") is not False,
         norms={site: number(norm) for site, norm in of_sites("norms").items()},
         clipped={site: number(factor) or 0.0 for site, factor in of_sites("clipped").items()},
+        facts={key: value for key in line if (value := number(line[key])) is not None},
     )
 
 

@@ -1,0 +1,86 @@
+"""Training on images without labels where the local model and the labelled sites' mean agree."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
+from fedmed.engines.trainer import plain
+from fedmed.errors import JobError
+from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
+
+MEAN, GATE = "labelled_mean", "gate"  # what the server's rule sends
+
+
+class AgreementEngine(PseudoLabelTrainer):
+    """After Zhang et al. 2023 (IEEE TMI, DOI 10.1109/TMI.2023.3314430), without its prototypes and its contrast.
+
+    Two models look at the patch as it is: the local one, or its teacher, and the mean of the labelled sites, which is
+    frozen. Where they name the same class, the student learns it from a strong view of the patch. What the server has
+    not sent yet is left out: without the labelled sites' mean the local model is alone, without a gate every voxel on
+    which both agree counts.
+
+    Args:
+        args, kwargs: as in :class:`PseudoLabelTrainer`. The inferer returns probabilities (B, C, ...), or (B, 1, ...)
+            of class 1 of two. Batches may have ``strong``, the student's view of ``image``, of the same shape.
+        agreement_loss: called with the student's probabilities and what :func:`agreed` returned.
+        agree: whether the labelled sites' mean must agree; if not, it is a training with a teacher, or with itself.
+
+    ``engine.state.output`` also has the shares, 0 to 1, of voxels that count (``agreed_fraction``) and of voxels that
+    the local model takes for another class than the first (``foreground_fraction``).
+    """
+
+    def __init__(
+        self, *args: Any, agreement_loss: AgreementLoss | None = None, agree: bool = True, **kwargs: Any
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.agreement_loss, self.agree = agreement_loss or AgreementLoss(), agree
+        self.frozen: nn.Module | None = None
+        self.gate: Tensor | None = None
+        self._mean: Mapping[str, Tensor] = {}
+        self._counted, self._batches = torch.zeros(()), 0
+
+    def receive(self, extras: Mapping[str, Any]) -> None:
+        """Take the labelled sites' mean, without what is private at this site, and the gate.
+
+        Raises:
+            JobError: something else came too.
+        """
+        super().receive({name: value for name, value in extras.items() if name not in (MEAN, GATE)})
+        self._mean, gate = extras.get(MEAN, {}), extras.get(GATE)
+        self.gate = None if gate is None else torch.as_tensor(gate)
+
+    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
+        """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
+        if self._mean and self.agree:
+            self.frozen = copy.deepcopy(self.network).requires_grad_(False)
+            unknown = self.frozen.load_state_dict(dict(self._mean), strict=False).unexpected_keys
+            if unknown:
+                raise JobError(f"the labelled sites' mean has '{unknown[0]}', which this site's network has not")
+        super().run()
+
+    def extras(self) -> dict[str, float | Tensor]:
+        """The share of voxels that counted in the round."""
+        return {"agreed_share": float(self._counted) / max(1, self._batches)}
+
+    def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
+        """``strong`` of the batch, or the patch as it is."""
+        strong = batchdata.get("strong")
+        return super().student_view(images, batchdata) if strong is None else plain(strong).to(images)
+
+    def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
+        """Class of each voxel, and whether it counts."""
+        local = self.pseudo_label(images)
+        labelled = local if self.frozen is None else self.predicted(images, self.frozen)
+        label, counts = agreed(local, labelled, self.gate)
+        share = counts.float().mean()
+        self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
+        foreground = (all_classes(local).argmax(dim=1) > 0).float().mean()
+        return (label, counts), {"agreed_fraction": share, "foreground_fraction": foreground}
+
+    def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
+        """Cross-entropy and Dice over the voxels that count."""
+        return self.agreement_loss(q, *targets)

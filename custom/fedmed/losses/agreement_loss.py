@@ -1,0 +1,87 @@
+"""Learning from the voxels on whose class two models agree (after Zhang et al. 2023, IEEE TMI 43(2))."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fedmed.errors import FedMedError
+from fedmed.losses.dice import soft_dice_loss
+
+
+def all_classes(p: Tensor) -> Tensor:
+    """Probabilities (B, C, ...) of all classes; a single channel is that of class 1 of two."""
+    return torch.cat([1 - p, p], dim=1) if p.shape[1] == 1 else p
+
+
+def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Where two models name the same class, and both together are sure enough of it.
+
+    Args:
+        local, labelled: probabilities (B, C, ...), or (B, 1, ...) of class 1 of two.
+        gate: for each class the least mean probability with which a voxel counts, (C,) in [0, 1]; None: all count.
+
+    Returns:
+        The class (B, ...), int64, and whether the voxel counts (B, ...), bool.
+
+    Raises:
+        FedMedError: shapes differ, or the gate is not one of these classes.
+    """
+    if local.shape != labelled.shape:
+        raise FedMedError(f"the two models' predictions have the shapes {tuple(local.shape)}, {tuple(labelled.shape)}")
+    local, labelled = all_classes(local), all_classes(labelled)
+    label = local.argmax(dim=1)
+    counts = label == labelled.argmax(dim=1)
+    if gate is None:
+        return label, counts
+    least = torch.as_tensor(gate, dtype=local.dtype, device=local.device)
+    if least.shape != (local.shape[1],):
+        raise FedMedError(f"the gate has {least.numel()} numbers for {local.shape[1]} classes")
+    sure = (local + labelled).mul_(0.5).gather(1, label.unsqueeze(1)).squeeze(1)
+    return label, counts & (sure >= least[label])
+
+
+class AgreementLoss(nn.Module):
+    """Cross-entropy and soft Dice of the student, over the voxels that count and no others.
+
+    Args:
+        balance: weigh the cross-entropy of each class so that all classes in a batch count alike (ours); otherwise
+            every voxel counts alike.
+        dice: add the mean soft Dice loss (squared denominator) of the classes but the first.
+
+    With no voxel that counts the loss is 0, and so is its gradient.
+    """
+
+    def __init__(self, balance: bool = True, dice: bool = True) -> None:
+        super().__init__()
+        self.balance, self.dice = balance, dice
+
+    def forward(self, q: Tensor, label: Tensor, counts: Tensor) -> Tensor:
+        """Return the scalar loss.
+
+        Args:
+            q: the student's probabilities (B, C, ...), or (B, 1, ...) of class 1 of two.
+            label: target class (B, ...), int64.
+            counts: whether a voxel counts (B, ...), bool.
+        """
+        q = all_classes(q.float())
+        log_q = q.clamp_min(1e-7).log()
+        classes = q.shape[1]
+        target = F.one_hot(label, classes).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
+        loss = -(self._weights(target) * target * log_q).sum()
+        if self.dice:
+            foreground = target[:, 1:]
+            inside = q[:, 1:] * counts.unsqueeze(1)
+            per_class = soft_dice_loss(inside, foreground, batch=True)
+            loss = loss + (per_class * (foreground.sum() > 0)).mean()
+        return loss
+
+    def _weights(self, target: Tensor) -> Tensor:
+        """Weight of a voxel by its class, (1, C, 1, ...); those of all voxels that count sum to 1, or are all 0."""
+        sizes = target.sum(dim=[0, *range(2, target.ndim)])
+        if self.balance:
+            weights = torch.where(sizes > 0, 1 / (sizes.clamp_min(1) * (sizes > 0).sum().clamp_min(1)), 0.0)
+        else:
+            weights = torch.ones_like(sizes) / sizes.sum().clamp_min(1)
+        return weights.view(1, -1, *[1] * (target.ndim - 2))

@@ -1,0 +1,99 @@
+"""Federated semi-supervised training where the local model and the labelled sites' mean agree (after Zhang 2023)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, WITH_UPDATE, BesideModel, Role, Scalar
+from fedmed.methods.guard import Guard
+from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
+from fedmed.methods.method import MEAN, Method
+
+SERVER = "to the server"
+
+
+@dataclass(frozen=True)
+class Agreement(Method):
+    """Sites without labels learn, from strong views, what their model and the mean of the labelled sites agree on.
+
+    The labelled sites' mean is not diluted: the others' difference corrects it. Settings of the loss are the bundle's,
+    overlay ``agreement``. The arguments are those of :class:`fedmed.aggregation.labelled_mean.LabelledMean`.
+
+    Attributes:
+        combine: ``correct``, ``join`` or ``average``.
+        strength: how much of the others' difference corrects the mean, above 0, at most 2.
+        ramp_rounds: rounds over which it grows.
+        gate: count voxels only from a quantile of the labelled sites' own confidence on.
+        careful: labelled sites judge what the others add, and the server lowers its weight while it does harm.
+    """
+
+    title: ClassVar[str] = "agreement"
+    source: ClassVar[str] = "after Zhang et al. 2023, IEEE Transactions on Medical Imaging, 10.1109/TMI.2023.3314430"
+    example: ClassVar[Mapping[str, Any]] = {
+        "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
+    }  # fmt: skip
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 14, "steps": 30, "warm_start": {"rounds": 6}}
+
+    combine: str = "correct"
+    strength: float = 0.5
+    ramp_rounds: int = 0
+    gate: bool = True
+    careful: bool = True
+
+    def roles(self) -> Mapping[str, Role]:
+        """Sites with labels, which also judge; sites without; and those that are only scored."""
+        labelled = replace(SUPERVISED, overlays=("judged_means",), least=1)
+        return {
+            "supervised": labelled if self.gate or self.careful else replace(SUPERVISED, least=1),
+            "unsupervised": replace(UNLABELLED, overlays=("unlabelled", "agreement")),
+            "evaluate": EVALUATED,
+        }
+
+    def values(self) -> tuple[BesideModel, ...]:
+        """The share of agreement of a site without labels; what labelled sites tell of the model."""
+        share = "The share of the site's voxels, or images, on which two models agree."
+        sure = "How sure the received model is, on the validation list, where it is right: one number for each class."
+        judged = "The score on the validation list of the model with what sites without labels added, and without."
+        found = [BesideModel("agreed_share", "one number", WITH_UPDATE, SERVER, share)]
+        if self.gate:
+            found.append(BesideModel("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
+        if self.careful:
+            found.append(BesideModel("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
+        return tuple(found)
+
+    def rule(self) -> dict[str, Any]:
+        """The mean of the labelled sites, corrected by the others."""
+        args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
+        args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
+        return {"path": "fedmed.aggregation.labelled_mean.LabelledMean", "args": args}
+
+    def guards(self) -> Mapping[str, Guard]:
+        """Against pseudo-labels that spread or vanish."""
+        return {"pseudo_labels": PseudoLabelGuard()}
+
+    def scalars(self) -> tuple[Scalar, ...]:
+        """The loss, how much of an image is predicted, and how much counts."""
+        return (
+            LOSS,
+            Scalar(FRACTION, "predicted foreground", "share"),
+            Scalar("train_agreed_fraction", "voxels that count", "share"),
+        )
+
+    def report_sections(self) -> tuple[str, ...]:
+        """How much sites without labels moved the model."""
+        return ("fedmed.reports.added_weight_section.AddedWeightSection",)
+
+    def card(self) -> str:
+        """How the model came about."""
+        return (
+            "Sites without labels learned what their own model and the mean of the labelled sites agreed on; their "
+            "difference corrected that mean (after Zhang et al. 2023)."
+        )
+
+    def dry_run(self) -> tuple[str, ...]:
+        """What the scalars and values tell."""
+        return (
+            "The mean share of voxels that the model takes for foreground leaves with each update of a site without "
+            "labels.",
+            "A labelled site scores two models on its validation list in each round and sends both scores.",
+        )

@@ -1,0 +1,61 @@
+"""How much sites without labels moved the model, and what labelled sites saw of it."""
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from fedmed.reports.palette import INK, LIGHT, MUTED
+from fedmed.reports.plots import WIDTH, round_axis
+from fedmed.reports.run_contents import Run
+from fedmed.reports.run_report import Chart
+
+CAPTION = (
+    "What sites without labels add to the mean of the labelled ones. In each round the labelled sites score the model "
+    "with it and without it (left); while it does harm, the server halves the weight that it gives to it, and raises "
+    "it slowly afterwards (right)."
+)
+
+
+class AddedWeightSection:
+    """The part of a method in which labelled sites judge what the others add; see ``aggregation/do_no_harm.py``."""
+
+    def charts(self, run: Run) -> dict[str, Chart]:
+        """Both scores and the weight over the rounds, once there is a weight."""
+        return {"added_weight": Chart(added_weight, CAPTION)} if _of(run, "trust") else {}
+
+    def columns(self, run: Run) -> dict[str, dict[str, float]]:
+        """None."""
+        return {}
+
+    def notes(self, run: Run) -> list[str]:
+        """The last weight."""
+        found = _of(run, "trust")
+        return [f"The do-no-harm weight of the last round was {found[-1][1]:.0%}."] if found else []
+
+
+def added_weight(run: Run) -> Figure:
+    """Two panels, see :data:`CAPTION`."""
+    figure = Figure(figsize=(WIDTH, 3.2))
+    figure.set_layout_engine("constrained", wspace=0.06)
+    scores, weight = figure.subplots(1, 2)
+    scores.set_title(f"Mean validation {run.score.label} at labelled sites")
+    _lines(scores, run, {"score_with": ("with what is added", LIGHT[0]), "score_without": ("without", MUTED)}, 0)
+    weight.set_title("Weight of what is added")
+    weight.set_ylim(-0.03, 1.03)
+    _lines(weight, run, {"trust": ("do no harm", INK), "strength": ("strength", LIGHT[1])}, 1)
+    return figure
+
+
+def _lines(axes: Axes, run: Run, names: dict[str, tuple[str, str]], start: int) -> None:
+    """A line for each number of the server's rule; ``start`` is the round in which the first one is drawn."""
+    for name, (label, colour) in names.items():
+        if found := _of(run, name):
+            rounds, values = zip(*found, strict=True)
+            axes.plot([round + start for round in rounds], values, color=colour, label=label, marker="o", markersize=3)
+    axes.set_xlabel("round" if start else "rounds behind the model")
+    round_axis(axes, run, start)
+    axes.legend(frameon=False)
+
+
+def _of(run: Run, name: str) -> list[tuple[int, float]]:
+    """(Round counted from 0, number) of the rounds that have it."""
+    return [(line.index, line.facts[name]) for line in run.rounds if name in line.facts]
