@@ -1,4 +1,4 @@
-"""Learning from the voxels on whose class two models agree (after Zhang et al. 2023, IEEE TMI 43(2))."""
+"""Learning from the voxels on whose class two models agree (after Zhang et al. 2023, IEEE TMI)."""
 
 from collections.abc import Sequence
 
@@ -48,12 +48,12 @@ class AgreementLoss(nn.Module):
     Args:
         balance: weigh the cross-entropy of each class so that all classes in a batch count alike (ours); otherwise
             every voxel counts alike.
-        dice: add the mean soft Dice loss (squared denominator) of the classes but the first.
+        dice: add the mean soft Dice loss (squared denominator) of those classes but the first that count somewhere.
 
     With no voxel that counts the loss is 0, and so is its gradient.
     """
 
-    def __init__(self, balance: bool = True, dice: bool = True) -> None:
+    def __init__(self, balance: bool = False, dice: bool = True) -> None:
         super().__init__()
         self.balance, self.dice = balance, dice
 
@@ -65,16 +65,16 @@ class AgreementLoss(nn.Module):
             label: target class (B, ...), int64.
             counts: whether a voxel counts (B, ...), bool.
         """
-        q = all_classes(q.float())
+        q = all_classes(q if q.dtype == torch.float64 else q.float())
         log_q = q.clamp_min(1e-7).log()
         classes = q.shape[1]
         target = F.one_hot(label, classes).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
         loss = -(self._weights(target) * target * log_q).sum()
         if self.dice:
-            foreground = target[:, 1:]
-            inside = q[:, 1:] * counts.unsqueeze(1)
-            per_class = soft_dice_loss(inside, foreground, batch=True)
-            loss = loss + (per_class * (foreground.sum() > 0)).mean()
+            foreground, inside = target[:, 1:], q[:, 1:] * counts.unsqueeze(1)
+            present = foreground.sum(dim=[0, *range(2, q.ndim)]) > 0
+            per_class = soft_dice_loss(inside, foreground, batch=True) * present
+            loss = loss + per_class.sum() / present.sum().clamp_min(1)
         return loss
 
     def _weights(self, target: Tensor) -> Tensor:

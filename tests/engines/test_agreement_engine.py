@@ -1,0 +1,134 @@
+import copy
+
+import pytest
+import torch
+
+from fedmed.engines.agreement_engine import AgreementEngine
+from fedmed.errors import JobError
+from fedmed.losses.agreement_loss import AgreementLoss, agreed
+from fedmed.losses.dice import SoftDiceLoss
+from fedmed.networks.teacher import build_teacher
+
+
+@pytest.fixture
+def network(undecided):
+    return undecided
+
+
+def build(network, loader, lr=1e-2, **changes):
+    optimizer = torch.optim.Adam(network.parameters(), lr=lr)
+    return AgreementEngine("cpu", 1, loader, network, optimizer, **changes)
+
+
+def another(network):
+    """A mean of labelled sites that disagrees about some voxels."""
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        other.layers[3].bias.add_(0.3)
+    return other
+
+
+def strong(loader):
+    return [{**batch, "strong": (batch["image"] * 0.5 + 0.1)} for batch in loader]
+
+
+def reference(network, labelled, loader, gate):
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    labelled.eval()
+    for batch in loader:
+        network.eval()
+        with torch.no_grad():
+            label, counts = agreed(network(batch["image"]), labelled(batch["image"]), gate)
+        network.train()
+        optimizer.zero_grad()
+        AgreementLoss()(network(batch["strong"]), label, counts).backward()
+        optimizer.step()
+
+
+@pytest.mark.parametrize("gate", [None, [0.6, 0.55]])
+def test_equals_the_same_in_plain_pytorch(network, twin, unlabeled, same, gate):
+    mean, loader = another(network), strong(unlabeled)
+    twin.load_state_dict(network.state_dict())
+    engine = build(network, loader)
+    engine.receive({"labelled_mean": mean.state_dict(), **({"gate": torch.tensor(gate)} if gate else {})})
+    engine.run()
+    reference(twin, mean, loader, gate)
+    assert same(network, twin)
+
+
+def test_it_reports_how_much_counts(network, unlabeled):
+    mean = another(network)
+    images = unlabeled[0]["image"]
+    with torch.no_grad():
+        expected = agreed(network.eval()(images), mean.eval()(images))[1].float().mean().item()
+    engine = build(network, unlabeled[:1])
+    engine.receive({"labelled_mean": mean.state_dict()})
+    engine.run()
+    assert 0 < expected < 1
+    assert engine.extras() == {"agreed_share": pytest.approx(expected)}
+    assert engine.state.output["agreed_fraction"].item() == pytest.approx(expected)
+
+
+def test_alone_or_with_an_identical_model_everything_counts(network, unlabeled):
+    for known in (False, True):
+        engine = build(network, unlabeled[:1])
+        engine.receive({"labelled_mean": copy.deepcopy(network.state_dict())} if known else {})
+        engine.run()
+        assert engine.extras() == {"agreed_share": 1.0}
+
+
+def test_where_nothing_counts_nothing_is_learned(network, unlabeled):
+    """BatchNorm's running statistics apart, as in any pass in train mode."""
+    before = copy.deepcopy(dict(network.named_parameters()))
+    engine = build(network, unlabeled)
+    engine.receive({"gate": torch.tensor([1.0, 1.0])})
+    engine.run()
+    assert engine.extras() == {"agreed_share": 0.0}
+    assert all(torch.equal(before[name], parameter) for name, parameter in network.named_parameters())
+
+
+def test_the_labelled_mean_is_frozen(network, unlabeled):
+    mean = another(network).state_dict()
+    engine = build(network, unlabeled)
+    engine.receive({"labelled_mean": mean})
+    engine.run()
+    assert all(torch.equal(engine.frozen.state_dict()[name], mean[name]) for name in mean)
+    assert {mode for mode, *_ in engine.frozen.passes} == {"eval"}
+
+
+def test_private_layers_of_the_frozen_model_are_the_sites_own(network, unlabeled):
+    mean = another(network).state_dict()
+    shared = {name: tensor for name, tensor in mean.items() if not name.startswith("layers.3")}
+    own = copy.deepcopy(network.layers[3].state_dict())
+    engine = build(network, unlabeled)
+    engine.receive({"labelled_mean": shared})
+    engine.run()
+    assert torch.equal(engine.frozen.layers[3].bias, own["bias"])
+
+
+def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabeled, same):
+    twin.load_state_dict(network.state_dict())
+    engine, alone = build(network, unlabeled, agree=False), build(twin, unlabeled)
+    engine.receive({"labelled_mean": another(network).state_dict()})
+    engine.run()
+    alone.run()
+    assert same(network, twin)
+
+
+def test_with_a_teacher_and_labelled_cases(network, unlabeled, labeled):
+    engine = build(network, unlabeled, teacher=build_teacher("ema", network, 0.9), labeled_loader=labeled,
+                   supervised_loss=SoftDiceLoss())  # fmt: skip
+    engine.receive({"labelled_mean": another(network).state_dict()})
+    engine.run()
+    out = engine.state.output
+    assert out["loss"].item() == pytest.approx((out["supervised_loss"] + out["unlabelled_loss"]).item())
+    assert "teacher" in engine.state_dict()
+
+
+def test_errors(network, unlabeled):
+    with pytest.raises(JobError, match="no use for mu"):
+        build(network, unlabeled).receive({"mu": 1.0})
+    engine = build(network, unlabeled)
+    engine.receive({"labelled_mean": {"another.weight": torch.zeros(1)}})
+    with pytest.raises(JobError, match="'another.weight'"):
+        engine.run()

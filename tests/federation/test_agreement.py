@@ -1,0 +1,119 @@
+"""Whole federations in which sites without labels learn where two models agree."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from fedmed.durable_files import load_tensors
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.methods.agreement import Agreement
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
+
+SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+METHOD = {"path": "fedmed.methods.agreement.Agreement"}
+PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}}
+
+
+@pytest.fixture
+def allow(tiny_site_configs, tmp_path, monkeypatch):
+    """Return a function: sites of a tiny federation whose own settings let these values leave."""
+
+    def allow(*names, without=()):
+        folder = tmp_path / "sites"
+        folder.mkdir(exist_ok=True)
+        for site in SITES:
+            facts = yaml.safe_load((tiny_site_configs / f"{site}.yaml").read_text())
+            listed = [] if site in without else list(names)
+            (folder / f"{site}.yaml").write_text(yaml.safe_dump({**facts, "privacy": {"allowed_extras": listed}}))
+        monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+
+    return allow
+
+
+@pytest.fixture
+def job(tiny_job, lively):
+    def job(name="tiny", args=None, **changes):
+        method = {**METHOD, "args": args or {}}
+        return tiny_job(name, **{"sites": SITES, "method": method, "overrides": lively, **PLAN, **changes})
+
+    return job
+
+
+ALL = [value.name for value in Agreement().values()]
+
+
+def rounds(workspace):
+    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def model(workspace):
+    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_labelled_sites_judge_and_the_report_shows_the_weight(job, allow, tmp_path):
+    allow(*ALL)
+    run_job(job(), tmp_path / "ws")
+    first, second, third = rounds(tmp_path / "ws")
+    assert "trust" not in first and second["trust"] == 1.0 and second["strength"] == 0.5
+    assert {"score_with", "score_without"} <= third.keys()
+    # A model goes down to three sites; in the last round the labelled sites' mean goes to each of them as well.
+    assert second["bytes_down"] < 1.01 * third["bytes_down"] / 2
+    assert third["extras"]["ct_east"]["agreed_share"] == third["sites"]["ct_east"]["train_agreed_fraction"] > 0
+    shown = page(read_run(tmp_path / "ws"))
+    assert "halves the weight" in shown
+
+
+def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job, allow, tmp_path):
+    allow(*ALL, without=("ct_east",))
+    run_job(job(), tmp_path / "ws")
+    _, second, third = rounds(tmp_path / "ws")
+    assert second["coefficients"]["ct_east"] == 0.5
+    assert "counts by its images alone" in str(third["warnings"])
+    allow()
+    run_job(job("nobody"), tmp_path / "nobody")
+    *_, third = rounds(tmp_path / "nobody")
+    assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
+
+
+def test_a_silent_site_costs_nothing(job, allow, lively, unscored, tmp_path):
+    """Its weight is 0 in effect: the model is that of the labelled sites alone, bit for bit."""
+    allow(*ALL)
+    roles = {role: {**values, "unsupervised_learning_rate": 0.0} for role, values in lively.items()}
+    run_job(job("silent", overrides=roles), tmp_path / "silent")
+    run_job(job("alone", sites={**SITES, "ct_east": "evaluate"}), tmp_path / "alone")
+    assert equal(model(tmp_path / "silent"), model(tmp_path / "alone"))
+
+
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypatch, tmp_path):
+    class Killed(BaseException):
+        pass
+
+    allow(*ALL)
+    whole, cut = job("whole"), job("cut")
+    run_job(whole, tmp_path / "whole")
+    finish, calls = Server.finish_round, []
+
+    def stop(self):
+        calls.append(None)
+        finish(self)
+        if len(calls) == 2:
+            raise Killed
+
+    monkeypatch.setattr(Server, "finish_round", stop)
+    with pytest.raises(Killed):
+        run_job(cut, tmp_path / "cut")
+    monkeypatch.setattr(Server, "finish_round", finish)
+    run_job(cut, tmp_path / "cut", resume=True)
+    assert equal(model(tmp_path / "whole"), model(tmp_path / "cut"))
+    noted = [[{key: line[key] for key in ("trust", "strength", "score") if key in line} for line in rounds(tmp_path / name)]
+             for name in ("whole", "cut")]  # fmt: skip
+    assert noted[0] == noted[1]

@@ -1,0 +1,37 @@
+import pytest
+
+from fedmed.methods.agreement import Agreement
+
+SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
+
+
+def test_what_it_declares():
+    method = Agreement()
+    assert [value.name for value in method.values()] == ["agreed_share", "label_confidence", "mean_scores"]
+    assert method.roles()["supervised"].overlays == ("judged_means",)
+    assert method.misfits(SITES) == []
+    assert "needs at least 1 site with the role 'supervised'" in method.misfits({"ct_east": "unsupervised"})[0]
+
+
+def test_what_is_not_asked_is_not_sent():
+    plain = Agreement(gate=False, careful=False)
+    assert [value.name for value in plain.values()] == ["agreed_share"]
+    assert plain.roles()["supervised"].overlays == ()
+    assert [value.name for value in Agreement(gate=False).values()] == ["agreed_share", "mean_scores"]
+
+
+def test_a_study_gives_its_arguments_to_the_rule(job_of):
+    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"combine": "join", "careful": False}}
+    job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"])
+    assert job.aggregator["rule"]["args"]["combine"] == "join" and not job.aggregator["rule"]["args"]["careful"]
+    assert job.clients["ct_east"]["overlays"] == ["demo", "unlabelled", "agreement"]
+
+
+@pytest.mark.parametrize("args", [{"combine": "add"}, {"strength": -1.0}, {"ramp_rounds": -1}])
+def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_written(job_of, args, tmp_path):
+    from fedmed.errors import JobError
+    from fedmed.jobs.job_folder import write_job
+
+    method = {"path": "fedmed.methods.agreement.Agreement", "args": args}
+    with pytest.raises(JobError, match=f"'{next(iter(args))}' is"):
+        write_job(job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"]), tmp_path / "job")
