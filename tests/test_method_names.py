@@ -86,8 +86,8 @@ def modules_of(kind: type) -> set[str]:
     method = kind()
     found = named_in(method.rule())
     for overlay in {"train", *(name for role in method.roles().values() for name in role.overlays)}:
-        shared = PACKAGE / "overlays" / f"{overlay}.yaml"
-        for path in (*(CHECKOUT / "bundles").glob(f"*/configs/{overlay}.yaml"), *([shared] if shared.is_file() else ())):
+        shared = (PACKAGE / "overlays").glob(f"{overlay}.yaml")
+        for path in (*(CHECKOUT / "bundles").glob(f"*/configs/{overlay}.yaml"), *shared):
             found |= named_in(yaml.safe_load(path.read_text("utf-8")))
     return found
 

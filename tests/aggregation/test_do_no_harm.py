@@ -6,7 +6,8 @@ from fedmed.errors import StateError
 
 def test_the_weight_is_halved_while_harm_is_done_and_raised_slowly():
     judge = DoNoHarm()
-    found = [judge.judged(scores) for scores in ([(0.5, 0.6)], [(0.5, 0.7), (0.6, 0.5)], [], [(0.6, 0.6)], [(0.7, 0.6)])]
+    rounds = ([(0.5, 0.6)], [(0.5, 0.7), (0.6, 0.5)], [], [(0.6, 0.6)], [(0.7, 0.6)])
+    found = [judge.judged(scores) for scores in rounds]
     assert found == pytest.approx([0.5, 0.25, 0.25, 0.35, 0.45])
 
 

@@ -188,7 +188,7 @@ def test_a_share_that_cannot_be_meant_is_refused(share):
 
 
 @pytest.mark.parametrize("name", ["label_confidence", "mean_scores"])
-@pytest.mark.parametrize("value", [tensor([0.5, 1.5]), tensor([math.nan, 0.5]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
+@pytest.mark.parametrize("value", [tensor([0.5, 1.5]), tensor([math.nan, 1]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
 def test_reports_of_labelled_sites_that_cannot_be_meant_are_refused(name, value):
     with pytest.raises(UpdateRefused, match=f"a.*'{name}'.*must be"):
         mean().check_update(update("a", [1.0, 1.0], **{name: value}))

@@ -18,7 +18,15 @@ from fedmed.settings.site import parse_site
 
 ROLES = (None, "supervised", "unsupervised", "evaluate")
 OVERLAYS = {
-    "covid_ct_segmentation": [[], ["segresnet", "demo"], ["coarse"], ["demo", "unlabelled", "consistency"], ["lidc", "cpu"]],
+    "covid_ct_segmentation": [
+        [],
+        ["segresnet", "demo"],
+        ["coarse"],
+        ["demo", "unlabelled", "consistency"],
+        ["demo", "unlabelled", "agreement"],
+        ["demo", "strong_views", "judged_means"],
+        ["lidc", "cpu"],
+    ],
     "cxr_classification": [[], ["demo", "linear"], ["demo", "linear_sgd"], ["small", "finetune"], ["demo", "pretrain"]],
 }
 

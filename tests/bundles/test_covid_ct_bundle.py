@@ -9,9 +9,11 @@ import nibabel as nib
 import numpy as np
 import pytest
 import torch
+import yaml
 from monai.bundle import ConfigWorkflow, verify_metadata, verify_net_in_out
 from monai.data import load_decathlon_datalist
 
+from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.data.datalist import load_datalist
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import DataError
@@ -145,9 +147,10 @@ def test_sharing_groups_fit_the_real_names(parser, names):
 
 
 def test_every_overridable_setting_exists_and_is_plain(parser):
-    config = parser("train", "unlabelled", "consistency")
+    config = parser("train", "unlabelled", "consistency", "agreement")
+    shared = yaml.safe_load((SHARED_OVERLAYS / "judged_means.yaml").read_text())
     for key in parser("federation")["overridable"]:
-        value = config.get_parsed_content(key)
+        value = shared[key] if key in shared else config.get_parsed_content(key)
         values = value if isinstance(value, list) else [value]
         assert all(isinstance(item, (int, float, bool, str)) for item in values), key
         assert not key.endswith(("_dir", "_root", "_path", "_checkpoint")) and key not in ("device", "datalist")
@@ -184,7 +187,8 @@ def test_resampling_and_orientation(parser, tmp_path):
     nib.save(nib.Nifti1Image(image, np.diag([-2, -2, 2.5, 1])), tmp_path / "image.nii.gz")
     (tmp_path / "datalist.json").write_text(json.dumps({"unlabeled": [{"image": "image.nii.gz"}]}))
     values = {"dataset_dir": str(tmp_path), "cache_dir": None, "patch_size": [4, 4, 4], "pixdim": [4.0, 4.0, 5.0]}
-    case = parser("train", "unlabelled", "consistency", **values).get_parsed_content("train#dataset").prepared(0)["image"]
+    dataset = parser("train", "unlabelled", "consistency", **values).get_parsed_content("train#dataset")
+    case = dataset.prepared(0)["image"]
     assert case.shape[1] in (10, 11) and case.shape[3] in (8, 9)
     assert case[0, 0].mean() > 0.9 and case[0, -1].mean() < 0.1
 

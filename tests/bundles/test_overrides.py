@@ -181,7 +181,8 @@ def files_read_once():
 @given(st.sampled_from(["augmentation", "consistency_loss", "patch_size", "window_size", "threshold"]), VALUES)
 def test_what_passes_is_plain_in_the_real_bundle_too(files_read_once, key, value):
     try:
-        parser = Bundle("covid_ct_segmentation", ["demo", "unlabelled", "consistency"], {key: value}).parser(device="cpu")
+        bundle = Bundle("covid_ct_segmentation", ["demo", "unlabelled", "consistency"], {key: value})
+        parser = bundle.parser(device="cpu")
     except OverrideError:
         return
     assert repr(parser.get_parsed_content(key)) == repr(value)

@@ -25,7 +25,7 @@ def test_a_site_that_the_job_does_not_name_says_its_role(tiny_job):
 def test_a_bundle_is_enough_and_the_lists_tell_the_role():
     assert find_work("covid_ct_segmentation", "k", lists={"training": 2}).role == "supervised"
     work = find_work("covid_ct_segmentation", "k", overlays=["demo"], lists={"unlabeled": 2})
-    assert work.args["overlays"] == ["demo", "unlabelled", "consistency"] and work.steps is None
+    assert work.args["overlays"] == ["demo", "unlabelled", "agreement"] and work.steps is None
     assert find_work("covid_ct_segmentation", "k", lists={"testing": 1}).role == "evaluate"
 
 

@@ -190,7 +190,16 @@ def test_mixed_precision_on_a_gpu(network, unlabeled, labeled):
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     criterion = ConsistencyLoss("ce", "whole")
     engine = ConsistencyEngine(
-        "cuda", 1, unlabeled, network, optimizer, ScaleShift(), labeled, SoftDiceLoss(), consistency_loss=criterion, amp=True
+        "cuda",
+        1,
+        unlabeled,
+        network,
+        optimizer,
+        ScaleShift(),
+        labeled,
+        SoftDiceLoss(),
+        consistency_loss=criterion,
+        amp=True,
     )
     engine.run()
     assert engine.state.output["loss"].isfinite()

@@ -26,7 +26,8 @@ def build(network, loader, decay=None, optimizer=None, threshold=0.5, **changes)
     loss = ConsistencyLoss("dice_soft", "foreground", threshold)  # p itself is the target
     teacher = None if decay is None else build_teacher("ema", network, decay)
     augment = build_augment("scale_shift", seed=5)
-    return ConsistencyEngine("cpu", 1, loader, network, optimizer, augment, consistency_loss=loss, teacher=teacher, **changes)
+    changes |= {"consistency_loss": loss, "teacher": teacher}
+    return ConsistencyEngine("cpu", 1, loader, network, optimizer, augment, **changes)
 
 
 def shifted(network):

@@ -139,7 +139,7 @@ def test_it_is_told_what_came_what_is_shared_and_when(network, labeled):
 
 def test_in_the_consistency_engine(undecided, unlabeled):
     engine = ConsistencyEngine("cpu", 1, unlabeled, undecided, torch.optim.Adam(undecided.parameters(), lr=1e-2),
-                               ScaleShift(seed=5), consistency_loss=ConsistencyLoss("dice_hard", "foreground", 0.5))  # fmt: skip
+                               ScaleShift(seed=5), consistency_loss=ConsistencyLoss(threshold=0.5))  # fmt: skip
     item = Proximal(0.1)
     attach([item], engine)
     engine.run()

@@ -79,7 +79,8 @@ def test_progress_of_the_engines(network, labeled, unlabeled):
     engine.run()
     assert [set(values) for *_, values in calls] == [{"loss"}] * 3
     optimizer = torch.optim.Adam(network.parameters())
-    engine = ConsistencyEngine("cpu", 1, unlabeled, network, optimizer, ScaleShift(), consistency_loss=ConsistencyLoss())
+    loss = ConsistencyLoss()
+    engine = ConsistencyEngine("cpu", 1, unlabeled, network, optimizer, ScaleShift(), consistency_loss=loss)
     ProgressHandler(lambda *call: calls.append(call), 10).attach(engine)
     engine.run()
     assert calls[-1][:2] == (4, 4)

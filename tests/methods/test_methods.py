@@ -35,7 +35,8 @@ class MadeUp(Method):
 
 
 def test_the_methods_that_there_are():
-    assert list(installed()) == ["agreement", "consistency", "fedavg_moco", "fedmoco", "fine_tuning", "linear", "supervised_fedavg"]
+    known = "agreement consistency fedavg_moco fedmoco fine_tuning linear supervised_fedavg"
+    assert list(installed()) == known.split()
 
 
 @pytest.mark.parametrize("kind", METHODS, ids=lambda kind: kind.__name__)

@@ -55,7 +55,8 @@ def test_one_command_writes_the_papers_job_for_own_sites(package, tmp_path):
     job = read_job(tmp_path / "study")
     assert job.name == "study" and job.controller["sites"] == {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
     assert job.aggregator["user_weights"] == {"b": 0.5}
-    assert job.clients["b"]["overrides"] == {"confidence": 0.8} and job.clients["b"]["overlays"] == ["unlabelled", "consistency"]
+    assert job.clients["b"]["overrides"] == {"confidence": 0.8}
+    assert job.clients["b"]["overlays"] == ["unlabelled", "consistency"]
     assert job.clients["a"]["overrides"] == {"batch_size": 2}
 
 
@@ -147,6 +148,6 @@ def test_a_study_that_is_not_there_and_a_method_that_is_unknown(load_script, tmp
     assert script.main([str(tmp_path / "no.yaml"), str(tmp_path / "job")]) == 2
     assert "no.yaml cannot be read" in capsys.readouterr().err
     assert script.main(["--init", "fedmocco"]) == 2
-    assert "method 'fedmocco' is unknown; there are consistency, fedavg_moco, fedmoco" in capsys.readouterr().err
+    assert "'fedmocco' is unknown; there are agreement, consistency, fedavg_moco, fedmoco" in capsys.readouterr().err
     assert script.main(["--init", "os.system"]) == 2
     assert "a job may not name the class" in capsys.readouterr().err

@@ -83,7 +83,7 @@ def unusual(
     ]  # fmt: skip
     if judged and not any(SCORES in update.extras for update in labelled):
         found.append(
-            ([u.site for u in labelled], f"no labelled site sends '{SCORES}'; nobody judges what sites without labels add")
+            ([u.site for u in labelled], f"no labelled site sends '{SCORES}'; nobody judges what the others add")
         )
     return [(sites, reason) for sites, reason in found if sites]
 

@@ -160,7 +160,7 @@ class LabelledMean:
         self, mean: Mapping[str, Tensor], labelled: Sequence[Contribution], facts: RoundFacts
     ) -> dict[str, dict[str, Any]]:
         """For each site what goes with its next task; without ``mean`` that is the model itself."""
-        for_all = {MEAN: dict(mean)} if mean else {}
+        for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
         gates = [update.extras[CONFIDENCE] for update in labelled if CONFIDENCE in update.extras] if self.gate else []
         alike = len({len(gate) for gate in gates}) == 1
         gate = {GATE: torch.stack(gates).mean(dim=0)} if alike else {}

@@ -1,5 +1,7 @@
 """How sure a model is of the voxels, or images, that it gets right."""
 
+from typing import Any
+
 import torch
 from ignite.engine import Engine
 from monai.engines.utils import IterationEvents
@@ -32,8 +34,9 @@ class LabelConfidence:
         engine.add_event_handler(IterationEvents.FORWARD_COMPLETED, self)
 
     def __call__(self, engine: Engine) -> None:
+        found: Any = engine.state.output
         if not self.paused:
-            self.count(plain(engine.state.output[self.pred]).float(), plain(engine.state.output[self.label]))
+            self.count(plain(found[self.pred]).float(), plain(found[self.label]))
 
     def count(self, pred: Tensor, label: Tensor) -> None:
         """Add a batch; see the class."""

@@ -9,6 +9,7 @@ from fedmed.methods.guard import Guard
 from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
 
+
 @dataclass(frozen=True)
 class Consistency(Method):
     """Sites without labels learn from the confident part of the global model's own predictions, under other views.
