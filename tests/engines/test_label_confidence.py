@@ -25,7 +25,7 @@ def test_batches_add_up_and_a_class_that_was_never_right_lets_all_count():
 
 def test_logits():
     logits = torch.tensor([[2.0, 0.0], [0.0, 3.0]])
-    counter = LabelConfidence(logits=True)
+    counter = LabelConfidence()
     counter.count(logits, torch.tensor([[0], [1]]))
     expected = [logits.softmax(1)[0, 0].item(), logits.softmax(1)[1, 1].item()]
     assert counter.quantiles(1.0).tolist() == pytest.approx(expected, abs=1.5 / BINS)

@@ -17,3 +17,10 @@ class CalibratedInferer(Inferer):
 
     def __call__(self, inputs: Tensor, network: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         return torch.softmax(network(inputs, *args, **kwargs) / network.temperature, dim=1)
+
+
+class ProbabilityInferer(Inferer):
+    """Probabilities (B, C) of images (B, 1, H, W): softmax of what the network returns; used in training."""
+
+    def __call__(self, inputs: Tensor, network: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+        return torch.softmax(network(inputs, *args, **kwargs), dim=1)

@@ -29,8 +29,8 @@ class AgreementEngine(PseudoLabelTrainer):
         agreement_loss: called with the student's probabilities and what :func:`agreed` returned.
         agree: whether the labelled sites' mean must agree; if not, it is a training with a teacher, or with itself.
 
-    ``engine.state.output`` also has the shares, 0 to 1, of voxels that count (``agreed_fraction``) and of voxels that
-    the local model takes for another class than the first (``foreground_fraction``).
+    ``engine.state.output`` also has the shares, 0 to 1, of voxels, or images, that count (``agreed_fraction``), and of
+    voxels that the local model takes for another class than the first (``foreground_fraction``).
     """
 
     def __init__(
@@ -78,8 +78,10 @@ class AgreementEngine(PseudoLabelTrainer):
         label, counts = agreed(local, labelled, self.gate)
         share = counts.float().mean()
         self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
-        foreground = (all_classes(local).argmax(dim=1) > 0).float().mean()
-        return (label, counts), {"agreed_fraction": share, "foreground_fraction": foreground}
+        scalars = {"agreed_fraction": share}
+        if label.ndim > 1:  # of an image's class nobody says foreground
+            scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
+        return (label, counts), scalars
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
         """Cross-entropy and Dice over the voxels that count."""

@@ -17,15 +17,14 @@ class LabelConfidence:
     """Handler of a validation: counts, for each class, the probabilities of what the model got right.
 
     A histogram a class, so nothing is kept of a case. Predictions are probabilities (B, C, ...), or (B, 1, ...) of
-    class 1 of two; labels are classes (B, 1, ...).
+    class 1 of two; those of several classes that do not sum to 1 are logits. Labels are classes (B, 1, ...) or (B,).
 
     Args:
-        logits: predictions are logits, of which the softmax is taken first.
         pred, label: keys of the evaluator's output.
     """
 
-    def __init__(self, logits: bool = False, pred: str = "pred", label: str = "label") -> None:
-        self.logits, self.pred, self.label = logits, pred, label
+    def __init__(self, pred: str = "pred", label: str = "label") -> None:
+        self.pred, self.label = pred, label
         self.counts: Tensor | None = None
         self.paused = False
 
@@ -40,7 +39,8 @@ class LabelConfidence:
 
     def count(self, pred: Tensor, label: Tensor) -> None:
         """Add a batch; see the class."""
-        p = all_classes(pred.softmax(dim=1) if self.logits else pred)
+        logits = pred.shape[1] > 1 and not torch.allclose(pred.sum(dim=1), pred.new_ones(()), atol=1e-2)
+        p = all_classes(pred.softmax(dim=1) if logits else pred)
         confidence, named = p.max(dim=1)
         right = named == label.reshape(named.shape).long()
         counts = torch.stack([torch.histc(confidence[right & (named == c)], BINS, 0, 1) for c in range(p.shape[1])])

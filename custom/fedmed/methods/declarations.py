@@ -87,7 +87,7 @@ UNLABELLED = Role(
     "trains without labels",
     "fedmed.flare.executors.ConsistencyExecutor",
     lists=(("unlabeled", "training"),),
-    needs="This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
+    needs="This site has images without labels: its datalist needs 'unlabeled'; lists with labels serve too.",
 )
 EVALUATED = Role(
     "is only scored",

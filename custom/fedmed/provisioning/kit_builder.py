@@ -34,7 +34,7 @@ ADMIN_TIMEOUT = 30.0  # for a site's answer to a command, such as taking a job
 OUTCOME_TIMEOUT = 60.0  # of a finished job for the last word of a site
 NEEDS: dict[Role, str] = {
     "supervised": "This site has images with masks. Its datalist needs 'training', 'validation' and best 'testing'.",
-    "unsupervised": "This site has images without masks: its datalist needs 'unlabeled'; lists with masks serve too.",
+    "unsupervised": "This site has images without labels: its datalist needs 'unlabeled'; lists with labels serve too.",
     "evaluate": "This site is only scored: its datalist needs 'testing', images with masks. It trains nothing.",
 }
 SCOPE = {"properties": {}, "task_data_filters": [], "task_result_filters": [{"path": app_configs.LIMITS, "args": {}}]}
