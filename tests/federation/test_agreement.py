@@ -1,6 +1,8 @@
 """Whole federations in which sites without labels learn where two models agree."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.agreement import Agreement
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -117,3 +120,17 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypa
     kept = ("trust", "strength", "score", "score_without", "coefficients")
     noted = [[[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("whole", "cut")]
     assert noted[0] == noted[1]
+
+
+def test_the_x_ray_job_learns_from_two_hospitals_without_labels(change_study, monkeypatch, tmp_path):
+    checkout = Path(__file__).resolve().parents[2]
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(checkout / "site_configs" / "demo"))
+    folder = shutil.copytree(checkout / "jobs" / "cxr_agreement", tmp_path / "job")
+    short = read_job(change_study(folder, rounds=3, steps=2, warm_start={"rounds": 1}))
+    run_job(write_job(short, tmp_path / "short"), tmp_path / "ws")
+    first, _, third = rounds(tmp_path / "ws")
+    assert first["accepted"] == ["cxr_metro"] and len(third["accepted"]) == 3 and not third["refused"]
+    assert third["strength"] == 0.5 and {"score_with", "score_without"} <= third.keys()
+    assert all(0 <= third["extras"][site]["agreed_share"] <= 1 for site in ("cxr_children", "cxr_rural"))
+    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    assert set(result["test"]) == {"cxr_metro", "cxr_children", "cxr_rural"}

@@ -10,6 +10,7 @@ from fedmed.errors import JobError
 from fedmed.jobs.job_folder import read_job, write_job
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
+CT_JOBS = ["covid_agreement", "covid_agreement_paper", "covid_fssl", "covid_fssl_paper", "covid_fssl_partial"]
 SIZE = {"encoder", "job", "overlays", "rounds", "steps", "warm_start_rounds"}
 
 
@@ -38,7 +39,7 @@ def test_paper_job_differs_only_in_overlay_rounds_and_steps():
     assert texts("covid_fssl").keys() == texts("covid_fssl_paper").keys()
 
 
-@pytest.mark.parametrize("name", ["covid_fssl", "covid_fssl_paper", "covid_fssl_partial"])
+@pytest.mark.parametrize("name", CT_JOBS)
 def test_job_is_complete(name):
     job = read_job(JOBS / name)
     roles = sorted(args["role"] for args in job.clients.values())
@@ -54,7 +55,7 @@ def test_job_is_complete(name):
         assert args["seed"] == job.persistor["seed"] and args["bundle"] == job.persistor["bundle"]
 
 
-@pytest.mark.parametrize("name", ["covid_fssl", "covid_fssl_paper", "covid_fssl_partial"])
+@pytest.mark.parametrize("name", CT_JOBS)
 def test_every_answer_of_a_job_passes_the_sites_limits(name):
     for path in (JOBS / name).glob("app_*/config/config_fed_client.json"):
         config = json.loads(path.read_text())

@@ -1,5 +1,7 @@
 import pytest
 
+from fedmed.errors import JobError
+from fedmed.jobs.job_folder import write_job
 from fedmed.methods.agreement import Agreement
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
@@ -29,9 +31,12 @@ def test_a_study_gives_its_arguments_to_the_rule(job_of):
 
 @pytest.mark.parametrize("args", [{"combine": "add"}, {"strength": -1.0}, {"ramp_rounds": -1}])
 def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_written(job_of, args, tmp_path):
-    from fedmed.errors import JobError
-    from fedmed.jobs.job_folder import write_job
-
     method = {"path": "fedmed.methods.agreement.Agreement", "args": args}
     with pytest.raises(JobError, match=f"'{next(iter(args))}' is"):
         write_job(job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"]), tmp_path / "job")
+
+
+def test_pooled_buffers_are_refused_where_the_rule_cannot_pool(job_of, tmp_path):
+    study = {"sites": SITES, "rounds": 2, "steps": 1, "overlays": ["demo"], "buffers": "pooled"}
+    with pytest.raises(JobError, match="'buffers' is 'pooled', which .*LabelledMean cannot do"):
+        write_job(job_of(name="x", method={"path": "fedmed.methods.agreement.Agreement"}, **study), tmp_path / "job")

@@ -11,6 +11,7 @@ from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.kinds.find_kind import kind_of
+from fedmed.methods.method import MEAN
 
 LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
@@ -125,6 +126,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
 def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
     """A rule must find the senders that it needs in the warm start and in what follows."""
     plan, norm = job.plan, job.study.max_norm
+    if job.study.buffers == "pooled" and job.rule["path"] != MEAN:
+        yield "buffers", f"'buffers' is 'pooled', which {job.rule['path']} cannot do; use 'average' or 'local'"
     for round in sorted({0, plan.rounds - 1}):
         sent = {site: [TENSOR] for site in plan.participants(round)}
         try:
