@@ -16,7 +16,7 @@ from fedmed.experiments.federation_data import FederationData, IterationBudget
 from fedmed.experiments.yaml_models import build
 from fedmed.jobs.app_configs import files
 from fedmed.losses.consistency_loss import ConsistencyLoss
-from fedmed.methods import consistency
+from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import Role
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
@@ -123,7 +123,8 @@ def test_a_silent_site_differs_in_what_it_learns_alone():
     made, trains = job(train=PAIR, control="silent"), job(train=PAIR)
     assert made.overrides == {**trains.overrides, "unsupervised": {"cutout_size": [6, 6, 2], "learning_rate": 0.0}}
     assert made.model_copy(update={"overrides": trains.overrides}) == trains
-    config = Bundle("covid_ct_segmentation", ["coarse", "consistency"], made.overrides["unsupervised"]).parser()
+    overlays = ["coarse", *Consistency().roles()["unsupervised"].overlays]
+    config = Bundle("covid_ct_segmentation", overlays, made.overrides["unsupervised"]).parser()
     assert config.get_parsed_content("learning_rate") == 0
 
 
@@ -133,9 +134,10 @@ def test_every_bundle_lets_a_site_be_silenced(bundle):
 
 
 def test_a_method_may_say_how_its_sites_are_silenced(monkeypatch):
-    role = replace(consistency.UNSUPERVISED, silent=(("consistency_weight", 0.0),))
-    monkeypatch.setattr(consistency, "UNSUPERVISED", role)
-    assert job(train=PAIR, control="silent").overrides["unsupervised"]["consistency_weight"] == 0
+    roles = Consistency().roles()
+    own = {**roles, "unsupervised": replace(roles["unsupervised"], silent=(("ema_decay", 1.0),))}
+    monkeypatch.setattr(Consistency, "roles", lambda method: own)
+    assert job(train=PAIR, control="silent").overrides["unsupervised"] == {"cutout_size": [6, 6, 2], "ema_decay": 1}
 
 
 def test_overlays_of_an_arm_follow_those_of_its_network():
