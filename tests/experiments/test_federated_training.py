@@ -13,11 +13,14 @@ from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.federation_data import FederationData, IterationBudget
+from fedmed.experiments.site_lists import require_values
 from fedmed.experiments.yaml_models import build
 from fedmed.jobs.app_configs import files
 from fedmed.losses.consistency_loss import ConsistencyLoss
 from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import Role
+from fedmed.methods.fedmoco import FedMoCo
+from fedmed.settings.site import parse_site
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 BUNDLES = EXPERIMENTS.parent / "bundles"
@@ -142,6 +145,23 @@ def test_a_method_may_say_how_its_sites_are_silenced(monkeypatch):
 
 def test_overlays_of_an_arm_follow_those_of_its_network():
     assert job(train=PAIR, overlays=["cpu"]).overlays == ["coarse", "cpu"]
+
+
+def test_a_site_that_would_not_send_what_the_method_works_with_is_named(tmp_path):
+    """Else a table would show another method than it says, without a word."""
+    method = FedMoCo()
+    needed = [value.name for value in method.values() if value.needed]
+    (tmp_path / "images").mkdir()
+    (tmp_path / "datalist.json").touch()
+    values = {"data_root": str(tmp_path), "device": "cpu"}
+    open_, closed = (
+        parse_site("north", {**values, "privacy": {"allowed_extras": names}}, tmp_path / "north.yaml")
+        for names in (needed, needed[1:])
+    )
+    require_values(method, [open_])
+    require_values(Consistency(), [closed])
+    with pytest.raises(JobError, match=rf"north\.yaml: the site 'north' does not send '{needed[0]}'.*allowed_extras"):
+        require_values(method, [open_, closed])
 
 
 def test_what_the_federation_lacks_is_named(tmp_path):

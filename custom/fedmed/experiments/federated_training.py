@@ -17,7 +17,7 @@ from fedmed.experiments.federation_data import (
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
-from fedmed.experiments.site_lists import POOL, pooled_site, site_for
+from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
 from fedmed.methods.find_method import load_method
 from fedmed.settings.site import SiteConfig, load_site
@@ -88,6 +88,7 @@ class FederatedTraining(ChainLink):
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
         job, sites = self.job_of(place), self._sites(place)
+        require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
         return [JobStep(job, sites, run_folder(place, job, sites))]
 
     def _sites(self, place: Place) -> dict[str, SiteConfig]:
