@@ -13,6 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from fedmed.data.synthetic import KINDS, demo_site
+from fedmed.data.synthetic.labelled_lists import labelled_list
 from fedmed.errors import FedMedError
 
 
@@ -22,12 +23,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sites", nargs="+", metavar="SITE", help="only these sites (default: all of the kind)")
     parser.add_argument("--root", type=Path, help="where to put them (default: $FEDMED_HOME, else ~/.cache/fedmed)")
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other patients (default: 0)")
+    parser.add_argument(
+        "--labelled",
+        action="store_true",
+        help="also datalist_labelled.json with every mask, for experiments (chest_ct)",
+    )
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="sites at a time")
     options = parser.parse_args(arguments)
     began = time.perf_counter()
-    sites = options.sites or sites_with_folders(options.kind)
+    sites = options.sites or sites_with_folders(options.kind, options.labelled)
     with ProcessPoolExecutor(max(1, min(options.processes, len(sites)))) as pool:
-        made = [(site, pool.submit(demo_site, options.kind, site, options.root, options.seed)) for site in sites]
+        make = labelled_folder if options.labelled else demo_site
+        made = [(site, pool.submit(make, options.kind, site, options.root, options.seed)) for site in sites]
         try:
             for site, job in made:
                 print(describe(site, job.result()), flush=True)
@@ -38,9 +45,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def sites_with_folders(kind: str) -> list[str]:
+def labelled_folder(kind: str, site: str, root: Path | None, seed: int) -> Path:
+    return labelled_list(kind, site, root, seed).parent
+
+
+def sites_with_folders(kind: str, labelled: bool = False) -> list[str]:
     """The sites of a kind that have their own folder; the largest first, so that the processes end together."""
     profiles = {name: profile for name, profile in KINDS[kind].items() if profile.name == name}
+    if labelled:  # those that can have a list with every mask; if there is none, the first says so
+        profiles = {name: profile for name, profile in profiles.items() if getattr(profile, "further", {})} or profiles
     return sorted(profiles, key=lambda name: -sum(profiles[name].counts.values()))
 
 

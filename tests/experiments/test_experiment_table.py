@@ -114,6 +114,16 @@ def test_the_tables_that_come_along_fit_their_data(path):
         table.check_data(other)
 
 
-@pytest.mark.parametrize("name", ["cxr_real", "lidc", "paper"])
+@pytest.mark.parametrize("name", sorted(path.stem for path in (EXPERIMENTS / "data").glob("*.yaml")))
 def test_the_descriptions_of_data_that_come_along_can_be_read(name):
     assert load_data(EXPERIMENTS / "data" / f"{name}.yaml").name == name
+
+
+def test_the_demo_in_a_table_is_that_of_the_demos_job():
+    """Its budget and its sites, which are tested on more patients."""
+    study = yaml.safe_load((EXPERIMENTS.parent / "jobs/covid_fssl/app_server/config/study.yaml").read_text())
+    demo = load_data(EXPERIMENTS / "data" / "ct_demo.yaml")
+    budget, rounds = demo.budget, (study["rounds"], study["warm_start"]["rounds"])
+    assert (budget.steps // study["steps"], budget.warm_start // study["steps"]) == rounds
+    assert budget.interval == study["steps"] and demo.networks["default"] == study["overlays"]
+    assert set(demo.sites.values()) == set(study["sites"])

@@ -1,5 +1,6 @@
 """From a table's YAML to jobs: roles, schedule, overrides."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,21 @@ from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.federation_data import FederationData, IterationBudget
+from fedmed.experiments.site_lists import require_values
 from fedmed.experiments.yaml_models import build
 from fedmed.jobs.app_configs import files
 from fedmed.losses.consistency_loss import ConsistencyLoss
+from fedmed.methods.consistency import Consistency
+from fedmed.methods.declarations import Role
+from fedmed.methods.fedmoco import FedMoCo
+from fedmed.settings.site import parse_site
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 BUNDLES = EXPERIMENTS.parent / "bundles"
 DEMO = load_data(EXPERIMENTS / "data" / "demo.yaml")
 TABLES = sorted(p for p in EXPERIMENTS.glob("*.yaml") if yaml.safe_load(p.read_text())["data"] == "demo")
 PAIR = {"site_1": "supervised", "site_2": "unsupervised"}
+RATE = {"unsupervised": {"unsupervised_learning_rate": {"by": 0.2, "of": "learning_rate"}}}
 
 
 def spec(link, data=DEMO, test=("site_1", "site_2", "site_3"), seed=3):
@@ -81,10 +88,9 @@ def test_all_arms_have_the_same_number_of_iterations():
 
 
 def test_batch_learning_rate_and_own_settings_become_overrides():
-    fifth = {"unsupervised": {"unsupervised_learning_rate": {"by": 0.2, "of": "learning_rate"}}}
     rate = Bundle("covid_ct_segmentation", ["coarse"]).parser()["learning_rate"]
     batch = Bundle("covid_ct_segmentation", ["coarse"]).parser()["batch_size"]
-    made = job(train=PAIR, scaled=fifth, weights={"site_2": 0.5})
+    made = job(train=PAIR, scaled=RATE, weights={"site_2": 0.5})
     assert made.overrides["unsupervised"]["unsupervised_learning_rate"] == pytest.approx(0.2 * rate)
     assert made.overrides["unsupervised"]["cutout_size"] == [6, 6, 2] and made.user_weights == {"image_2": 0.5}
     assert job(pool=["site_1"], scaled={"supervised": {"batch_size": {"by": 2}}}).overrides == {
@@ -106,6 +112,59 @@ def test_factors_are_of_what_the_federation_has_set():
         job(train=PAIR, scaled={"supervised": {"colour": {"by": 2}}})
 
 
+def test_sites_without_labels_that_are_left_out_are_only_scored():
+    """What the same arm without them says in other words: the two share one run."""
+    more = {"weights": {"site_1": 2, "site_2": 0.5}, "overrides": {"unsupervised": {"teacher": "ema"}}}
+    made = job(train=PAIR, control="left_out", scaled=RATE, **more)
+    assert made.sites == {"image_1": "supervised", "image_2": "evaluate", "image_3": "evaluate"}
+    assert made == job(train={"site_1": "supervised"}, weights={"site_1": 2})
+    hidden = job(train={"site_1": "supervised", "pneumonia": "unsupervised"}, control="left_out")
+    assert "image_p" not in hidden.sites, "it has no masks to be scored with"
+
+
+def test_a_silent_site_differs_in_what_it_learns_alone():
+    made, trains = job(train=PAIR, control="silent"), job(train=PAIR)
+    assert made.overrides["unsupervised"] == {**trains.overrides["unsupervised"], "learning_rate": 0.0}
+    assert made.model_copy(update={"overrides": trains.overrides}) == trains
+    overlays = ["coarse", *Consistency().roles()["unsupervised"].overlays]
+    config = Bundle("covid_ct_segmentation", overlays, made.overrides["unsupervised"]).parser()
+    assert config.get_parsed_content("learning_rate") == 0
+
+
+@pytest.mark.parametrize("bundle", sorted(path.name for path in BUNDLES.iterdir()))
+def test_every_bundle_lets_a_site_be_silenced(bundle):
+    Bundle(bundle, [], dict(Role("trains", "a.B").silent))
+
+
+def test_a_method_may_say_how_its_sites_are_silenced(monkeypatch):
+    roles = Consistency().roles()
+    own = {**roles, "unsupervised": replace(roles["unsupervised"], silent=(("ema_decay", 1.0),))}
+    monkeypatch.setattr(Consistency, "roles", lambda method: own)
+    made, trains = (job(train=PAIR, control=control).overrides["unsupervised"] for control in ("silent", None))
+    assert made == {**trains, "ema_decay": 1}
+
+
+def test_overlays_of_an_arm_follow_those_of_its_network():
+    assert job(train=PAIR, overlays=["cpu"]).overlays == ["coarse", "cpu"]
+
+
+def test_a_site_that_would_not_send_what_the_method_works_with_is_named(tmp_path):
+    """Else a table would show another method than it says, without a word."""
+    method = FedMoCo()
+    needed = [value.name for value in method.values() if value.needed]
+    (tmp_path / "images").mkdir()
+    (tmp_path / "datalist.json").touch()
+    values = {"data_root": str(tmp_path), "device": "cpu"}
+    open_, closed = (
+        parse_site("north", {**values, "privacy": {"allowed_extras": names}}, tmp_path / "north.yaml")
+        for names in (needed, needed[1:])
+    )
+    require_values(method, [open_])
+    require_values(Consistency(), [closed])
+    with pytest.raises(JobError, match=rf"north\.yaml: the site 'north' does not send '{needed[0]}'.*allowed_extras"):
+        require_values(method, [open_, closed])
+
+
 def test_what_the_federation_lacks_is_named(tmp_path):
     for settings, words in (
         ({"train": {"site_9": "supervised"}}, "arm 'a' needs the site 'site_9'.*'demo'"),
@@ -122,6 +181,8 @@ def test_what_the_federation_lacks_is_named(tmp_path):
         ({"train": {"site_1": "teacher"}}, "'train.site_1' is 'teacher'"),
         ({"train": ["site_1"]}, r"'train' is \['site_1'\]"),
         ({"train": {}, "pool": "site_1"}, "'pool' is 'site_1'"),
+        ({"control": "silent"}, "'control' is 'silent', but no site of the arm trains without labels"),
+        ({"control": "quiet"}, "'control' is 'quiet'.*'left_out' or 'silent'"),
         ({"interval": -2}, "'interval' is -2"),
         ({"interval": "1e-2"}, "'interval' is '1e-2'.*write 0.01"),
         ({"scaled": {"supervised": {"batch_size": {"by": "two"}}}}, "'scaled.supervised.batch_size.by' is 'two'"),

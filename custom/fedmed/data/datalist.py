@@ -12,6 +12,7 @@ from fedmed.files import read_json
 log = logging.getLogger("fedmed.data")
 
 LABELLED = ("training", "validation", "testing")
+LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experiments in which every site may have labels
 EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
 
 

@@ -56,24 +56,26 @@ rank-biserial correlation, −1 to 1. Seeds: those whose mean difference has the
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         wanted = [(pair, evidence.sites[site]) for pair in self.holds for site in pair.sites]
-        found = [_sides(evidence, pair, site) for pair, site in wanted]
+        found = [case_scores(evidence, pair, site) for pair, site in wanted]
         if any(high.empty or low.empty for high, low in found):
             return []
         return [
-            compare_cases(*sides, pair, site, _kind(evidence, pair).label)
+            compare_cases(*sides, pair, site, case_kind(evidence, pair).label)
             for (pair, site), sides in zip(wanted, found, strict=True)
         ]
 
 
-def _kind(evidence: Evidence, pair: CasePair) -> UnitMean:
+def case_kind(evidence: Evidence, pair: CasePair) -> UnitMean:
+    """The pair's score; a DataError if single cases have none of it."""
     kind = evidence.kinds[pair.score or next(iter(evidence.kinds))]
     if not isinstance(kind, UnitMean):
         raise DataError(f"'{kind.label}' is not a score of single cases; compare it by BetterByPatients")
     return kind
 
 
-def _sides(evidence: Evidence, pair: CasePair, site: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    at = {"site": site, "list": pair.list, "model": pair.model, "metric": _kind(evidence, pair).metric}
+def case_scores(evidence: Evidence, pair: CasePair, site: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of the score table of the better arm and of the worse; none of an arm that was not run."""
+    at = {"site": site, "list": pair.list, "model": pair.model, "metric": case_kind(evidence, pair).metric}
     rows = selected(evidence.frame, **at).astype({"unit": str})
     return selected(rows, arm=pair.better), selected(rows, arm=pair.worse)
 

@@ -1,7 +1,7 @@
 """A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
 
 import math
-from typing import Annotated, Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
@@ -17,8 +17,9 @@ from fedmed.experiments.federation_data import (
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
-from fedmed.experiments.site_lists import POOL, pooled_site, site_for
+from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
+from fedmed.methods.find_method import load_method
 from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
@@ -38,9 +39,13 @@ class FederatedTraining(ChainLink):
     Attributes:
         train: site -> ``supervised`` or ``unsupervised``; the others are only tested.
         pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
+        control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
+            ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
+            role in the method says.
         interval: factor of the budget's aggregation interval.
         warm_start: whether sites without labels join late.
         network: entry of the federation's ``networks``.
+        overlays: further overlays of the bundle, of all sites.
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
         scaled: role -> settings as multiples.
@@ -51,9 +56,11 @@ class FederatedTraining(ChainLink):
 
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
+    control: Literal["left_out", "silent"] | None = None
     interval: Positive = 1
     warm_start: bool = True
     network: str = DEFAULT_NETWORK
+    overlays: list[str] = []
     weights: dict[str, int | float] = {}
     overrides: RoleOverrides = {}
     scaled: dict[TrainingRole, dict[str, Scaled]] = {}
@@ -63,7 +70,11 @@ class FederatedTraining(ChainLink):
     def _trains(self) -> "FederatedTraining":
         if bool(self.train) == bool(self.pool):
             raise ValueError("give either 'train' (site: role) or 'pool' (sites)")
-        if idle := set(self.scaled) - set(self._roles()):
+        without = [site for site, role in self.train.items() if role == "unsupervised"]
+        if self.control and not without:
+            raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
+        present = {*self.train.values(), *(["supervised"] if self.pool else [])}
+        if idle := set(self.scaled) - present:
             raise ValueError(f"'scaled' speaks of {idle.pop()} sites, but the arm has none; leave it out")
         return self
 
@@ -77,6 +88,7 @@ class FederatedTraining(ChainLink):
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
         job, sites = self.job_of(place), self._sites(place)
+        require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
         return [JobStep(job, sites, run_folder(place, job, sites))]
 
     def _sites(self, place: Place) -> dict[str, SiteConfig]:
@@ -95,39 +107,48 @@ class FederatedTraining(ChainLink):
     def job_of(self, place: Place) -> Job:
         """The job of one seed."""
         data: FederationData = place.data
-        overlays, given = data.networks[self.network], {"bundle": data.bundle, **data.job, **self.job}
+        overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
         if lender := given.get("release_from"):
             given["release_from"] = data.shown_sites([lender])[lender]
         schedule = self._schedule(data.budget)
         schedule["warm_start"] |= given.pop("warm_start", {})
+        left_out = set(self.train) - set(self._training())
         return link_job(
             place.arm,
             given,
             name=JOB_NAME,
             sites=self._site_roles(place),
             overlays=overlays,
-            overrides=self._overrides(data, given["bundle"], overlays),
-            user_weights={data.shown_sites([site])[site]: weight for site, weight in self.weights.items()},
+            overrides=self._overrides(data, given, overlays),
+            user_weights={
+                data.shown_sites([site])[site]: w for site, w in self.weights.items() if site not in left_out
+            },
             evaluate_last=True,
             seed=place.seed,
             **schedule,
         )
 
+    def _training(self) -> dict[str, TrainingRole]:
+        """Sites that train, as the table names them -> role."""
+        left_out = ["unsupervised"] if self.control == "left_out" else []
+        return {site: role for site, role in self.train.items() if role not in left_out}
+
     def _roles(self) -> list[TrainingRole]:
         """Roles that train, in the usual order."""
-        present = {*self.train.values(), *(["supervised"] if self.pool else [])}
+        present = {*self._training().values(), *(["supervised"] if self.pool else [])}
         return [role for role in get_args(TrainingRole) if role in present]
 
     def _site_roles(self, place: Place) -> dict[str, str]:
         """Site of the federation -> role."""
         names = place.data.sites
         roles = dict.fromkeys(place.data.shown_sites(list(place.test)).values(), "evaluate")
-        return roles | ({POOL: "supervised"} if self.pool else {}) | {names[s]: role for s, role in self.train.items()}
+        trained = {names[site]: role for site, role in self._training().items()}
+        return roles | ({POOL: "supervised"} if self.pool else {}) | trained
 
     def _schedule(self, budget: IterationBudget) -> dict[str, Any]:
         """Rounds of the budget. When the interval does not divide it, the last round makes the run a little longer."""
         steps = max(1, round(budget.interval * self.interval))
-        late = self.warm_start and "unsupervised" in self.train.values()
+        late = self.warm_start and "unsupervised" in self._roles()
         return {
             "steps": steps,
             "rounds": math.ceil(budget.steps / steps),
@@ -135,17 +156,22 @@ class FederatedTraining(ChainLink):
             "validate_every": max(1, round(budget.validate_every / steps)),
         }
 
-    def _overrides(self, data: FederationData, bundle: str, overlays: list[str]) -> dict[str, dict[str, Any]]:
+    def _overrides(self, data: FederationData, job: dict[str, Any], overlays: list[str]) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""
         overrides: dict[str, dict[str, Any]] = {
             role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in self._roles()
         }
-        for role, settings in self.scaled.items():
-            config = Bundle(bundle, overlays).parser()
+        present = {role: settings for role, settings in self.scaled.items() if role in overrides}
+        for role, settings in present.items():
+            config = Bundle(job["bundle"], overlays).parser()
             for name, scaled in settings.items():
                 source, own = (scaled.of, "supervised") if scaled.of else (name, role)
                 base = overrides.get(own, {}).get(source, config.get(source))
                 if not isinstance(base, int | float):
-                    raise JobError(f"'scaled' is a multiple of '{source}', which is {base!r} in the bundle '{bundle}'")
+                    found = f"{base!r} in the bundle '{job['bundle']}'"
+                    raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
                 overrides[role][name] = base * scaled.by
+        if self.control == "silent":
+            roles = load_method(job.get("method")).roles()
+            overrides["unsupervised"] |= dict(roles["unsupervised"].silent) if "unsupervised" in roles else {}
         return overrides

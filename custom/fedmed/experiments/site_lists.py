@@ -3,15 +3,16 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedmed.data.datalist import EXAMPLE, LABELLED, list_entries, read_datalist
 from fedmed.data.entry_forms import FILE_KEYS, UNLABELED
-from fedmed.errors import DataError
+from fedmed.errors import DataError, JobError
 from fedmed.files import write_atomically
+from fedmed.methods.method import Method
 from fedmed.settings.site import SiteConfig
 
 POOL = "pool"  # site that holds the cases of several
@@ -77,6 +78,21 @@ def with_list(config: SiteConfig, folder: Path, lists: Mapping[str, list[Any]], 
     path = folder / f"{name or config.site}-{hashlib.sha256(text.encode()).hexdigest()[:12]}.json"
     write_atomically(path, lambda stream: stream.write(text.encode()))
     return replace(config, datalist=path)
+
+
+def require_values(method: Method, sites: Iterable[SiteConfig]) -> None:
+    """Refuse sites that would not send what a method works with: the scores would be those of another method.
+
+    Raises:
+        JobError: names the first one, the value and the file.
+    """
+    needed = [value.name for value in method.values() if value.needed]
+    for config in sites:
+        if missing := [name for name in needed if name not in config.privacy.allowed_extras]:
+            raise JobError(
+                f"{config.source}: the site '{config.site}' does not send '{missing[0]}', which '{method.title}' works "
+                f"with; for this table, write privacy: {{allowed_extras: [{', '.join(needed)}]}} there"
+            )
 
 
 def state_of_files(config: SiteConfig) -> str:

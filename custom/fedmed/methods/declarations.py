@@ -19,6 +19,7 @@ class Role:
         receives: sharing group that the role receives, whatever the study's ``sharing``; None = the study's.
         sends: sharing group that the role sends; None = what it receives.
         least: sites of this role without which the method makes no sense.
+        silent: settings of the bundle with which its sites take part in every round and learn nothing, for comparison.
     """
 
     does: str
@@ -29,6 +30,7 @@ class Role:
     receives: str | None = None
     sends: str | None = None
     least: int = 0
+    silent: tuple[tuple[str, float], ...] = (("learning_rate", 0.0),)
 
 
 @dataclass(frozen=True)

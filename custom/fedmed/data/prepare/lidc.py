@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
@@ -22,7 +23,6 @@ from fedmed.data.prepare.write import entry, require_readable, write_datalist, w
 from fedmed.errors import DataError
 from fedmed.files import data_root
 
-LABELLED_DATALIST = "datalist_labelled.json"
 SPLIT = (0.6, 0.2, 0.2)  # of the patients of a site that is trained on
 PATIENT = r"^(.+)_R_\d+$"
 LOWEST_PEAK = -700.0  # HU; a crop inside a lung may hold nothing brighter than ground glass

@@ -6,7 +6,6 @@ Everything is drawn from one seed per patient, so that a scan does not depend on
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import nibabel as nib
@@ -78,25 +77,34 @@ def _grid(rng: np.random.Generator, scanner: Scanner, patient: Patient) -> Grid:
 
 def fill(profile: SiteProfile, folder: Path, seed: int, threads: int) -> None:
     """Write all patients of a hospital into an empty folder and, last, the datalist."""
-    lists = [name for name, count in profile.counts.items() for _ in range(count)]
-    patients = [f"{profile.prefix}-{number:04d}" for number in range(1, len(lists) + 1)]
+    patients = patients_of(profile)[: sum(profile.counts.values())]
     with ThreadPoolExecutor(threads) as pool:  # an error cancels those that have not begun
-        write = partial(write_patient, profile, folder, seed)
-        entries = list(pool.map(write, lists, patients))
+        entries = list(pool.map(lambda patient: write_patient(profile, folder, seed, *patient), patients))
     datalist: dict[str, list[dict[str, str]]] = {name: [] for name in profile.counts}
-    for name, entry in zip(lists, entries, strict=True):
+    for (name, _), entry in zip(patients, entries, strict=True):
         datalist[name].append(entry)
     (folder / "datalist.json").write_text(json.dumps(datalist, indent=2) + "\n")
 
 
-def write_patient(profile: SiteProfile, folder: Path, seed: int, list_name: str, patient_id: str) -> dict[str, str]:
-    """Make one patient, write the files below ``folder`` and return the datalist entry."""
+def patients_of(profile: SiteProfile) -> list[tuple[str, str]]:
+    """List and identifier of every patient of a hospital, then of those beyond its own lists, numbered on."""
+    lists = [name for counts in (profile.counts, profile.further) for name, n in counts.items() for _ in range(n)]
+    return [(name, f"{profile.prefix}-{number:04d}") for number, name in enumerate(lists, start=1)]
+
+
+def write_patient(
+    profile: SiteProfile, folder: Path, seed: int, list_name: str, patient_id: str, masked: bool = False
+) -> dict[str, str]:
+    """Make one patient, write the files below ``folder`` and return the datalist entry.
+
+    ``masked``: with the mask of a scan that the list ``list_name`` has none of.
+    """
     odds = np.random.default_rng(derive_seed(seed, "chest_ct", profile.name, patient_id, "diseased")).random()
     labelled = list_name != "unlabeled"
     made = make_scan(profile, patient_id, seed, diseased=labelled or bool(odds < profile.prevalence))
     entry = {"image": f"images/{patient_id}_ct.nii.gz", "patient": patient_id}
     arrays = {"image": made.image}
-    if labelled:
+    if labelled or masked:
         entry["label"] = f"labels/{patient_id}_seg.nii.gz"
         arrays["label"] = made.mask
     for name, array in arrays.items():

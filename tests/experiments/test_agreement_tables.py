@@ -1,0 +1,109 @@
+"""The tables of the agreement plan: one setting in all, seeds of their own, and arms that differ as they say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.experiments.chain import Place
+from fedmed.experiments.experiment_data import load_data
+from fedmed.experiments.experiment_table import load_table
+from fedmed.experiments.judgement import judge
+from fedmed.experiments.score_table import joined, score_frame
+from fedmed.experiments.table_claim import Evidence
+from fedmed.jobs.app_configs import files
+
+EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
+TABLES = {"demo": ["ct_demo"]} | dict.fromkeys(("in_turn", "parts", "strong_views"), ["institutions", "lidc_long"])
+DEVELOPED_ON = {0, 1, 2}  # seeds
+
+
+def table(name):
+    return load_table(EXPERIMENTS / f"agreement_{name}.yaml")
+
+
+def studies(name, data):
+    """Arm -> its study, with the sites of the data."""
+    read, on = table(name), load_data(EXPERIMENTS / "data" / f"{data}.yaml")
+    read.check_data(on)
+    return {arm.name: arm.links[0].job_of(Place(arm.name, 10, on, read.test, Path("nowhere"))) for arm in read.arms}
+
+
+@pytest.mark.parametrize(("name", "data"), [(name, data) for name, all_ in TABLES.items() for data in all_])
+def test_every_arm_is_a_job_that_the_bundle_accepts(name, data):
+    made = studies(name, data)
+    assert all(files(job) for job in made.values())
+    assert {job.study.validate_every for job in made.values()} == {1}, "labelled sites report what they validate"
+    arms = {arm: job.study.model_dump_json() for arm, job in made.items()}
+    assert len(set(arms.values())) == len(arms), "two arms would be one run"
+
+
+def test_the_setting_that_development_chose_is_the_same_in_all_tables():
+    def chosen(study):
+        own = {key: study.overrides["unsupervised"][key] for key in ("agree", "balance", "teacher", "strong")}
+        return yaml.safe_dump({"method": study.method.model_dump(), "settings": own})
+
+    found = {
+        chosen(job.study)
+        for name, all_ in TABLES.items()
+        for arm, job in studies(name, all_[0]).items()
+        if arm.split(": ")[-1] in ("agreement", "agreement, strong views")
+    }
+    assert len(found) == 1
+
+
+def test_nothing_is_confirmed_with_seeds_that_it_was_developed_on():
+    assert not any(DEVELOPED_ON & set(table(name).seeds) for name in TABLES)
+
+
+@pytest.mark.parametrize("name", ["demo", "parts"])
+def test_each_part_differs_from_the_method_in_what_it_names(name):
+    made = studies(name, TABLES[name][0])
+    whole = made["agreement"].study
+
+    def changed(arm):
+        study = made[arm].study
+        args = {k for k, v in study.method.args.items() if v != whole.method.args[k]}
+        own, all_ = study.overrides["unsupervised"], whole.overrides["unsupervised"]
+        same = study.model_copy(update={"method": whole.method, "overrides": whole.overrides}) == whole
+        return same and args | {key for key in own if own[key] != all_[key]}
+
+    assert changed("no gate") == {"gate"} and changed("nobody judges") == {"careful"}
+    assert changed("joined") == changed("plain average") == {"combine"}
+    assert changed("classes balanced") == {"balance"} and changed("weak views alone") == {"strong"}
+    assert changed("mean teacher without agreement") == {"agree", "teacher"}
+
+
+@pytest.mark.parametrize("name", ["in_turn", "strong_views"])
+def test_each_site_is_once_the_one_without_labels(name):
+    for arm, job in studies(name, "institutions").items():
+        without = job.study.of_role("unsupervised")
+        if arm == "all labelled":
+            assert len(job.study.of_role("supervised")) == 3
+        elif ": left out" in arm:
+            assert not without and job.study.of_role("evaluate") == [arm.split(":")[0].replace("site", "image")]
+        else:
+            assert without == [arm.split(":")[0].replace("site", "image")]
+
+
+def verdicts(name, gains):
+    """Claim -> verdict, where these arms are so much above the others everywhere."""
+    read, frames = table(name), []
+    for arm in read.arms:
+        gain = gains.get(arm.name.split(": ")[-1], 0.0)
+        for seed in read.seeds:
+            rows = [{"unit": f"case_{n}", "value": 0.3 + 0.01 * n + gain + 1e-4 * (n % 3)} for n in range(20)]
+            common = {"arm": arm.name, "list": "test", "model": "last", "metric": "dice"}
+            frames += [score_frame(rows, seed=seed, site=site, **common) for site in read.test]
+    evidence = Evidence(joined(frames), read.scores, {site: site for site in read.test})
+    return {one.claim.id: str(one.verdict) for one in judge(read.claims, evidence)}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_all_claims_can_be_judged(name):
+    gains = {"agreement": 0.04, "agreement, strong views": 0.06, "left out, strong views": 0.01, "all labelled": 0.07}
+    good = verdicts(name, gains)
+    assert set(good.values()) - {"✓"} <= {"reported", "n.s."} and "not run" not in good.values()
+    assert {v for k, v in good.items() if "gain" in k or "no harm" in k or "distance" in k} <= {"✓", "reported"}
+    bad = verdicts(name, {"agreement": -0.04, "agreement, strong views": -0.04})
+    assert {v for k, v in bad.items() if "gain" in k or "no harm" in k or "part" in k} <= {"✗"}
