@@ -34,10 +34,13 @@ class Follower:
         folder: the simulator's workspace. Files of an earlier run there are ignored until they are replaced.
         job: its name, for display.
         sites: names of the sites.
+        who: what stands before its name and every line, where it is one of several runs.
+        then: what follows the run, for the time that is left, such as ``, then the control``.
     """
 
-    def __init__(self, folder: Path, job: str, sites: Iterable[str]) -> None:
-        self.state = LiveState(job, {name: LiveSite() for name in sites})
+    def __init__(self, folder: Path, job: str, sites: Iterable[str], who: str = "", then: str = "") -> None:
+        self.state = LiveState(f"{who}{job}", {name: LiveSite() for name in sites}, then=then)
+        self.who = who
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
         self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
@@ -57,7 +60,7 @@ class Follower:
             self.state.site_event(name, line)
             texts.append(site_line(name, line, self.state))
         texts += [self._finish(line, now) for line, _ in finished]
-        return [text for text in texts if text]
+        return [f"{self.who}{text}" for text in texts if text]
 
     def _finish(self, line: dict[str, Any], now: float | None) -> str:
         self.state.round_event(line, time.time() if now is None else now)
@@ -103,7 +106,7 @@ def _head(state: LiveState, now: float) -> Table:
     phase = f"round {min(done + 1, total)} of {state.total_rounds}" if state.total_rounds else "starting"
     if state.total_rounds and done >= total:
         phase = "final scores" if state.validated else "all rounds done"
-    times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left")
+    times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left{state.then}")
     head = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0])
     head.add_row(Text(state.job, style="bold"), Text(phase), bar, Text(times, no_wrap=True))
