@@ -169,7 +169,7 @@ def gain_table(run: Run) -> Table | None:
             "cases": gain.of,
             "with": fixed(gain.ours),
             "without": fixed(gain.theirs),
-            "difference": signed(gain.difference),
+            "change": signed(gain.difference),
             "95 % interval": gain.span,
         }
         for gain in run.gains

@@ -11,7 +11,7 @@ from fedmed.reports.plots import BESIDE, WIDTH
 from fedmed.reports.run_contents import Run
 from fedmed.reports.words import fixed
 
-LEAST = 0.02  # half of the least width of the axis of differences: rounding must not look like an effect
+LEAST = 0.02  # of the axis of differences on either side of 0: rounding must not look like an effect
 
 
 def gain_chart(run: Run) -> Figure:
@@ -29,9 +29,11 @@ def gain_chart(run: Run) -> Figure:
     scores.set_yticks(range(len(found)), [gain.name for gain in found], color=INK)
     scores.set_ylim(len(found) - 0.4, -0.6)
     scores.set_xlim(*_around([value for gain in found for value in (gain.ours, gain.theirs) if value is not None]))
-    ends = [abs(value) for gain in found for value in (gain.low, gain.high, gain.difference) if value is not None]
-    widest = max([LEAST, *ends]) * 1.12
-    apart.set_xlim(-widest, widest)
+    ends = [value for gain in found for value in (gain.low, gain.high, gain.difference) if value is not None]
+    low, high = min([-LEAST, *ends]), max([LEAST, *ends])
+    apart.set_xlim(low - 0.06 * (high - low), high + 0.06 * (high - low))
+    scores.set_xlabel(run.score.label)
+    apart.set_xlabel("left of the line: worse off; right of it: better off")
     for axes in (scores, apart):
         axes.grid(axis="x")
         axes.grid(visible=False, axis="y")
