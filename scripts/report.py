@@ -26,7 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     from fedmed.errors import FedMedError
     from fedmed.reports.control_run import read_with_control
-    from fedmed.reports.gain import gain_table
+    from fedmed.reports.gain_words import gain_table
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 

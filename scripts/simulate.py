@@ -361,7 +361,7 @@ def report(workspace: Path, show: bool = True, table: bool = True) -> int:
         table: whether the table of the sites' scores is, beside what joining has brought.
     """
     from fedmed.reports.control_run import read_with_control
-    from fedmed.reports.gain import gain_table
+    from fedmed.reports.gain_words import gain_table
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 

@@ -268,10 +268,17 @@ def runs(finished_run, tmp_path_factory):
 COPY = "import shutil; shutil.rmtree(w, ignore_errors=True); shutil.copytree({runs!r} + '/' + {name}, w)\n"
 
 
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """PNGs take most of a report's time."""
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+
+
 def line(runs, workspace, *options):
     return [str(runs / "job"), "--workspace", str(workspace), "--control", *options]
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
     stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + "print(sys.argv)")
     assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
@@ -287,7 +294,8 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
     assert "simulator" in (tmp_path / "ws/control.log").read_text()
 
 
-def test_a_control_that_fails_leaves_the_report_and_is_made_by_resume(script, runs, stand_in, tmp_path, capsys):
+@pytest.mark.usefixtures("no_pictures")
+def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs, stand_in, tmp_path, capsys):
     again = tmp_path / "again"
     stand_in(
         f"again = Path({str(again)!r}).exists()\n"

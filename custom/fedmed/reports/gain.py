@@ -1,19 +1,14 @@
-"""What the sites that train without labels bring: a run beside its control, site by site, in numbers and in words."""
+"""What the sites that train without labels bring: a run beside its control, site by site."""
 
 from dataclasses import dataclass
 from functools import partial
-
-from rich.table import Table
 
 from fedmed.reports.paired_scores import PairedScores, paired_scores
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import number
 from fedmed.reports.run_report import report_of
-from fedmed.reports.site_rows import screen_table
-from fedmed.reports.words import NOTHING, count, fixed, join
+from fedmed.reports.words import NOTHING, count
 
-MOST = 3  # sites without labels that each have a sentence
-FEW = 6  # patients: the range of fewer differences holds their middle with less than 95 %
 LABELLED, SCORED, NO_LABELS, SOME_LABELS = "labelled", "only scored", "no labels", "some labels"
 BETTER, WORSE, NONE_SEEN, TOO_FEW = "better off", "worse off", "no difference detected", "too few patients to tell"
 
@@ -117,62 +112,3 @@ def _told(run: Run, name: str) -> tuple[float | None, int]:
     """The score that a site sent of its test, and of how many cases."""
     told = ((run.result or {}).get("test") or {}).get(name) or {}
     return number(told.get(run.score.test)), int(number(told.get("n_cases")) or 0)
-
-
-def headline(run: Run) -> str:
-    """What joining has brought the sites without labels, in a sentence or two for each."""
-    images, label = report_of(run).images, run.score.label
-    own = [gain for gain in run.gains if gain.part in (NO_LABELS, SOME_LABELS)]
-    known = [gain for gain in own if gain.difference is not None]
-    if not known:
-        names = join([site.name for site in run.by_role("unsupervised")])
-        return f"What {names} gained cannot be said: not scored in both runs. The table has the other sites."
-    if len(known) > MOST:
-        counts = [(word, sum(gain.verdict == word for gain in known)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
-        said = join([f"{word}: {n}" for word, n in counts if n])
-        return f"Of {len(known)} sites that train without labels, with all their {images} and without them: {said}."
-    whose, sentences = "its" if len(run.by_role("unsupervised")) == 1 else "all their", []
-    for gain in known:
-        what = "has no labels" if gain.part == NO_LABELS else "has labels of some images"
-        scores = f"{label} {fixed(gain.ours)} with {whose} {images}, {fixed(gain.theirs)} without them"
-        sentences.append(f"{gain.name}, which {what}: {scores}: {gain.in_words}.{_so(gain)}")
-    return " ".join(sentences)
-
-
-def _so(gain: Gain) -> str:
-    """What follows from the interval, where a reader could overlook it."""
-    words = {WORSE: "It is worse off with them", NONE_SEEN: "No difference was detected"}
-    return f" {words[gain.verdict]}." if gain.verdict in words else ""
-
-
-def gain_notes(run: Run) -> list[str]:
-    """What a reader of the table must know, sites that are worse off first."""
-    worse = [f"{g.name}, {g.in_words}" for g in run.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
-    missed = [gain.name for gain in run.gains if gain.difference is None]
-    few = [gain.name for gain in run.gains if gain.low is not None and gain.n_patients < FEW]
-    notes = {
-        "Worse off with what the sites without labels bring": worse,
-        "Not scored in both runs": missed,
-        f"Fewer than {FEW} patients, so the interval is less sure than 95 %": few,
-    }
-    return [f"{what}: {join(names)}." for what, names in notes.items() if names]
-
-
-def gain_table(run: Run) -> Table | None:
-    """The comparison for a terminal; None where there is none."""
-    if not run.gains:
-        return None
-    rows = [
-        {
-            "site": gain.name,
-            "labels": gain.part,
-            "cases": gain.of,
-            "with": fixed(gain.ours),
-            "without": fixed(gain.theirs),
-            "change": signed(gain.difference),
-            "95 % interval": gain.span,
-        }
-        for gain in run.gains
-    ]
-    title = f"{run.job}: {run.score.label} with and without the sites that have no labels"
-    return screen_table(title, rows, [headline(run), *gain_notes(run)])

@@ -74,10 +74,13 @@ def interval(
     """
     if units < FEWEST:
         return None, None
-    given = {"n_resamples": RESAMPLES, "batch": batch, "vectorized": True, "rng": np.random.default_rng(seed)}
+    rng = np.random.default_rng(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)  # of the plain percentiles, which are not used
-        drawn = bootstrap((np.arange(units),), statistic, method="percentile", **given).bootstrap_distribution
+        drawn = bootstrap(
+            (np.arange(units),), statistic, n_resamples=RESAMPLES, batch=batch, vectorized=True, method="percentile",
+            rng=rng,
+        ).bootstrap_distribution  # fmt: skip
     known = drawn[np.isfinite(drawn)]
     if not len(known):
         return None, None

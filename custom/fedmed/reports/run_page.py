@@ -9,8 +9,9 @@ from markupsafe import Markup
 from fedmed.errors import FedMedError
 from fedmed.reports import curves, notes, palette, plots
 from fedmed.reports.control_run import read_with_control
-from fedmed.reports.gain import gain_notes, headline, signed
+from fedmed.reports.gain import signed
 from fedmed.reports.gain_chart import gain_chart
+from fedmed.reports.gain_words import gain_notes, headline
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart, report_of, sections_of
 from fedmed.reports.sheet import fill_template
