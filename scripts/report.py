@@ -26,21 +26,19 @@ def main(arguments: list[str] | None = None) -> int:
 
     from fedmed.errors import FedMedError
     from fedmed.reports.control_run import read_with_control
-    from fedmed.reports.gain_words import gain_table
+    from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
     try:
         run = read_with_control(options.run, options.control)
         written = write_report(options.run, options.out, options.control)
-        report, gain = report_of(run), gain_table(run)
+        report = report_of(run)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console = Console()
-    if gain:
-        console.print(gain)
-    console.print(report.table(run))
+    console.print(*on_screen(run), report.table(run))
     for sentence in (report.summary(run), report.note(run)):
         console.print(sentence, markup=False, highlight=False)
     print(f"report: {written.html}")

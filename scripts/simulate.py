@@ -16,7 +16,6 @@ Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by C
 """
 
 import argparse
-import json
 import os
 import signal
 import subprocess
@@ -33,6 +32,7 @@ import psutil
 from rich.console import Console
 from rich.live import Live
 
+from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
@@ -40,56 +40,10 @@ from fedmed.reports.tail import identity
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.reports.live import Follower
 
-NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
 LOOK = 2.0  # seconds between two looks at the sites' processes
 MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
 PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
-
-
-def job_sites(job: Path) -> list[str]:
-    """Return the sites named in the job's ``deploy_map``.
-
-    Raises:
-        JobError: no such job, a damaged ``meta.json``, or one that names no site.
-    """
-    path = job / "meta.json"
-    if not job.is_dir():
-        raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
-    if not path.is_file():
-        raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")
-    try:
-        deployed = json.loads(path.read_text(encoding="utf-8"))["deploy_map"]
-        named = [site for app in deployed.values() for site in app]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise JobError(f"{path} is damaged ({type(error).__name__}: {error}); 'deploy_map' must list sites") from error
-    sites = [site for site in dict.fromkeys(named) if site != "server"]
-    if not sites or any(site.startswith("@") for site in sites):
-        raise JobError(f"{path}: 'deploy_map' must name each site, because the simulator starts one client for each")
-    return sites
-
-
-def check_workspace(workspace: Path, job: Path) -> None:
-    """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
-    if " " in str(workspace):
-        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
-    if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
-        raise JobError(
-            f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"
-        )
-    if not workspace.exists():
-        return
-    if not workspace.is_dir():
-        raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
-    from fedmed.reports.run import JOB_FOLDER
-
-    entries = {entry.name for entry in workspace.iterdir()}
-    earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
-    if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
-        raise JobError(
-            f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
-            "NVFlare would delete it; choose another with --workspace"
-        )
 
 
 def models_folder(folder: Path) -> Path:
@@ -270,7 +224,9 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
         check_workspace(place, control)
     if options.resume and is_done(job, workspace):
         print(f"{job.name}: the run in {workspace} is done; its control is next")
-    elif code := simulate_one(job, workspace, options, scratch, then=", then the control") or report(workspace):
+    elif code := simulate_one(
+        job, workspace, options, scratch, then="Its control follows, and takes about as long."
+    ) or report(workspace):
         return code
     resume = options.resume and unfinished(place)
     code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
@@ -299,7 +255,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
         job, workspace, options: as for :func:`simulate`.
         scratch: folder for a job that continues a run.
         who: what stands before every line of its progress.
-        then: what follows when it has ended, for the time that is left.
+        then: a sentence on what follows it, for the live display.
 
     Raises:
         FedMedError: the job cannot be started.
@@ -361,13 +317,13 @@ def report(workspace: Path, show: bool = True, table: bool = True) -> int:
         table: whether the table of the sites' scores is, beside what joining has brought.
     """
     from fedmed.reports.control_run import read_with_control
-    from fedmed.reports.gain_words import gain_table
+    from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
     try:
         run, console = read_with_control(workspace), Console(quiet=not show)
-        console.print(*([report_of(run).table(run)] if table else []), *filter(None, [gain_table(run)]))
+        console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
         page = write_report(workspace).html
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)

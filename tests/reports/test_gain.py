@@ -10,7 +10,7 @@ from rich.console import Console
 from fedmed.errors import JobError
 from fedmed.reports.control_run import differences, read_with_control
 from fedmed.reports.gain import Gain
-from fedmed.reports.gain_words import gain_notes, gain_table, headline
+from fedmed.reports.gain_words import gain_notes, headline, on_screen
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 
@@ -62,8 +62,8 @@ def gain(run, site):
 
 
 def shown(run):
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(gain_table(read_with_control(run)))
+    console = Console(width=1000, record=True, file=io.StringIO())
+    console.print(*on_screen(read_with_control(run)))
     return " ".join(console.export_text().split())
 
 
@@ -97,7 +97,7 @@ def test_without_a_control_nothing_is_said_of_one(pair):
     shutil.rmtree(pair / "control")
     run = read_with_control(pair)
     html = page(run)
-    assert run.gains == [] and gain_table(run) is None
+    assert run.gains == [] and on_screen(run) == []
     assert "control" not in html.lower().replace("controller", "") and 'class="gain"' not in html
     assert '<p class="summary">After 2 rounds' in html
 
@@ -180,6 +180,7 @@ def test_a_control_that_cannot_be_compared_does_not_keep_the_report_from_being_w
     assert run.gains == [] and words in run.control_problem
     html = page(run)
     assert "This run has no control to compare it with." in html
+    assert words in shown(pair)
     with pytest.raises(Exception, match="control|run") as error:  # who names it is told at once
         read_with_control(pair, pair / "control")
     assert words in str(error.value)

@@ -292,6 +292,8 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
     assert "ct_east, which has no labels" in (tmp_path / "ws/report/report.html").read_text()
     assert (tmp_path / "ws/control/report/report.html").is_file()
     assert "simulator" in (tmp_path / "ws/control.log").read_text()
+    owners = (tmp_path / "ws/ct_east/simulate_job/fedmed/evaluation/patients.csv").read_text().splitlines()
+    assert owners[:2] == ["case,patient", "CTE-0004_ct,CTE-0004"]
 
 
 @pytest.mark.usefixtures("no_pictures")

@@ -38,6 +38,8 @@ def read_with_control(folder: str | Path, control: str | Path | None = None) -> 
         found = read_run(place)
         check_control(run, found)
         run.gains = gains(run, found)
+        if not run.gains:
+            raise JobError(f"neither {run.folder} nor the control in {place} was scored at any site")
     except FedMedError as error:
         if control is not None:
             raise

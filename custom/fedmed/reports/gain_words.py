@@ -1,6 +1,8 @@
 """What the sites without labels bring, in sentences and as a table for a terminal."""
 
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from fedmed.reports.gain import (
     BETTER,
@@ -61,10 +63,14 @@ def gain_notes(run: Run) -> list[str]:
     return [f"{what}: {join(names)}." for what, names in notes.items() if names]
 
 
-def gain_table(run: Run) -> Table | None:
-    """The comparison for a terminal; None where there is none."""
-    if not run.gains:
-        return None
+def on_screen(run: Run) -> list[RenderableType]:
+    """The comparison for a terminal, or why there is none though there is a control."""
+    if run.gains:
+        return [_table(run)]
+    return [Text(f"No control to compare with: {run.control_problem}")] if run.control_problem else []
+
+
+def _table(run: Run) -> Table:
     rows = [
         {
             "site": gain.name,

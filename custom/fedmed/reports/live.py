@@ -34,12 +34,12 @@ class Follower:
         folder: the simulator's workspace. Files of an earlier run there are ignored until they are replaced.
         job: its name, for display.
         sites: names of the sites.
-        who: what stands before its name and every line, where it is one of several runs.
-        then: what follows the run, for the time that is left, such as ``, then the control``.
+        who: stands before every line, and in place of the name, where it is another of the job's runs: ``control: ``.
+        then: a sentence on what follows the run, since the time that is left is its own.
     """
 
     def __init__(self, folder: Path, job: str, sites: Iterable[str], who: str = "", then: str = "") -> None:
-        self.state = LiveState(f"{who}{job}", {name: LiveSite() for name in sites}, then=then)
+        self.state = LiveState(who.removesuffix(": ") or job, {name: LiveSite() for name in sites}, then=then)
         self.who = who
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
@@ -98,7 +98,8 @@ def render(state: LiveState, now: float) -> RenderableType:
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
     notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
-    return Group(_head(state, now), *best, Text(), _site_table(state), *notes, *errors)
+    then = [Text(state.then, style="dim")] if state.then else []
+    return Group(_head(state, now), *then, *best, Text(), _site_table(state), *notes, *errors)
 
 
 def _head(state: LiveState, now: float) -> Table:
@@ -106,7 +107,7 @@ def _head(state: LiveState, now: float) -> Table:
     phase = f"round {min(done + 1, total)} of {state.total_rounds}" if state.total_rounds else "starting"
     if state.total_rounds and done >= total:
         phase = "final scores" if state.validated else "all rounds done"
-    times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left{state.then}")
+    times = duration(now - state.started) + ("" if left is None else f", about {duration(left)} left")
     head = Table.grid(padding=(0, 2))
     bar = ProgressBar(total=total, completed=done, width=20, complete_style=DARK[0])
     head.add_row(Text(state.job, style="bold"), Text(phase), bar, Text(times, no_wrap=True))
