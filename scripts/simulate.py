@@ -222,11 +222,10 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
     control, place = write_control(job, scratch / CONTROL), workspace / CONTROL
     if options.resume:
         check_workspace(place, control)
+    then = "Its control follows, and takes about as long."
     if options.resume and is_done(job, workspace):
         print(f"{job.name}: the run in {workspace} is done; its control is next")
-    elif code := simulate_one(
-        job, workspace, options, scratch, then="Its control follows, and takes about as long."
-    ) or report(workspace):
+    elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace):
         return code
     resume = options.resume and unfinished(place)
     code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
