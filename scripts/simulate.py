@@ -231,7 +231,7 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
     code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
     if code:
         words = "only its control is missing: the same command with --resume makes it"
-        print(f"{job.name} itself is done and reported; {words}", file=sys.stderr)
+        print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
         return code
     return report(place, show=False) or report(workspace, table=False)
 

@@ -307,7 +307,7 @@ def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs
     )
     assert script.main(line(runs, tmp_path / "ws", "--quiet")) == 1
     printed = capsys.readouterr()
-    assert "job itself is done and reported; only its control is missing" in printed.err
+    assert "the run of job itself is done; only its control is missing" in printed.err
     assert "no space left" in printed.err and "report: " in printed.out
     assert (tmp_path / "ws/report/report.html").is_file()
     again.touch()
