@@ -75,7 +75,7 @@ def _table(run: Run) -> Table:
         {
             "site": gain.name,
             "labels": gain.part,
-            "cases": gain.of,
+            "cases": str(gain.n_cases),
             "with": fixed(gain.ours),
             "without": fixed(gain.theirs),
             "change": signed(gain.difference),
