@@ -21,7 +21,7 @@ from fedmed.reports.run_report import report_of
 from fedmed.reports.site_rows import screen_table
 from fedmed.reports.words import fixed, join
 
-MOST = 3  # sites that each have a sentence
+MOST = 2  # sites that each have a sentence
 FEW = 6  # patients: the range of fewer differences holds their middle with less than 95 %
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
 
