@@ -3,6 +3,7 @@
 
 python scripts/report.py simulator_workspace
 python scripts/report.py RUN --out DIR
+python scripts/report.py RUN --control OTHER
 """
 
 import argparse
@@ -14,23 +15,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Write the report of a run.")
     parser.add_argument("run", metavar="RUN", help="simulator workspace, or the server's folder of a job")
     parser.add_argument("--out", metavar="DIR", help="where to write the report (default: RUN/report)")
+    parser.add_argument(
+        "--control",
+        metavar="OTHER",
+        help="run of the same job without the sites that have no labels (default: RUN/control, if there is one)",
+    )
     options = parser.parse_args(arguments)
     # Here and not above: they take seconds to load, for which --help need not wait.
     from rich.console import Console
 
     from fedmed.errors import FedMedError
-    from fedmed.reports.run import read_run
+    from fedmed.reports.control_run import read_with_control
+    from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
     from fedmed.reports.run_report import report_of
 
     try:
-        run, written = read_run(options.run), write_report(options.run, options.out)
+        run = read_with_control(options.run, options.control)
+        written = write_report(options.run, options.out, options.control)
         report = report_of(run)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     console = Console()
-    console.print(report.table(run))
+    console.print(*on_screen(run), report.table(run))
     for sentence in (report.summary(run), report.note(run)):
         console.print(sentence, markup=False, highlight=False)
     print(f"report: {written.html}")

@@ -5,15 +5,17 @@
     python scripts/simulate.py jobs/covid_fssl --workspace runs/first --threads 2
     python scripts/simulate.py jobs/covid_fssl --resume
     python scripts/simulate.py jobs/cxr_linear --models runs/pretraining
+    python scripts/simulate.py jobs/covid_fssl --control
 
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
 With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
+With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out, and
+the report begins with what they bring. With --resume too, what is not done yet of the two runs is done.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
 import argparse
-import json
 import os
 import signal
 import subprocess
@@ -22,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -29,6 +32,7 @@ import psutil
 from rich.console import Console
 from rich.live import Live
 
+from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
@@ -36,56 +40,10 @@ from fedmed.reports.tail import identity
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.reports.live import Follower
 
-NVFLARE_ENTRIES = {"server", "startup", "local"}  # what NVFlare itself leaves when a job fails before it begins
 WORKER = "nvflare.private.fed.app.simulator.simulator_worker"  # the module that a site's process runs
 LOOK = 2.0  # seconds between two looks at the sites' processes
 MODELS = "FEDMED_MODELS"  # in which a process of NVFlare finds the folder of --models
 PATIENCE = 8.0  # seconds between asking the simulator to stop and killing it
-
-
-def job_sites(job: Path) -> list[str]:
-    """Return the sites named in the job's ``deploy_map``.
-
-    Raises:
-        JobError: no such job, a damaged ``meta.json``, or one that names no site.
-    """
-    path = job / "meta.json"
-    if not job.is_dir():
-        raise JobError(f"no job at {job}: the folder does not exist; give a folder of jobs/, such as jobs/covid_fssl")
-    if not path.is_file():
-        raise JobError(f"{job} is not a job: meta.json is missing; give a folder of jobs/, such as jobs/covid_fssl")
-    try:
-        deployed = json.loads(path.read_text(encoding="utf-8"))["deploy_map"]
-        named = [site for app in deployed.values() for site in app]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise JobError(f"{path} is damaged ({type(error).__name__}: {error}); 'deploy_map' must list sites") from error
-    sites = [site for site in dict.fromkeys(named) if site != "server"]
-    if not sites or any(site.startswith("@") for site in sites):
-        raise JobError(f"{path}: 'deploy_map' must name each site, because the simulator starts one client for each")
-    return sites
-
-
-def check_workspace(workspace: Path, job: Path) -> None:
-    """Refuse a workspace that NVFlare, which deletes the folder at every start, must not delete."""
-    if " " in str(workspace):
-        raise JobError(f"the workspace {workspace} has a space in its path, which NVFlare's simulator cannot handle")
-    if job.is_relative_to(workspace) or Path.cwd().is_relative_to(workspace):
-        raise JobError(
-            f"the workspace {workspace} holds the job or the current folder and would be deleted; choose another"
-        )
-    if not workspace.exists():
-        return
-    if not workspace.is_dir():
-        raise JobError(f"the workspace {workspace} is a file; choose another with --workspace")
-    from fedmed.reports.run import JOB_FOLDER
-
-    entries = {entry.name for entry in workspace.iterdir()}
-    earlier_run = (workspace / "server" / JOB_FOLDER.parts[0]).is_dir()
-    if entries and not earlier_run and not ("server" in entries and entries <= NVFLARE_ENTRIES):
-        raise JobError(
-            f"the workspace {workspace} is not empty and not an earlier run (server/{JOB_FOLDER.parts[0]} is missing); "
-            "NVFlare would delete it; choose another with --workspace"
-        )
 
 
 def models_folder(folder: Path) -> Path:
@@ -221,13 +179,24 @@ def follow(
     return None
 
 
-def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, quiet: bool, resume: bool) -> int:
-    """Run a job and report it; return the exit code.
+@dataclass(frozen=True)
+class Options:
+    """How jobs are simulated: sites at work at a time (None: all), GPUs, how much is printed, and which runs."""
+
+    threads: int | None
+    gpu: str | None
+    quiet: bool
+    resume: bool
+    control: bool
+
+
+def simulate(job: Path, workspace: Path, options: Options) -> int:
+    """Run a job, and its control if that is asked for, and report it; return the exit code.
 
     Raises:
         FedMedError: the job cannot be started.
     """
-    sites = job_sites(job)
+    sites, threads = job_sites(job), options.threads
     check_workspace(workspace, job)
     if threads is not None and not 1 <= threads <= len(sites):
         raise JobError(f"--threads {threads} does not fit {job.name}: it has {len(sites)} sites, use 1 to {len(sites)}")
@@ -235,28 +204,76 @@ def simulate(job: Path, workspace: Path, threads: int | None, gpu: str | None, q
         from fedmed.checks.study_check import check_study
 
         check_study(job)
-    with tempfile.TemporaryDirectory(prefix="fedmed-resume-") as scratch:
-        if resume:
-            nvflare()  # an error if it is missing, before the workspace is renamed
-            job = continue_run(job, workspace, Path(scratch))
-        return start(job, sites, workspace, threads or len(sites), gpu, quiet)
+    with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
+        if options.control:
+            return simulate_both(job, workspace, options, Path(scratch))
+        return simulate_one(job, workspace, options, Path(scratch)) or report(workspace)
 
 
-def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str | None, quiet: bool) -> int:
-    """Start the simulator, follow it and report; return the exit code."""
+def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -> int:
+    """Run a job and then its control, which lies in the workspace; return the exit code.
+
+    Raises:
+        FedMedError: one of them cannot be started; before the first of them begins, wherever that can be known.
+    """
+    from fedmed.checks.control_check import is_done, write_control
+    from fedmed.reports.control_run import CONTROL
+
+    control, place = write_control(job, scratch / CONTROL), workspace / CONTROL
+    if options.resume:
+        check_workspace(place, control)
+    then = "Its control follows, and takes about as long."
+    if options.resume and is_done(job, workspace):
+        print(f"{job.name}: the run in {workspace} is done; its control is next")
+    elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace):
+        return code
+    resume = options.resume and unfinished(place)
+    code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
+    if code:
+        words = "only its control is missing: the same command with --resume makes it"
+        print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
+        return code
+    return report(place, show=False) or report(workspace, table=False)
+
+
+def unfinished(workspace: Path) -> bool:
+    """Whether a workspace holds a run that can go on.
+
+    Raises:
+        FedMedError: it holds a finished run.
+    """
+    from fedmed.recovery.interrupted_workspace import interrupted
+
+    return interrupted(workspace) is not None
+
+
+def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, who: str = "", then: str = "") -> int:
+    """Start or continue one run, and follow it to its end; return the exit code.
+
+    Args:
+        job, workspace, options: as for :func:`simulate`.
+        scratch: folder for a job that continues a run.
+        who: what stands before every line of its progress.
+        then: a sentence on what follows it, for the live display.
+
+    Raises:
+        FedMedError: the job cannot be started.
+    """
     from fedmed.reports.failure import last_error
     from fedmed.reports.live import Follower
-    from fedmed.reports.run import JOB_FOLDER, read_run
-    from fedmed.reports.run_page import write_report
-    from fedmed.reports.run_report import report_of
+    from fedmed.reports.run import JOB_FOLDER
 
-    line = command(nvflare(), job, workspace, threads, gpu)
+    program, sites, quiet = nvflare(), job_sites(job), options.quiet  # an error comes before the workspace is renamed
+    threads = min(options.threads or len(sites), len(sites))
+    if options.resume:
+        job = continue_run(job, workspace, scratch / "resumed")
+    line = command(program, job, workspace, threads, options.gpu)
     log = workspace.with_name(f"{workspace.name}.log")
     log.parent.mkdir(parents=True, exist_ok=True)
     outcome = workspace / "server" / JOB_FOLDER / "result.json"
-    before, follower, console = identity(outcome), Follower(workspace, job.name, sites), Console()
+    before, follower = identity(outcome), Follower(workspace, job.name, sites, who, then)
     if not quiet:
-        print(f"{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
+        print(f"{who}{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
     with log.open("wb") as noise:
         # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
@@ -273,7 +290,7 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
 
     workers = Workers(process, done) if threads == len(sites) else None
     try:
-        lost = follow(process, follower, console, quiet, workers)
+        lost = follow(process, follower, Console(), quiet, workers)
     except KeyboardInterrupt:
         stop(process)
         print(f"\nstopped; what was done so far is in {workspace}, NVFlare's output in {log}", file=sys.stderr)
@@ -287,13 +304,31 @@ def start(job: Path, sites: list[str], workspace: Path, threads: int, gpu: str |
         print(f"error: {job.name} failed: {killed if lost else last_error(log, follower.state)}", file=sys.stderr)
         print(f"the full output is in {log}\n{hint(workspace)}", end="", file=sys.stderr)
         return 1
+    return 0
+
+
+def report(workspace: Path, show: bool = True, table: bool = True) -> int:
+    """Write the report of a finished run; return the exit code.
+
+    Args:
+        workspace: of the run.
+        show: whether anything is printed.
+        table: whether the table of the sites' scores is, beside what joining has brought.
+    """
+    from fedmed.reports.control_run import read_with_control
+    from fedmed.reports.gain_words import on_screen
+    from fedmed.reports.run_page import write_report
+    from fedmed.reports.run_report import report_of
+
     try:
-        run = read_run(workspace)
-        console.print(report_of(run).table(run))
-        print(f"report: {write_report(workspace).html}")
+        run, console = read_with_control(workspace), Console(quiet=not show)
+        console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
+        page = write_report(workspace).html
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)
         return 1
+    if show:
+        print(f"report: {page}")
     return 0
 
 
@@ -321,14 +356,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
     parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the workspace")
+    parser.add_argument(
+        "--control",
+        action="store_true",
+        help="also run the job without its sites that have no labels, and say what these bring",
+    )
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
-    options = parser.parse_args(arguments)
-    if options.models:
-        os.environ[MODELS] = str(models_folder(options.models.expanduser().resolve()))
+    given = parser.parse_args(arguments)
+    if given.models:
+        os.environ[MODELS] = str(models_folder(given.models.expanduser().resolve()))
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
-        job, workspace = options.job.expanduser().resolve(), options.workspace.expanduser().resolve()
-        return simulate(job, workspace, options.threads, options.gpu, options.quiet, options.resume)
+        job, workspace = given.job.expanduser().resolve(), given.workspace.expanduser().resolve()
+        return simulate(job, workspace, Options(given.threads, given.gpu, given.quiet, given.resume, given.control))
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

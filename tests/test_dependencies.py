@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "engines": LEAVES,
     "aggregation": LEAVES,
     "bundles": LEAVES | {"aggregation", "messages"},
-    "reports": LEAVES | {"bundles", "kinds", "methods", "settings"},  # a run's method says what is shown of it
+    # A run's method says what is shown of it; resamples of a site's cases are scored as the site scores them.
+    "reports": LEAVES | {"engines", "bundles", "kinds", "methods", "settings"},
     "messages": {"aggregation"},
     "settings": {"data"},
     "kinds": {"data", "bundles"},

@@ -14,6 +14,7 @@ from fedmed.errors import DataError
 from fedmed.reports import classification_report, roc
 from fedmed.reports.class_probabilities import Probabilities, probabilities
 from fedmed.reports.classification_report import read_classified
+from fedmed.reports.control_run import read_with_control
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 from fedmed.reports.run_report import report_of
@@ -196,3 +197,31 @@ def test_a_label_may_be_a_place_and_a_damaged_picture_is_named(folder, tmp_path)
     np.savez(tmp_path / "best.npz", **{**arrays, "heat": arrays["heat"][:5]})
     with pytest.raises(DataError, match=r"best\.npz"):
         read_classified(tmp_path / "best.npz", "best")
+
+
+def test_a_gain_of_an_auroc_is_of_the_probabilities_and_of_patients(tmp_path):
+    """The control calls 7, 7 and 6 of 20 cases of each class by the next one. A class with a share t of its cases above
+    the threshold and a share f of the others has the AUROC (1 + t - f) / 2: t = 13/20, 13/20, 14/20 and
+    f = 6/40, 7/40, 7/40 make 0.75, 0.7375 and 0.7625, on average 0.75.
+    """
+    sites = {"cxr_metro": "supervised", "cxr_rural": "unsupervised"}
+    run = make_run(tmp_path / "run", sites=sites)
+    control = make_run(run / "control", sites={"cxr_metro": "supervised", "cxr_rural": "evaluate"})
+    for place, swapped in ((run, 0), (control, 20)):
+        evaluation = place / "cxr_rural" / JOB / "evaluation"
+        table = pd.read_csv(evaluation / "cases.csv")
+        heads = [f"p_{name}" for name in CLASSES]
+        table[heads] = 0.1 + 0.7 * np.eye(3)[np.arange(N_CASES) % 3]
+        table.loc[: swapped - 1, heads] = np.roll(table.loc[: swapped - 1, heads].to_numpy(), 1, axis=1)
+        table.to_csv(evaluation / "cases.csv", index=False)
+        owners = pd.DataFrame({"case": table["case"], "patient": [f"P{n // 2}" for n in range(N_CASES)]})
+        owners.to_csv(evaluation / "patients.csv", index=False)
+        result = place / "server" / JOB / "result.json"
+        told = json.loads(result.read_text())
+        told["test"]["cxr_rural"] |= {"auroc": 1.0} if not swapped else {"auroc": 0.5, "n_cases": 61}  # one more case
+        result.write_text(json.dumps(told))
+    gain = next(gain for gain in read_with_control(run).gains if gain.name == "cxr_rural")
+    assert (gain.n_cases, gain.n_patients, gain.ours, gain.theirs) == (60, 30, 1.0, pytest.approx(0.75))
+    assert 0 < gain.low < 0.25 < gain.high < 0.5
+    html = page(read_with_control(run))
+    assert "AUROC 1.000 with its images, 0.750 without them: +0.250" in html and "over 60 cases of 30 patients" in html

@@ -98,6 +98,15 @@ def test_the_display_shows_round_site_task_step_loss_dice_and_time(folder):
         assert words in text
 
 
+def test_one_of_two_runs_is_named_in_every_line_and_says_what_follows(folder):
+    follower = Follower(folder, "job", ["a"], "control: ", "Then the end.")
+    add(site_file(folder, "a"), event("start", steps=20))
+    add(rounds_file(folder), {"round": 0, "seconds": 10.0})
+    assert all(text.startswith("control: round") for text in follower.poll(now=1010.0))
+    text = shown(follower.state, 1012.0)
+    assert text.startswith("control") and "job" not in text and "about 28 s left" in text and "Then the end." in text
+
+
 def test_time_left_in_the_first_round_comes_from_the_steps():
     state = LiveState("job", {"a": LiveSite(step=5, steps=10), "b": LiveSite()}, started=0.0, total_rounds=4)
     assert state.seconds_left(10.0) == pytest.approx(70.0)  # half of one of four rounds took 10 s

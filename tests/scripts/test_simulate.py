@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,3 +237,118 @@ def test_models_may_lie_in_a_folder_or_in_an_earlier_run(script, job, stand_in, 
     line = [str(job), "--workspace", str(tmp_path / "ws"), "--models", str(folder), "--quiet"]
     assert script.main(line) == 1, "the stand-in leaves no result"
     assert (tmp_path / "ws/seen").read_text() == str(models)
+
+
+@pytest.fixture(scope="module")
+def runs(finished_run, tmp_path_factory):
+    """Folder with a ``job``, its finished ``run``, and its ``control``: finished, and stopped ``half`` way."""
+    from fedmed.checks.control_check import write_control
+    from fedmed.federation.client import Client
+    from fedmed.federation.loop import run_job
+    from fedmed.federation.server import Server
+
+    folder, tasks = tmp_path_factory.mktemp("both"), Server.train_tasks
+    shutil.copytree(finished_run.parent / "study", folder / "job")
+    shutil.copytree(finished_run, folder / "run")
+    control = write_control(folder / "job", folder / "scratch")
+    run_job(control, folder / "control")
+
+    def first_round_only(self, round):
+        if round:
+            raise KeyboardInterrupt
+        return tasks(self, round)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Client, "_score", lambda self, task, parser: {"val_dice": 0.5})
+        patch.setattr(Server, "train_tasks", first_round_only)
+        run_job(control, folder / "half")
+    return folder
+
+
+COPY = "import shutil; shutil.rmtree(w, ignore_errors=True); shutil.copytree({runs!r} + '/' + {name}, w)\n"
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """PNGs take most of a report's time."""
+    monkeypatch.setattr("fedmed.reports.run_page.write_pngs", lambda run, out: [])
+
+
+def line(runs, workspace, *options):
+    return [str(runs / "job"), "--workspace", str(workspace), "--control", *options]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + "print(sys.argv)")
+    assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
+    assert printed.index("study: Dice on each") < printed.index("control: job: 3 sites, 2 threads")
+    assert "control: round 2/2 finished" in printed and "\nround 2/2 finished" in printed
+    last = printed[printed.rindex("control: round") :]
+    assert "ct_east, which has no labels: Dice" in " ".join(last.split()) and "Dice on each site's test" not in last
+    assert printed.count("report: ") == 2
+    assert "ct_east, which has no labels" in (tmp_path / "ws/report/report.html").read_text()
+    assert (tmp_path / "ws/control/report/report.html").is_file()
+    assert "simulator" in (tmp_path / "ws/control.log").read_text()
+    owners = (tmp_path / "ws/ct_east/simulate_job/fedmed/evaluation/patients.csv").read_text().splitlines()
+    assert owners[:2] == ["case,patient", "CTE-0004_ct,CTE-0004"]
+
+
+@pytest.mark.usefixtures("no_pictures")
+def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs, stand_in, tmp_path, capsys):
+    again = tmp_path / "again"
+    stand_in(
+        f"again = Path({str(again)!r}).exists()\n"
+        "if w.name == 'control' and not again: sys.exit('ERROR: x - ERROR - no space left')\n"
+        "if w.name != 'control' and again: sys.exit('must not start')\n"
+        + COPY.format(runs=str(runs), name="('control' if again else 'run')")
+    )
+    assert script.main(line(runs, tmp_path / "ws", "--quiet")) == 1
+    printed = capsys.readouterr()
+    assert "the run of job itself is done; only its control is missing" in printed.err
+    assert "no space left" in printed.err and "report: " in printed.out
+    assert (tmp_path / "ws/report/report.html").is_file()
+    again.touch()
+    assert script.main(line(runs, tmp_path / "ws", "--quiet", "--resume")) == 0
+    printed = capsys.readouterr().out
+    assert "is done; its control is next" in printed and "ct_east, which has no labels" in " ".join(printed.split())
+    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 2
+    assert "is finished; there is nothing to resume" in capsys.readouterr().err
+
+
+def test_an_interrupted_control_goes_on(script, runs, stand_in, tmp_path, capsys):
+    shutil.copytree(runs / "run", tmp_path / "ws")
+    shutil.copytree(runs / "half", tmp_path / "ws/control")
+    stand_in(
+        "study = (Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text()\n"
+        "print('ERROR: x - ERROR -', 'resume: {job: control.before-1}' in study, os.environ['FEDMED_RESUME_ROOT'], w)"
+    )
+    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 1
+    printed = capsys.readouterr()
+    assert "continues after round 1 of 2" in printed.out
+    assert f"True {tmp_path / 'ws'} {tmp_path / 'ws/control'}" in printed.err
+    assert (tmp_path / "ws/control.before-1/server").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"rounds": 5}, "holds a finished run of another job than"), ({"evaluate": False}, "has no control")],
+)
+def test_a_control_of_another_job_does_not_start(script, runs, stand_in, tmp_path, capsys, change_study, change, words):
+    stand_in("sys.exit('must not start')")
+    shutil.copytree(runs / "run", tmp_path / "ws")
+    change_study(shutil.copytree(runs / "job", tmp_path / "job"), **change)
+    assert script.main([str(tmp_path / "job"), "--workspace", str(tmp_path / "ws"), "--resume", "--control"]) == 2
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "ws/control").exists()
+
+
+def test_a_folder_in_the_place_of_the_control_is_never_deleted(script, runs, stand_in, tmp_path, capsys):
+    stand_in("sys.exit('must not start')")
+    shutil.copytree(runs / "run", tmp_path / "ws")
+    (tmp_path / "ws/control").mkdir()
+    (tmp_path / "ws/control/thesis.tex").touch()
+    assert script.main(line(runs, tmp_path / "ws", "--resume")) == 2
+    assert "not an earlier run" in capsys.readouterr().err

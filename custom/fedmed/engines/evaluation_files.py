@@ -43,12 +43,29 @@ def write_evaluation(
     Raises:
         DataError: the folder cannot be written.
     """
+    _write_table(folder / "cases.csv", header, rows)
+    write_pictures(folder, pictures)
+
+
+def write_patients(folder: Path, names: Sequence[str], patients: Sequence[str]) -> None:
+    """Write ``patients.csv``, whose each case is: cases of one patient are not independent of one another.
+
+    Args:
+        folder: of the evaluation.
+        names, patients: of the cases, in the order of ``cases.csv``; empty text where the datalist does not say.
+
+    Raises:
+        DataError: the folder cannot be written.
+    """
+    _write_table(folder / "patients.csv", ["case", "patient"], zip(names, patients, strict=True))
+
+
+def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)
     writer.writerows(rows)
-    _write(folder, {"cases.csv": lambda stream: stream.write(table.getvalue().encode())})
-    write_pictures(folder, pictures)
+    _write(path.parent, {path.name: lambda stream: stream.write(table.getvalue().encode())})
 
 
 def write_pictures(folder: Path, pictures: Mapping[str, Mapping[str, Any]]) -> None:

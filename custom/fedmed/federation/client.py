@@ -15,8 +15,9 @@ from torch import Tensor
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
-from fedmed.data.datalist import check_words, list_entries
+from fedmed.data.datalist import case_names, check_words, list_entries
 from fedmed.engines.corrected_steps import Corrections
+from fedmed.engines.evaluation_files import write_patients
 from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
 from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
@@ -210,13 +211,16 @@ class Client:
         number, and of its own best the round after which it was aggregated, ``model_round``; per-case results and
         pictures stay at the site, in ``evaluation/``, ``evaluation_last/`` or ``evaluation_own/``.
         """
-        if not list_entries(self.site.datalist, "testing"):
+        entries = list_entries(self.site.datalist, "testing")
+        if not entries:
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             self._preview(task)
             return {"n_cases": 0}
         folder = self.folder / ("evaluation" if task.model == "selected" else f"evaluation_{task.model}")
         model = self._open(task, evaluation_dir=str(folder))
         metrics = test_scores(model.parser, self.should_abort)
+        if any(patients := [str(entry.get("patient") or "") for entry in entries]):
+            write_patients(folder, case_names(entries), patients)
         if task.model == OWN:
             metrics["model_round"] = model.state["round"]
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))

@@ -5,13 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from fedmed.engines.auroc import class_aurocs, macro_mean
 from fedmed.errors import DataError
 from fedmed.reports import roc
-from fedmed.reports.class_probabilities import tested
+from fedmed.reports.class_probabilities import PREFIX, probabilities, tested
 from fedmed.reports.palette import HEAT, INK, MUTED, PAPER, png_address
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import read_arrays
@@ -68,6 +70,20 @@ class ClassificationReport(ScoredReport):
         """The score with its interval, and the accuracy."""
         interval, accuracy = span(row.low, row.high), fixed(row.test.get("accuracy"))
         return {run.score.label: fixed(row.mean), "95 % interval": interval, "accuracy": accuracy}
+
+    def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
+        """The probabilities, of which the whole list's AUROC or accuracy is made."""
+        return [name for name in cases if name.startswith(PREFIX)] if run.score.name in ("auroc", "accuracy") else []
+
+    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+        """As the site scores the whole list."""
+        found = probabilities(cases)
+        if found is None:
+            return np.full(len(weights), np.nan)
+        if run.score.name == "accuracy":
+            share: np.ndarray = weights @ (found.predicted == found.labels) / weights.sum(axis=1)
+            return share
+        return macro_mean(class_aurocs(found.values, found.labels, weights))
 
     def values(self, run: Run) -> dict[str, Any]:
         """With the pictures of each site."""

@@ -34,10 +34,13 @@ class Follower:
         folder: the simulator's workspace. Files of an earlier run there are ignored until they are replaced.
         job: its name, for display.
         sites: names of the sites.
+        who: stands before every line, and in place of the name, where it is another of the job's runs: ``control: ``.
+        then: a sentence on what follows the run, since the time that is left is its own.
     """
 
-    def __init__(self, folder: Path, job: str, sites: Iterable[str]) -> None:
-        self.state = LiveState(job, {name: LiveSite() for name in sites})
+    def __init__(self, folder: Path, job: str, sites: Iterable[str], who: str = "", then: str = "") -> None:
+        self.state = LiveState(who.removesuffix(": ") or job, {name: LiveSite() for name in sites}, then=then)
+        self.who = who
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
         self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
@@ -57,7 +60,7 @@ class Follower:
             self.state.site_event(name, line)
             texts.append(site_line(name, line, self.state))
         texts += [self._finish(line, now) for line, _ in finished]
-        return [text for text in texts if text]
+        return [f"{self.who}{text}" for text in texts if text]
 
     def _finish(self, line: dict[str, Any], now: float | None) -> str:
         self.state.round_event(line, time.time() if now is None else now)
@@ -95,7 +98,8 @@ def render(state: LiveState, now: float) -> RenderableType:
     notes = [Text(note, style="yellow", overflow="fold") for note in state.refused[-3:]]
     notes += [Text(warning, style="bold yellow", overflow="fold") for warning in state.warnings[-3:]]
     errors = [Text(f"{name}: {site.error}", style="red") for name, site in state.sites.items() if site.error]
-    return Group(_head(state, now), *best, Text(), _site_table(state), *notes, *errors)
+    then = [Text(state.then, style="dim")] if state.then else []
+    return Group(_head(state, now), *then, *best, Text(), _site_table(state), *notes, *errors)
 
 
 def _head(state: LiveState, now: float) -> Table:

@@ -35,6 +35,7 @@ class LiveState:
         label: of the score; a neutral word until the run's records name it.
         validated: whether labelled sites score the models of the rounds.
         scalars: of its training that are shown.
+        then: what follows the run, in words.
     """
 
     job: str
@@ -50,6 +51,7 @@ class LiveState:
     scalars: Sequence[Scalar] = (LOSS,)
     refused: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    then: str = ""
 
     def run_event(self, facts: dict[str, Any]) -> None:
         """Take the ``run.json`` of the run."""

@@ -9,6 +9,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError, JobError
@@ -106,13 +108,24 @@ def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
     if not (root / name / JOB_FOLDER).is_dir():
         return site
     site.folder = root / name / JOB_FOLDER
-    site.cases = read_table(site.folder / "evaluation" / "cases.csv")
+    evaluation = site.folder / "evaluation"
+    site.cases = _of_patients(read_table(evaluation / "cases.csv"), read_table(evaluation / "patients.csv"))
     for line in read_lines(site.folder / "progress.jsonl"):
         if line.get("event") == "validated" and line.get("task") == "validate":
             site.closing_score = number(line.get("score", line.get(score.name)))  # the name: runs of an earlier FedMed
         if line.get("event") == "error":
             site.errors.append(error_text(line))
     return site
+
+
+def _of_patients(cases: pd.DataFrame, patients: pd.DataFrame) -> pd.DataFrame:
+    """With a column ``patient``; a case of nobody in particular is a patient of its own."""
+    if cases.empty or "case" not in cases:
+        return cases
+    known = {"case", "patient"} <= set(patients) and patients["case"].tolist() == cases["case"].tolist()
+    owners = patients["patient"] if known else pd.Series("", cases.index)
+    alone = cases["case"] + " (" + cases.groupby("case").cumcount().astype(str) + ")"
+    return cases.assign(patient=owners.where(owners != "", alone))
 
 
 def error_text(line: dict[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -14,6 +14,9 @@ from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
 from fedmed.reports.words import join
 
+if TYPE_CHECKING:
+    from fedmed.reports.gain import Gain
+
 PICTURES = ("best", "median", "worst")
 UNSCORED = "not scored"  # the kind of a picture whose case nobody has marked
 
@@ -23,7 +26,8 @@ class Site:
     """One site of the run; ``folder`` is None where the site's files are not here.
 
     Attributes:
-        cases: the testing list's ``cases.csv``, as text; empty when private to the site.
+        cases: the testing list's ``cases.csv``, as text, and whose each case is (``patient``); empty when private to
+            the site.
         closing_score: validation score of the last aggregate, when the site was asked for it.
         errors: messages of the site's ``error`` events.
     """
@@ -64,6 +68,9 @@ class Run:
         kind: of the task, as the bundle named it; empty in runs of an earlier FedMed.
         classes: what the study looked for; empty likewise.
         grid: voxel size in mm on which masks were scored; empty where that is not known.
+        gains: a row a site: its score here, and in the control, the same job without the sites that train without
+            labels; none where there is no control.
+        control_problem: why the control that is there cannot be compared.
     """
 
     folder: Path
@@ -85,6 +92,8 @@ class Run:
     method: Method
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
+    gains: list["Gain"] = field(default_factory=list)
+    control_problem: str = ""
 
     @property
     def has_site_folders(self) -> bool:

@@ -8,7 +8,10 @@ from markupsafe import Markup
 
 from fedmed.errors import FedMedError
 from fedmed.reports import curves, notes, palette, plots
-from fedmed.reports.run import read_run
+from fedmed.reports.control_run import read_with_control
+from fedmed.reports.gain import signed
+from fedmed.reports.gain_chart import gain_chart
+from fedmed.reports.gain_words import gain_notes, headline
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart, report_of, sections_of
 from fedmed.reports.sheet import fill_template
@@ -29,17 +32,18 @@ class Report(NamedTuple):
     pngs: list[Path]
 
 
-def write_report(folder: str | Path, out: str | Path | None = None) -> Report:
+def write_report(folder: str | Path, out: str | Path | None = None, control: str | Path | None = None) -> Report:
     """Write ``report.html`` and PNGs of a run.
 
     Args:
         folder: the run's folder.
         out: where to write; ``<folder>/report`` by default.
+        control: folder of its control, where that is not ``<folder>/control``.
 
     Raises:
         FedMedError: no run there (JobError), a damaged file, or no place to write.
     """
-    run = read_run(folder)
+    run = read_with_control(folder, control)
     out = (Path(out).expanduser() if out else run.folder / "report").absolute()
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -71,7 +75,7 @@ def charts(run: Run) -> dict[str, Chart]:
     found = dict(zip(EVERY_RUN, standard, strict=True)) | report.charts(run)
     for section in sections_of(run):
         found |= section.charts(run)
-    return found
+    return found | ({"gain": Chart(gain_chart)} if run.gains else {})
 
 
 def page(run: Run) -> str:
@@ -89,6 +93,9 @@ def page(run: Run) -> str:
         captions={name: chart.caption for name, chart in drawn.items()},
         charts={name: Markup(plots.svg(chart.draw(run), name)) for name, chart in drawn.items() if name != BESIDE},
         settings=settings(run),
+        summary=headline(run) if run.gains else report.summary(run),
+        gain_notes=gain_notes(run),
+        signed=signed,
         fixed=fixed,
         NOTHING=NOTHING,
         **report.values(run),

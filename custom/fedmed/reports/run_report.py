@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 from rich.table import Table
 
@@ -29,9 +31,11 @@ class RunReport:
 
     Attributes:
         template: its part of the page, the result and the pictures.
+        images: what the sites have, in the plural.
     """
 
     template = ""
+    images = "images"
 
     def summary(self, run: Run) -> str:
         """One plain sentence made of the run's numbers."""
@@ -68,6 +72,22 @@ class RunReport:
     def charts(self, run: Run) -> dict[str, Chart]:
         """Charts beside those that every run has."""
         return {}
+
+    def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
+        """Columns of ``cases.csv`` without whose numbers a case has no score; none where cases have none at all."""
+        return []
+
+    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+        """The run's score of n cases that all have the columns, each as often as a weight says.
+
+        Args:
+            run, cases: the run, and the cases of one site.
+            weights: (R, n), 0 or more.
+
+        Returns:
+            (R,); NaN where such cases have no score.
+        """
+        raise NotImplementedError
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """A site's pictures side by side, for a PNG; None where there are none."""

@@ -3,12 +3,14 @@
 from statistics import fmean
 from typing import Any
 
+import numpy as np
+import pandas as pd
 from rich.table import Table
 
 from fedmed.reports import plots
 from fedmed.reports.notes import remarks
 from fedmed.reports.run_contents import Run
-from fedmed.reports.run_files import number
+from fedmed.reports.run_files import column, number
 from fedmed.reports.run_report import Chart, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
 from fedmed.reports.words import NOTHING, count, fixed, join, model_after
@@ -30,6 +32,15 @@ class ScoredReport(RunReport):
     def values(self, run: Run) -> dict[str, Any]:
         """What the kind's template needs."""
         return {"rows": site_rows(run), "model_after": model_after}
+
+    def case_columns(self, run: Run, cases: pd.DataFrame) -> list[str]:
+        """The score, where every case has one."""
+        return [run.score.name] if run.score.spread and run.score.name in cases else []
+
+    def resampled(self, run: Run, cases: pd.DataFrame, weights: np.ndarray) -> np.ndarray:
+        """The mean of the cases' scores."""
+        mean: np.ndarray = weights @ column(cases, run.score.name) / weights.sum(axis=1)
+        return mean
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """Final scores, once the sites were tested."""

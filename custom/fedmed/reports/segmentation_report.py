@@ -21,7 +21,7 @@ from fedmed.reports.words import NOTHING, fixed
 class SegmentationReport(ScoredReport):
     """A run with a score of each case, such as Dice."""
 
-    template = "segmentation.html.j2"
+    template, images = "segmentation.html.j2", "scans"
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
         """Mean and spread over a site's cases."""

@@ -1,0 +1,63 @@
+"""The control of a study: the same study with the sites that train without labels left out."""
+
+from collections.abc import Collection
+from typing import Any
+
+from fedmed.errors import JobError
+from fedmed.jobs.job import Job
+from fedmed.jobs.study import Study
+
+SUFFIX = " control"  # of the control's name
+LENGTH = 200  # of a name, at most
+
+
+def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
+    """Return a study in which the sites that train without labels are only scored. All else is equal.
+
+    ``min_clients`` is lowered where fewer sites are left to train than it asks for.
+
+    Args:
+        study: the study.
+        unscored: those of them that cannot be scored either, for they have no test list; they are taken out altogether.
+
+    Raises:
+        JobError: nobody trains without labels, nobody would be left to train, or the study continues another job.
+    """
+    labelled, without = study.of_role("supervised"), study.of_role("unsupervised")
+    if not without:
+        raise JobError(f"{study.name} has no control: none of its sites trains without labels, so none can be left out")
+    if not labelled:
+        raise JobError(f"{study.name} has no control: no site has labels, so nobody would train without the others")
+    if study.resume:
+        raise JobError(
+            f"{study.name} has no control: it continues the job '{study.resume.job}', in which those sites trained "
+            "already; make the control of the job that the run began with"
+        )
+    gone = set(unscored) & set(without)
+    needed = study.min_clients and min(study.min_clients, len(labelled))
+    sites = {site: "evaluate" if site in without else role for site, role in study.sites.items() if site not in gone}
+    weights = {site: weight for site, weight in study.user_weights.items() if site not in gone}
+    return study.model_copy(update={"sites": sites, "user_weights": weights, "min_clients": needed})
+
+
+def control_job(job: Job, unscored: Collection[str] = ()) -> Job:
+    """The job of :func:`left_out`, under a name of its own and with the text of the study but for what changes.
+
+    Args:
+        job: the job whose control it is.
+        unscored: see :func:`left_out`.
+
+    Raises:
+        JobError: as :func:`left_out`; nobody is tested; or the method or the server's rule cannot do without those
+            sites, or the study says of one of them what only a site that trains can do.
+    """
+    study = left_out(job.study, unscored)
+    if not study.evaluate:
+        raise JobError(f"{job.name} has no control: its 'evaluate' is false, so there are no scores to compare")
+    was, now = job.study.model_dump(), study.model_dump()
+    changed: dict[str, Any] = {key: value for key, value in now.items() if value != was[key]}
+    changed["name"] = job.name[: LENGTH - len(SUFFIX)] + SUFFIX
+    try:
+        return job.changed(changed)
+    except JobError as error:
+        raise JobError(f"{job.name} has no control: it cannot run without its unlabelled sites: {error}") from error

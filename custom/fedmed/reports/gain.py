@@ -1,0 +1,114 @@
+"""What the sites that train without labels bring: a run beside its control, site by site."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from fedmed.reports.paired_scores import PairedScores, paired_scores
+from fedmed.reports.run_contents import Run, Site
+from fedmed.reports.run_files import number
+from fedmed.reports.run_report import report_of
+from fedmed.reports.words import NOTHING, count
+
+LABELLED, SCORED, NO_LABELS, SOME_LABELS = "labelled", "only scored", "no labels", "some labels"
+BETTER, WORSE, NONE_SEEN, TOO_FEW = "better off", "worse off", "no difference detected", "too few patients to tell"
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A site's score with and without what the sites without labels bring, 0..1.
+
+    Attributes:
+        name: of the site.
+        part: whether it trains with labels, without, or not at all.
+        ours, theirs: score of the run, and of its control; None where the site was not scored.
+        low, high: 95 % interval of the difference; None where single cases are not here, or of too few patients.
+        n_cases, n_patients: what the scores are of; no patients where single cases are not here.
+    """
+
+    name: str
+    part: str
+    ours: float | None
+    theirs: float | None
+    low: float | None = None
+    high: float | None = None
+    n_cases: int = 0
+    n_patients: int = 0
+
+    @property
+    def difference(self) -> float | None:
+        """With, less without."""
+        return None if self.ours is None or self.theirs is None else self.ours - self.theirs
+
+    @property
+    def verdict(self) -> str:
+        """What the interval says; empty where there are no single cases to tell."""
+        if self.low is None or self.high is None:
+            return TOO_FEW if self.n_patients else ""
+        return BETTER if self.low > 0 else WORSE if self.high < 0 else NONE_SEEN
+
+    @property
+    def span(self) -> str:
+        """``+0.021 to +0.081``."""
+        return NOTHING if self.low is None or self.high is None else f"{signed(self.low)} to {signed(self.high)}"
+
+    @property
+    def of(self) -> str:
+        """``8``, or ``60 of 31 patients``."""
+        patients = f" of {count(self.n_patients, 'patient')}" if 0 < self.n_patients < self.n_cases else ""
+        return f"{self.n_cases}{patients}"
+
+    @property
+    def in_words(self) -> str:
+        """The difference with its interval."""
+        cases = count(self.n_cases, "case") + self.of.removeprefix(str(self.n_cases))
+        if self.low is None:
+            over = f"{cases}, too few for an interval" if self.n_patients else f"{cases}, which are not here one by one"
+        else:
+            over = f"95 % interval {self.span} over {cases}"
+        return f"{signed(self.difference)} ({over})"
+
+
+def signed(value: float | None) -> str:
+    """``+0.050``, with a minus that is as wide."""
+    return NOTHING if value is None else f"{value:+.3f}".replace("-", "−")
+
+
+def gains(run: Run, control: Run) -> list[Gain]:
+    """A row for each site that one of the two runs has tested, those without labels first.
+
+    Args:
+        run, control: two finished runs, see :func:`fedmed.reports.control_run.check_control`.
+    """
+    order = sorted(run.sites, key=lambda site: site.role != "unsupervised")
+    found = [_gain(run, control, site) for site in order]
+    return [gain for gain in found if gain.ours is not None or gain.theirs is not None]
+
+
+def _gain(run: Run, control: Run, site: Site) -> Gain:
+    others = {other.name: other for other in control.sites}
+    ours, theirs = _told(run, site.name), _told(control, site.name)
+    if ours[0] is None or theirs[0] is None or (paired := _paired(run, site, others[site.name])) is None:
+        return Gain(site.name, _part(run, site), ours[0], theirs[0], n_cases=ours[1] or theirs[1])
+    same = paired.n_cases == ours[1] == theirs[1]
+    scores = (ours[0], theirs[0]) if same else (paired.ours, paired.theirs)
+    return Gain(site.name, _part(run, site), *scores, paired.low, paired.high, paired.n_cases, paired.n_patients)
+
+
+def _part(run: Run, site: Site) -> str:
+    if site.role == "unsupervised":
+        return SOME_LABELS if run.used_labels(site) else NO_LABELS
+    return LABELLED if site.role == "supervised" else SCORED
+
+
+def _paired(run: Run, site: Site, other: Site) -> PairedScores | None:
+    report = report_of(run)
+    needed = report.case_columns(run, site.cases)
+    if not needed or not set(needed) <= set(other.cases):
+        return None
+    return paired_scores(site.cases, other.cases, needed, partial(report.resampled, run), run.seed or 0)
+
+
+def _told(run: Run, name: str) -> tuple[float | None, int]:
+    """The score that a site sent of its test, and of how many cases."""
+    told = ((run.result or {}).get("test") or {}).get(name) or {}
+    return number(told.get(run.score.test)), int(number(told.get("n_cases")) or 0)

@@ -1,0 +1,87 @@
+"""What the sites without labels bring, in sentences and as a table for a terminal."""
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from fedmed.reports.gain import (
+    BETTER,
+    LABELLED,
+    NO_LABELS,
+    NONE_SEEN,
+    SCORED,
+    SOME_LABELS,
+    TOO_FEW,
+    WORSE,
+    Gain,
+    signed,
+)
+from fedmed.reports.run_contents import Run
+from fedmed.reports.run_report import report_of
+from fedmed.reports.site_rows import screen_table
+from fedmed.reports.words import fixed, join
+
+MOST = 2  # sites that each have a sentence
+FEW = 6  # patients: the range of fewer differences holds their middle with less than 95 %
+HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
+
+
+def headline(run: Run) -> str:
+    """What joining has brought the sites without labels, or others if those were not scored, a sentence or two each."""
+    unlabelled, images = [site.name for site in run.by_role("unsupervised")], report_of(run).images
+    known = [gain for gain in run.gains if gain.difference is not None]
+    shown, first, which = [gain for gain in known if gain.part in (NO_LABELS, SOME_LABELS)], "", "train without labels"
+    whose = f"its {images}" if len(unlabelled) == 1 else f"all their {images}"
+    if not shown:
+        first = f"What {join(unlabelled)} gained is not known: not scored in both runs. "
+        shown, which = [gain for gain in known if gain.part == SCORED] or known, "were scored"
+        whose = f"the {images} of {join(unlabelled)}"
+    if len(shown) > MOST:
+        counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
+        said = join([f"{word}: {n}" for word, n in counts if n])
+        return f"{first}Of {len(shown)} sites that {which}, with {whose} and without them: {said or 'no intervals'}."
+    return first + " ".join(_sentence(gain, run.score.label, whose) for gain in shown)
+
+
+def _sentence(gain: Gain, label: str, whose: str) -> str:
+    """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
+    scores = f"{label} {fixed(gain.ours)} with {whose}, {fixed(gain.theirs)} without them: {gain.in_words}."
+    so = {WORSE: " It is worse off with them.", NONE_SEEN: " No difference was detected."}
+    return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
+
+
+def gain_notes(run: Run) -> list[str]:
+    """What a reader of the table must know, sites that are worse off first."""
+    worse = [f"{g.name}, {g.in_words}" for g in run.gains if g.verdict == WORSE and g.part in (LABELLED, SCORED)]
+    missed = [gain.name for gain in run.gains if gain.difference is None]
+    few = [gain.name for gain in run.gains if gain.low is not None and gain.n_patients < FEW]
+    notes = {
+        "Worse off with what the sites without labels bring": worse,
+        "Not scored in both runs": missed,
+        f"Fewer than {FEW} patients, so the interval is less sure than 95 %": few,
+    }
+    return [f"{what}: {join(names)}." for what, names in notes.items() if names]
+
+
+def on_screen(run: Run) -> list[RenderableType]:
+    """The comparison for a terminal, or why there is none though there is a control."""
+    if run.gains:
+        return [_table(run)]
+    return [Text(f"No control to compare with: {run.control_problem}")] if run.control_problem else []
+
+
+def _table(run: Run) -> Table:
+    rows = [
+        {
+            "site": gain.name,
+            "labels": gain.part,
+            "cases": str(gain.n_cases),
+            "with": fixed(gain.ours),
+            "without": fixed(gain.theirs),
+            "change": signed(gain.difference),
+            "95 % interval": gain.span,
+        }
+        for gain in run.gains
+    ]
+    title = f"{run.job}: {run.score.label} with and without the sites that have no labels"
+    return screen_table(title, rows, [headline(run), *gain_notes(run)])

@@ -1,0 +1,64 @@
+"""The control of a job is written and checked before anything runs; what is in its way is said then."""
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+from fedmed.checks.control_check import is_done, write_control
+from fedmed.errors import JobError
+from fedmed.jobs.job_folder import read_job
+from fedmed.settings.site import load_site
+
+THREE = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evaluate"}
+
+
+@pytest.fixture
+def without_test_list(tmp_path, tiny_site_configs, monkeypatch):
+    """Return a function: takes the test list away from sites."""
+    folder = shutil.copytree(tiny_site_configs, tmp_path / "configs")
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+
+    def take(*sites):
+        for site in sites:
+            own = load_site(site)
+            lists = {k: v for k, v in json.loads(own.datalist.read_text()).items() if k != "testing"}
+            root = shutil.copytree(own.data_root, tmp_path / f"data_{site}")
+            (root / own.datalist.relative_to(own.data_root)).write_text(json.dumps(lists))
+            values = {"data_root": str(root), "datalist": str(own.datalist.relative_to(own.data_root))}
+            (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "device": "cpu", "threads": 1}))
+
+    return take
+
+
+def test_it_has_the_name_of_the_job_and_its_sites(tiny_job, tmp_path):
+    folder = write_control(tiny_job(sites=THREE), tmp_path / "scratch")
+    assert folder == tmp_path / "scratch/tiny"
+    assert read_job(folder).study.sites == {**THREE, "ct_east": "evaluate"}
+
+
+def test_a_site_that_can_neither_train_nor_be_scored_is_not_asked(tiny_job, tmp_path, without_test_list):
+    without_test_list("ct_east")
+    folder = write_control(tiny_job(sites=THREE), tmp_path / "scratch")
+    assert read_job(folder).study.sites == {"ct_north": "supervised", "ct_west": "evaluate"}
+
+
+def test_without_any_test_list_there_is_nothing_to_compare(tiny_job, tmp_path, without_test_list):
+    without_test_list("ct_north", "ct_east")
+    job = tiny_job(sites={"ct_north": "supervised", "ct_east": "unsupervised"})
+    with pytest.raises(JobError, match="has no control: no site has a list 'testing'"):
+        write_control(job, tmp_path / "scratch")
+
+
+def test_a_rule_that_needs_more_sites_says_so(tiny_job, tmp_path):
+    job = tiny_job(sites={**THREE, "ct_south": "supervised"}, rule={"args": {"rule": "median"}})
+    with pytest.raises(JobError, match="has no control that could run: .*a median needs 3"):
+        write_control(job, tmp_path / "scratch")
+
+
+def test_whether_the_run_itself_is_done(finished_run, tmp_path, change_study):
+    job = shutil.copytree(finished_run.parent / "study", tmp_path / "study")
+    assert is_done(job, finished_run) and not is_done(job, tmp_path)
+    with pytest.raises(JobError, match="another job than .*: 'seed' is 0 and 1"):
+        is_done(change_study(job, seed=1), finished_run)

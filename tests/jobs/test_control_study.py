@@ -1,0 +1,102 @@
+"""The control of a study: the same, without the sites that train without labels."""
+
+import pytest
+
+from fedmed.errors import JobError
+from fedmed.jobs.control_study import control_job, left_out
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
+
+TEXT = """\
+name: study
+bundle: covid_ct_segmentation
+overlays: [demo]  # small
+method: {path: fedmed.methods.consistency.Consistency}
+sites:
+  a: supervised   # with masks
+  b: unsupervised
+  c: evaluate
+  d: unsupervised
+rounds: 4
+steps: 2
+warm_start: {rounds: 1}  # alone first
+min_clients: 3
+user_weights: {b: 2, d: 3}
+overrides: {unsupervised: {unsupervised: {confidence: 0.9}}}
+seed: 5
+"""
+
+
+def job(text=TEXT):
+    return Job.parse(text)
+
+
+def without(*lines, text=TEXT):
+    """The study without some of its lines."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith(lines))
+
+
+def test_sites_without_labels_are_only_scored_and_all_else_is_equal():
+    study = job().study
+    found = left_out(study)
+    assert found.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate", "d": "evaluate"}
+    assert found.min_clients == 1
+    assert found.model_dump(exclude={"sites", "min_clients"}) == study.model_dump(exclude={"sites", "min_clients"})
+    assert study.sites["b"] == "unsupervised"
+
+
+def test_a_site_without_a_test_list_is_taken_out_altogether():
+    found = left_out(job().study, unscored=["d", "c", "a"])  # the others have their work in any case
+    assert found.sites == {"a": "supervised", "b": "evaluate", "c": "evaluate"}
+    assert found.user_weights == {"b": 2}
+
+
+def test_min_clients_that_the_labelled_sites_can_meet_stays():
+    assert left_out(job(without("min_clients")).study).min_clients is None
+    assert left_out(job(TEXT.replace("min_clients: 3", "min_clients: 1")).study).min_clients == 1
+
+
+def test_the_job_has_a_name_of_its_own_and_the_comments_of_the_study(tmp_path):
+    control = control_job(job(), unscored=["d"])
+    assert control.name == "study control"
+    assert "overlays: [demo]  # small" in control.text and "# alone first" in control.text
+    assert control.clients["a"] == job().clients["a"]
+    assert control.clients["b"]["role"] == "evaluate"
+    assert control.persistor == job().persistor and control.aggregator["user_weights"] == {"b": 2}
+    assert read_job(write_job(control, tmp_path / "job")).study == control.study
+
+
+def test_a_long_name_stays_a_name():
+    assert len(control_job(job(TEXT.replace("name: study", f"name: {'n' * 200}"))).name) == 200
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (without("b:", "d:", "min_clients", "user_weights"), "none of its sites trains without labels"),
+        (without("a:", "warm_start", "min_clients") + "select: last\n", "no site has labels"),
+        (TEXT + "resume: {job: first}\n", "it continues the job 'first'"),
+        (TEXT + "evaluate: false\n", "'evaluate' is false"),
+        (
+            "name: moco\nbundle: cxr_moco_pretraining\nmethod: {path: fedmed.methods.fedmoco.FedMoCo}\n"
+            "sites: {a: unsupervised, b: unsupervised}\nrounds: 1\nsteps: 1\nselect: last\nevaluate: false\n",
+            "no site has labels",
+        ),
+    ],
+)
+def test_a_study_without_a_control_says_why(text, says):
+    with pytest.raises(JobError, match="has no control") as error:
+        control_job(job(text))
+    assert says in str(error.value)
+
+
+def test_a_method_that_needs_its_unlabelled_sites_says_so(monkeypatch):
+    from dataclasses import replace
+
+    from fedmed.methods import consistency
+
+    needed = replace(consistency.UNSUPERVISED, least=1)
+    monkeypatch.setattr(consistency, "UNSUPERVISED", needed)
+    with pytest.raises(JobError, match="has no control: it cannot run without its unlabelled sites") as error:
+        control_job(job())
+    assert "needs at least 1 site with the role 'unsupervised'" in str(error.value)

@@ -1,0 +1,234 @@
+"""A run beside its control: the page and the terminal begin with what the sites without labels bring."""
+
+import io
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from fedmed.errors import JobError
+from fedmed.reports.control_run import differences, read_with_control
+from fedmed.reports.gain import Gain
+from fedmed.reports.gain_words import gain_notes, headline, on_screen
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page, write_report
+
+JOB = "simulate_job/fedmed"
+LEFT_OUT = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "evaluate", "ct_west": "evaluate"}
+WITHOUT = [0.40, 0.50, 0.60, 0.70, 0.80, 0.55]  # Dice of six cases
+
+
+def score(run, site, values, patients=None):
+    """Let a site have these Dice scores."""
+    evaluation = run / site / JOB / "evaluation"
+    names = [f"case_{n}" for n in range(len(values))]
+    rows = "".join(f"{name},{value:.6f}\n" for name, value in zip(names, values, strict=True))
+    (evaluation / "cases.csv").write_text(f"case,dice\n{rows}")
+    if patients:
+        rows = "".join(f"{name},{patient}\n" for name, patient in zip(names, patients, strict=True))
+        (evaluation / "patients.csv").write_text(f"case,patient\n{rows}")
+    tell(run, site, {"dice_mean": sum(values) / len(values), "dice_std": 0.1, "n_cases": len(values)})
+
+
+def tell(run, site, test):
+    path = run / "server" / JOB / "result.json"
+    result = json.loads(path.read_text())
+    result["test"][site] = test
+    path.write_text(json.dumps(result))
+
+
+def change(run, part, **values):
+    path = run / "server" / JOB / "run.json"
+    facts = json.loads(path.read_text())
+    facts["config"][part] |= values
+    path.write_text(json.dumps(facts))
+
+
+@pytest.fixture
+def pair(fake_run):
+    """A run and its control, where an early report finds it: ct_east gains 0.10, 0.11, ..., the others nothing."""
+    run, control = fake_run(rounds=2), fake_run(rounds=2, sites=LEFT_OUT)
+    for site in LEFT_OUT:
+        score(control, site, WITHOUT)
+        score(run, site, WITHOUT)
+    score(run, "ct_east", [value + 0.10 + n / 100 for n, value in enumerate(WITHOUT)])
+    control.rename(run / "control")
+    return run
+
+
+def gain(run, site):
+    return next(gain for gain in read_with_control(run).gains if gain.name == site)
+
+
+def shown(run):
+    console = Console(width=1000, record=True, file=io.StringIO())
+    console.print(*on_screen(read_with_control(run)))
+    return " ".join(console.export_text().split())
+
+
+def test_the_headline_is_the_gain_of_the_site_without_labels(pair):
+    run = read_with_control(pair)
+    assert [gain.name for gain in run.gains] == ["ct_east", "ct_north", "ct_south", "ct_west"]
+    east = gain(pair, "ct_east")
+    assert (east.ours, east.theirs) == (pytest.approx(0.716667, abs=1e-6), pytest.approx(0.591667, abs=1e-6))
+    assert 0.10 <= east.low < 0.125 < east.high <= 0.15
+    assert headline(run) == (
+        "ct_east, which has no labels: Dice 0.717 with its scans, 0.592 without them: +0.125 "
+        f"(95 % interval {east.low:+.3f} to {east.high:+.3f} over 6 cases)."
+    )
+
+
+def test_page_and_terminal_begin_with_it(pair, tmp_path):
+    written = write_report(pair, tmp_path)
+    html = written.html.read_text()
+    assert html.index('<p class="summary">ct_east, which has no labels') < html.index(
+        '<p class="selection">After 2 rounds'
+    )
+    assert html.index("With and without the sites that have no labels") < html.index("Result at each site")
+    assert html.count("<td>no difference detected</td>") == 3 and "<td>better off</td>" in html
+    assert 'class="gain"' in html and tmp_path / "gain.png" in written.pngs
+    text = shown(pair)
+    assert "ct_east no labels 6 0.717 0.592 +0.125" in text
+    assert "ct_north labelled 6 0.592 0.592 +0.000 +0.000 to +0.000" in text
+
+
+def test_without_a_control_nothing_is_said_of_one(pair):
+    shutil.rmtree(pair / "control")
+    run = read_with_control(pair)
+    html = page(run)
+    assert run.gains == [] and on_screen(run) == []
+    assert "control" not in html.lower().replace("controller", "") and 'class="gain"' not in html
+    assert '<p class="summary">After 2 rounds' in html
+
+
+def test_a_site_that_is_worse_off_is_named(pair):
+    score(pair, "ct_east", [value - 0.1 - n / 100 for n, value in enumerate(WITHOUT)])
+    score(pair, "ct_north", [value - 0.02 for value in WITHOUT])
+    run = read_with_control(pair)
+    assert headline(run).endswith("over 6 cases). It is worse off with them.")
+    assert "−0.125 (95 % interval −0." in headline(run)
+    assert gain_notes(run) == [
+        "Worse off with what the sites without labels bring: ct_north, −0.020 (95 % interval −0.020 to −0.020 over 6 "
+        "cases)."
+    ]
+    assert page(run).count("<td>worse off</td>") == 2
+
+
+def test_an_interval_that_contains_nothing_new_is_said_so(pair):
+    score(pair, "ct_east", [value + sign * 0.1 for value, sign in zip(WITHOUT, [1, -1, 1, -1, 1, -1], strict=True)])
+    assert gain(pair, "ct_east").verdict == "no difference detected"
+    assert headline(read_with_control(pair)).endswith("No difference was detected.")
+
+
+def test_one_case_has_no_interval(pair):
+    score(pair, "ct_east", [0.7])
+    score(pair / "control", "ct_east", [0.5])
+    found = gain(pair, "ct_east")
+    assert (found.low, found.high, found.verdict) == (None, None, "too few patients to tell")
+    assert "+0.200 (1 case, too few for an interval)." in headline(read_with_control(pair))
+
+
+def test_few_patients_are_said_and_cases_of_one_count_together(pair):
+    patients = ["p", "p", "q", "r", "s", ""]
+    score(pair, "ct_east", [value + 0.1 for value in WITHOUT], patients)
+    run = read_with_control(pair)
+    assert "over 6 cases of 5 patients" in headline(run)
+    assert gain_notes(run) == ["Fewer than 6 patients, so the interval is less sure than 95 %: ct_east."]
+
+
+def test_cases_that_only_one_run_scored_do_not_count(pair):
+    score(pair, "ct_east", [*(value + 0.1 for value in WITHOUT), 0.0])
+    found = gain(pair, "ct_east")
+    assert (found.n_cases, found.difference) == (6, pytest.approx(0.1))
+
+
+def test_a_site_that_one_run_did_not_score(pair):
+    tell(pair / "control", "ct_east", {"n_cases": 0})
+    run = read_with_control(pair)
+    west = gain(pair, "ct_west")
+    assert headline(run) == (
+        "What ct_east gained is not known: not scored in both runs. ct_west, which is only scored: Dice 0.592 with the "
+        f"scans of ct_east, 0.592 without them: {west.in_words}. No difference was detected."
+    )
+    assert gain_notes(run) == ["Not scored in both runs: ct_east."]
+    assert "–" in page(run)
+
+
+def test_cases_that_are_not_here_give_no_interval(pair):
+    for place in (pair, pair / "control"):
+        for site in LEFT_OUT:
+            shutil.rmtree(place / site)
+    run = read_with_control(pair)
+    assert headline(run).endswith("+0.125 (6 cases, which are not here one by one).")
+    assert {gain.verdict for gain in run.gains} == {""}
+    page(run)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda c: (c / "server" / JOB / "result.json").unlink(), "did not reach its end: 2 of 2 rounds are done"),
+        (lambda c: (c / "server" / JOB / "run.json").write_text("{"), "run.json"),
+        (lambda c: (c / "server" / JOB / "run.json").unlink(), "stopped before its first round"),
+        (lambda c: change(c, "controller", steps=99), "'steps' is 20 and 99"),
+    ],
+)
+def test_a_control_that_cannot_be_compared_does_not_keep_the_report_from_being_written(pair, spoil, words):
+    spoil(pair / "control")
+    run = read_with_control(pair)
+    assert run.gains == [] and words in run.control_problem
+    html = page(run)
+    assert "This run has no control to compare it with." in html
+    assert words in shown(pair)
+    with pytest.raises(Exception, match="control|run") as error:  # who names it is told at once
+        read_with_control(pair, pair / "control")
+    assert words in str(error.value)
+
+
+def test_another_run_than_a_control_is_refused(pair, fake_run):
+    with pytest.raises(JobError, match="ct_east trains without labels in it too"):
+        read_with_control(pair, fake_run(rounds=2))
+    with pytest.raises(JobError, match="other sites train with labels"):
+        read_with_control(pair, fake_run(rounds=2, sites={**LEFT_OUT, "ct_west": "supervised"}))
+    with pytest.raises(JobError, match="in .* no site trains without labels"):
+        read_with_control(pair / "control", fake_run(rounds=2, sites=LEFT_OUT))
+    assert read_with_control(pair, pair / "control").gains
+
+
+def test_a_site_may_be_called_control(pair):
+    shutil.rmtree(pair / "control" / "server")
+    assert read_with_control(pair).control_problem == ""
+
+
+def test_what_a_control_may_differ_in():
+    ours = {"controller": {"job": "a", "sites": {}, "min_clients": 3, "rounds": 2}, "model": {"seed": 0, "digest": "x"}}
+    theirs = {"controller": {"job": "b", "sites": {"c": 1}, "rounds": 2, "resume": "x"}, "aggregator": None}
+    assert differences(ours, theirs) == []
+    assert differences(ours, {"controller": {"rounds": 3}, "model": {"seed": 1}}) == [
+        "'rounds' is 2 and 3",
+        "'seed' is 0 and 1",
+    ]
+
+
+def test_many_sites_without_labels_are_counted(pair):
+    run = read_run(pair)
+    for site in run.sites:
+        site.role = "unsupervised"
+    run.gains = [
+        Gain(f"s{n}", "no labels", 0.6, 0.5, low, low + 0.02, 9, 9) for n, low in enumerate([0.1, 0.1, -0.1, -0.01])
+    ]
+    assert headline(run) == (
+        "Of 4 sites that train without labels, with all their scans and without them: better off: 2, worse off: 1 and "
+        "no difference detected: 1."
+    )
+
+
+def test_the_script_takes_another_runs_folder(pair, load_script, capsys, tmp_path):
+    other = tmp_path / "elsewhere"
+    (pair / "control").rename(other)
+    script = load_script("report")
+    assert script.main([str(pair), "--out", str(tmp_path / "out"), "--control", str(other)]) == 0
+    assert "ct_east, which has no labels" in " ".join(capsys.readouterr().out.split())
+    assert script.main([str(pair), "--out", str(tmp_path / "out"), "--control", str(pair)]) == 2
+    assert "trains without labels in it too" in capsys.readouterr().err
