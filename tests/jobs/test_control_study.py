@@ -95,8 +95,8 @@ def test_a_method_that_needs_its_unlabelled_sites_says_so(monkeypatch):
 
     from fedmed.methods import consistency
 
-    needed = replace(consistency.UNSUPERVISED, least=1)
-    monkeypatch.setattr(consistency, "UNSUPERVISED", needed)
+    needed = replace(consistency.UNLABELLED, least=1)
+    monkeypatch.setattr(consistency, "UNLABELLED", needed)
     with pytest.raises(JobError, match="has no control: it cannot run without its unlabelled sites") as error:
         control_job(job())
     assert "needs at least 1 site with the role 'unsupervised'" in str(error.value)

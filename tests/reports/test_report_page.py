@@ -75,7 +75,7 @@ def test_the_page_says_what_it_must(written):
         "The model was selected using labelled sites only: ct_north and ct_south.",
         "Labels of ct_east and ct_west were used for evaluation only.",
         "conv_init.weight: 3 values are not finite",
-        "segresnet, demo, consistency",
+        "segresnet, demo, unlabelled, consistency",
         "aggregator.buffers",
         "2.13.0",
         "21 November 2026, 09:05 UTC",
