@@ -188,11 +188,18 @@ def test_a_share_that_cannot_be_meant_is_refused(share):
 
 
 @pytest.mark.parametrize("name", ["label_confidence", "mean_scores"])
-@pytest.mark.parametrize("value", [tensor([0.5, 1.5]), tensor([math.nan, 1]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
+@pytest.mark.parametrize("value", [tensor([0.5, 2.5]), tensor([math.nan, 1]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
 def test_reports_of_labelled_sites_that_cannot_be_meant_are_refused(name, value):
     with pytest.raises(UpdateRefused, match=f"a.*'{name}'.*must be"):
         mean().check_update(update("a", [1.0, 1.0], **{name: value}))
     mean().check_update(update("a", [1.0, 1.0], **{name: tensor([0.5, 1.0])}))
+
+
+def test_noise_that_a_site_adds_does_not_cost_it_its_update():
+    noisy = [update("a", [1.0, 0.0], label_confidence=tensor([1.2, -0.1]), mean_scores=tensor([1.1, 0.4]))]
+    mean().check_update(noisy[0])
+    found = moved(mean(), update("u", [1.0, 1.0]), updates=noisy)
+    assert found.values["u"]["gate"].tolist() == [1.0, 0.0] and found.facts["score_with"] == 1.0
 
 
 def test_a_round_without_a_labelled_update_fails():

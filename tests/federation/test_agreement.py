@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,6 +122,21 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypa
     kept = ("trust", "strength", "score", "score_without", "coefficients")
     noted = [[[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("whole", "cut")]
     assert noted[0] == noted[1]
+
+
+def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
+    """The labelled sites' mean, the gate and what sites report go through NVFlare as they are."""
+    allow(*ALL)
+    sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
+    folder = job(sites=sites, evaluate=False)
+    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(folder), "-w", str(tmp_path / "flare")]
+    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    run_job(folder, tmp_path / "loop")
+    assert equal(model(tmp_path / "flare"), model(tmp_path / "loop"))
+    kept = ("trust", "strength", "score_with", "score_without", "extras", "coefficients", "bytes_down", "bytes_up")
+    flare, loop = ([[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("flare", "loop"))
+    assert flare == loop and loop[2][2] is not None
 
 
 def test_the_x_ray_job_learns_from_two_hospitals_without_labels(change_study, monkeypatch, tmp_path):

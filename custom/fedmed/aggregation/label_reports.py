@@ -32,7 +32,8 @@ def agreed_share(update: Contribution) -> float:
 
 def mean_scores(updates: Sequence[Contribution]) -> list[tuple[float, float]]:
     """(with, without) of each site that judged, sorted by site."""
-    found = sorted((update.site, update.extras[SCORES].tolist()) for update in updates if SCORES in update.extras)
+    judging = [update for update in updates if SCORES in update.extras]
+    found = sorted((update.site, update.extras[SCORES].clamp(0, 1).tolist()) for update in judging)
     return [(with_all, without) for _, (with_all, without) in found]
 
 
@@ -45,7 +46,7 @@ def means(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
 
 
 def check_reports(update: Contribution) -> None:
-    """Refuse reported values out of their range; NaN is in no range.
+    """Refuse reported values out of their range; NaN is in no range. Arrays may be a little beyond it, by noise.
 
     Raises:
         UpdateRefused: names the site and the value.
@@ -58,7 +59,7 @@ def check_reports(update: Contribution) -> None:
         if value is None:
             continue
         fits = isinstance(value, Tensor) and value.ndim == 1 and len(value) and size in (None, len(value))
-        if not fits or not bool(((value >= 0) & (value <= 1)).all()):
+        if not fits or not bool(((value >= -1) & (value <= 2)).all()):  # a site may have added noise
             wanted = "numbers from 0 to 1, one a class" if size is None else f"{size} numbers from 0 to 1"
             raise UpdateRefused(update.site, f"its '{name}' is {_short(value)}; it must be {wanted}")
 

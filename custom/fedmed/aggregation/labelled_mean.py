@@ -163,7 +163,7 @@ class LabelledMean:
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
         gates = [update.extras[CONFIDENCE] for update in labelled if CONFIDENCE in update.extras] if self.gate else []
         alike = len({len(gate) for gate in gates}) == 1
-        gate = {GATE: torch.stack(gates).mean(dim=0)} if alike else {}
+        gate = {GATE: torch.stack(gates).clamp(0, 1).mean(dim=0)} if alike else {}
         values = {}
         for site, role in facts.roles.items():
             if role == UNLABELLED:
