@@ -148,6 +148,12 @@ def test_what_goes_with_the_next_tasks():
     assert set(moved(mean(careful=False), update("u", [1.0, 1.0])).values) == {"u", "v"}
 
 
+def test_shares_of_classes_go_to_sites_without_labels():
+    updates = [update("a", [1.0, 0.0], label_shares=tensor([0.9, 0.1])), update("b", [1.0, 0.0])]
+    values = moved(mean(), update("u", [1.0, 1.0]), updates=updates).values
+    assert values["v"]["class_shares"].tolist() == pytest.approx([0.9, 0.1]) and "class_shares" not in values["a"]
+
+
 def test_tensors_that_nobody_sends_stay_out_of_the_labelled_mean():
     model = {**MODEL, "private": tensor([9.0])}
     found = moved(mean(), update("u", [1.0, 1.0]), model=model)
@@ -187,7 +193,7 @@ def test_a_share_that_cannot_be_meant_is_refused(share):
         mean().check_update(update("u", [1.0, 1.0], agreed_share=share))
 
 
-@pytest.mark.parametrize("name", ["label_confidence", "mean_scores"])
+@pytest.mark.parametrize("name", ["label_confidence", "label_shares", "mean_scores"])
 @pytest.mark.parametrize("value", [tensor([0.5, 2.5]), tensor([math.nan, 1]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
 def test_reports_of_labelled_sites_that_cannot_be_meant_are_refused(name, value):
     with pytest.raises(UpdateRefused, match=f"a.*'{name}'.*must be"):

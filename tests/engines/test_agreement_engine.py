@@ -115,6 +115,16 @@ def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabel
     assert same(network, twin)
 
 
+def test_pseudo_labels_are_drawn_to_the_shares_of_the_labelled_sites(network, unlabeled):
+    shares = []
+    for wanted in ([0.95, 0.05], [0.05, 0.95]):
+        engine = build(copy.deepcopy(network), unlabeled[:1])
+        engine.receive({"class_shares": torch.tensor(wanted)})
+        engine.run()
+        shares.append(engine.state.output["foreground_fraction"].item())
+    assert shares[0] < 0.2 and shares[1] > 0.8
+
+
 def test_with_a_teacher_and_labelled_cases(network, unlabeled, labeled):
     engine = build(network, unlabeled, teacher=build_teacher("ema", network, 0.9), labeled_loader=labeled,
                    supervised_loss=SoftDiceLoss())  # fmt: skip

@@ -19,6 +19,9 @@ def test_what_is_not_asked_is_not_sent():
     plain = Agreement(gate=False, careful=False)
     assert [value.name for value in plain.values()] == ["agreed_share"]
     assert plain.roles()["supervised"].overlays == ()
+    drawn = Agreement(gate=False, careful=False, align=True)
+    assert drawn.values()[-1].name == "label_shares"
+    assert drawn.roles()["supervised"].overlays == ("judged_means", "label_shares")
     assert [value.name for value in Agreement(gate=False).values()] == ["agreed_share", "mean_scores"]
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
 from fedmed.aggregation.contribution import Contribution
@@ -11,6 +12,7 @@ from fedmed.errors import UpdateRefused
 
 SHARE = "agreed_share"  # of a site without labels: share of voxels, or images, on which the two models agree
 CONFIDENCE = "label_confidence"  # of a labelled one: for each class a quantile of its confidence where it is right
+SHARES = "label_shares"  # of a labelled one: share of each class in the labels of its validation list
 SCORES = "mean_scores"  # of a labelled one: score of the model with what sites without labels added, and without
 
 
@@ -25,6 +27,12 @@ class AgreedSamples(SampleWeighting):
         return {update.site: images[update.site] * agreed_share(update) for update in updates}
 
 
+def class_numbers(updates: Sequence[Contribution], name: str) -> Tensor | None:
+    """The mean over sites of a number for each class, (C,) in [0, 1]; None where none sends it, or sizes differ."""
+    found = [update.extras[name] for update in updates if name in update.extras]
+    return torch.stack(found).clamp(0, 1).mean(dim=0) if len({len(numbers) for numbers in found}) == 1 else None
+
+
 def agreed_share(update: Contribution) -> float:
     """What the site reports, 1 where it reports nothing."""
     return float(update.extras.get(SHARE, 1.0))
@@ -37,7 +45,7 @@ def mean_scores(updates: Sequence[Contribution]) -> list[tuple[float, float]]:
     return [(with_all, without) for _, (with_all, without) in found]
 
 
-def means(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
+def score_facts(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
     """The mean scores with and without, for the round's record; {} where nobody judged."""
     if not scores:
         return {}
@@ -54,7 +62,7 @@ def check_reports(update: Contribution) -> None:
     share = update.extras.get(SHARE, 1.0)
     if type(share) not in (int, float) or not 0 <= share <= 1:
         raise UpdateRefused(update.site, f"its '{SHARE}' is {_short(share)}; it must be a number from 0 to 1")
-    for name, size in ((CONFIDENCE, None), (SCORES, 2)):
+    for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
         value = update.extras.get(name)
         if value is None:
             continue

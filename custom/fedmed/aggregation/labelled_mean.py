@@ -13,11 +13,13 @@ from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.do_no_harm import DoNoHarm
 from fedmed.aggregation.label_reports import (
     CONFIDENCE,
+    SHARES,
     AgreedSamples,
     agreed_share,
     check_reports,
+    class_numbers,
     mean_scores,
-    means,
+    score_facts,
     unusual,
 )
 from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts
@@ -26,7 +28,7 @@ from fedmed.errors import JobError, RoundFailed
 
 COMBINE = ("correct", "join", "average")
 LABELLED, UNLABELLED = "supervised", "unsupervised"
-MEAN, GATE = "labelled_mean", "gate"  # what goes with the next tasks
+MEAN, GATE, CLASSES = "labelled_mean", "gate", "class_shares"  # what goes with the next tasks
 
 
 class LabelledMean:
@@ -126,7 +128,7 @@ class LabelledMean:
         sent = {name for update in labelled for name in update.tensors} if strength else set()
         outcome.values = self._values({n: t for n, t in tensors.items() if n in sent}, labelled, facts)
         outcome.warnings += unusual(labelled, others, moving, self.judge is not None and self.joined > 1)
-        outcome.facts |= {"trust": trust, "strength": strength, **means(scores)}
+        outcome.facts |= {"trust": trust, "strength": strength, **score_facts(scores)}
         return outcome
 
     def _strength(self, labelled: Sequence[Contribution], moving: Sequence[Contribution]) -> float:
@@ -161,13 +163,13 @@ class LabelledMean:
     ) -> dict[str, dict[str, Any]]:
         """For each site what goes with its next task; without ``mean`` that is the model itself."""
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
-        gates = [update.extras[CONFIDENCE] for update in labelled if CONFIDENCE in update.extras] if self.gate else []
-        alike = len({len(gate) for gate in gates}) == 1
-        gate = {GATE: torch.stack(gates).clamp(0, 1).mean(dim=0)} if alike else {}
+        told = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
+        means = {name: class_numbers(labelled, reported) for name, reported in told.items()}
+        numbers = {name: value for name, value in means.items() if value is not None}
         values = {}
         for site, role in facts.roles.items():
             if role == UNLABELLED:
-                values[site] = for_all | gate
+                values[site] = for_all | numbers
             elif role == LABELLED and self.judge:
                 values[site] = for_all
         return {site: found for site, found in values.items() if found}

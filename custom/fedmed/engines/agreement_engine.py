@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
 from fedmed.engines.trainer import plain
 from fedmed.errors import JobError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
+from fedmed.losses.agreement_loss import AgreementLoss, agreed, aligned, all_classes
 
-MEAN, GATE = "labelled_mean", "gate"  # what the server's rule sends
+MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"  # what the server's rule sends
+MEMORY = 0.9  # of the classes' mean probabilities, in each step
 
 
 class AgreementEngine(PseudoLabelTrainer):
@@ -21,7 +22,8 @@ class AgreementEngine(PseudoLabelTrainer):
     Two models look at the patch as it is: the local one, or its teacher, and the mean of the labelled sites, which is
     frozen. Where they name the same class, the student learns it from a strong view of the patch. What the server has
     not sent yet is left out: without the labelled sites' mean the local model is alone, without a gate every voxel on
-    which both agree counts.
+    which both agree counts. With the shares of the classes at labelled sites, the local model's probabilities are first
+    drawn towards them, see :func:`aligned`; its own mean is remembered over the steps of a round.
 
     Args:
         args, kwargs: as in :class:`PseudoLabelTrainer`. The inferer returns probabilities (B, C, ...), or (B, 1, ...)
@@ -40,18 +42,19 @@ class AgreementEngine(PseudoLabelTrainer):
         self.agreement_loss, self.agree = agreement_loss or AgreementLoss(), agree
         self.frozen: nn.Module | None = None
         self.gate: Tensor | None = None
+        self.shares: Tensor | None = None
+        self._own: Tensor | None = None
         self._mean: Mapping[str, Tensor] = {}
         self._counted, self._batches = torch.zeros(()), 0
 
     def receive(self, extras: Mapping[str, Any]) -> None:
-        """Take the labelled sites' mean, without what is private at this site, and the gate.
+        """Take the labelled sites' mean, without what is private at this site, the gate and the shares of the classes.
 
         Raises:
             JobError: something else came too.
         """
-        super().receive({name: value for name, value in extras.items() if name not in (MEAN, GATE)})
-        self._mean, gate = extras.get(MEAN, {}), extras.get(GATE)
-        self.gate = None if gate is None else torch.as_tensor(gate)
+        super().receive({name: value for name, value in extras.items() if name not in (MEAN, GATE, SHARES)})
+        self._mean, self.gate, self.shares = extras.get(MEAN, {}), extras.get(GATE), extras.get(SHARES)
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
@@ -74,6 +77,8 @@ class AgreementEngine(PseudoLabelTrainer):
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
         """Class of each voxel, and whether it counts."""
         local = self.pseudo_label(images)
+        if self.shares is not None:
+            local = self._aligned(local, self.shares)
         labelled = local if self.frozen is None else self.predicted(images, self.frozen)
         label, counts = agreed(local, labelled, self.gate)
         share = counts.float().mean()
@@ -82,6 +87,11 @@ class AgreementEngine(PseudoLabelTrainer):
         if label.ndim > 1:  # of an image's class nobody says foreground
             scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
         return (label, counts), scalars
+
+    def _aligned(self, local: Tensor, shares: Tensor) -> Tensor:
+        seen = all_classes(local).mean(dim=[0, *range(2, local.ndim)])
+        self._own = seen if self._own is None else torch.lerp(seen, self._own, MEMORY)
+        return aligned(local, self._own, shares)
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
         """Cross-entropy and Dice over the voxels that count."""

@@ -26,15 +26,22 @@ class JudgedMeans(Correction):
         network: the network that it evaluates.
         confidence: has counted then.
         first, last: quantile in the first and in the last round, 0 to 1.
+        tell_shares: also send ``label_shares``, the share of each class in the labels of the validation list, (C,).
     """
 
     takes = (MEAN,)
 
     def __init__(
-        self, evaluator: Any, network: nn.Module, confidence: LabelConfidence, first: float = 0.5, last: float = 0.1
+        self,
+        evaluator: Any,
+        network: nn.Module,
+        confidence: LabelConfidence,
+        first: float = 0.5,
+        last: float = 0.1,
+        tell_shares: bool = False,
     ) -> None:
         self.evaluator, self.network, self.confidence = evaluator, network, confidence
-        self.first, self.last = first, last
+        self.first, self.last, self.tell_shares = first, last, tell_shares
         self._found: dict[str, float | Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
@@ -44,6 +51,8 @@ class JudgedMeans(Correction):
         if quantiles is None:
             return
         self._found = {"label_confidence": quantiles}
+        if self.tell_shares and (shares := self.confidence.shares()) is not None:
+            self._found["label_shares"] = shares
         if MEAN in start.values:
             received = score(self.evaluator)
             self._found["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])

@@ -25,6 +25,7 @@ class Agreement(Method):
         ramp_rounds: rounds over which it grows.
         gate: count voxels only from a quantile of the labelled sites' own confidence on.
         careful: labelled sites judge what the others add, and the server lowers its weight while it does harm.
+        align: pseudo-labels are drawn towards the shares of the classes at labelled sites (distribution alignment).
     """
 
     title: ClassVar[str] = "agreement"
@@ -39,12 +40,14 @@ class Agreement(Method):
     ramp_rounds: int = 0
     gate: bool = True
     careful: bool = True
+    align: bool = False
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, which also judge; sites without; and those that are only scored."""
-        labelled = replace(SUPERVISED, overlays=("judged_means",), least=1)
+        told = {"judged_means": self.gate or self.careful or self.align, "label_shares": self.align}
+        asked = tuple(overlay for overlay, is_asked in told.items() if is_asked)
         return {
-            "supervised": labelled if self.gate or self.careful else replace(SUPERVISED, least=1),
+            "supervised": replace(SUPERVISED, overlays=asked, least=1),
             "unsupervised": replace(UNLABELLED, overlays=("unlabelled", "agreement")),
             "evaluate": EVALUATED,
         }
@@ -59,6 +62,9 @@ class Agreement(Method):
             found.append(BesideModel("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
         if self.careful:
             found.append(BesideModel("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
+        if self.align:
+            shares = "The share of each class in the labels of the validation list."
+            found.append(BesideModel("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
         return tuple(found)
 
     def rule(self) -> dict[str, Any]:
