@@ -4,16 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, WITH_UPDATE, BesideModel, Role, Scalar
-from fedmed.methods.guard import Guard
-from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
-from fedmed.methods.method import MEAN, Method
+from fedmed.methods.guard_pseudo_labels import FRACTION
+from fedmed.methods.method import MEAN
 
 SERVER = "to the server"
 
 
 @dataclass(frozen=True)
-class Agreement(Method):
+class Agreement(Consistency):
     """Sites without labels learn, from strong views, what their model and the mean of the labelled sites agree on.
 
     The labelled sites' mean is not diluted: the others' difference corrects it. Settings of the loss are the bundle's,
@@ -30,10 +30,6 @@ class Agreement(Method):
 
     title: ClassVar[str] = "agreement"
     source: ClassVar[str] = "after Zhang et al. 2023, IEEE Transactions on Medical Imaging, 10.1109/TMI.2023.3314430"
-    example: ClassVar[Mapping[str, Any]] = {
-        "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
-    }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 14, "steps": 30, "warm_start": {"rounds": 6}}
 
     combine: str = "correct"
     strength: float = 0.5
@@ -72,10 +68,6 @@ class Agreement(Method):
         args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
         args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
         return {"path": "fedmed.aggregation.labelled_mean.LabelledMean", "args": args}
-
-    def guards(self) -> Mapping[str, Guard]:
-        """Against pseudo-labels that spread or vanish."""
-        return {"pseudo_labels": PseudoLabelGuard()}
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The loss, how much of an image is predicted, and how much counts."""
