@@ -273,7 +273,8 @@ def test_no_bundle_lets_a_job_set_where_things_lie_or_what_runs():
         bundle = Bundle(path.parents[1].name)
         listed = bundle.federation["overridable"]
         defaults: dict = {}
-        for config in configs(f"bundles/{bundle.name}/configs/*.yaml").values():
+        shared = configs("custom/fedmed/overlays/*.yaml")
+        for config in (configs(f"bundles/{bundle.name}/configs/*.yaml") | shared).values():
             defaults |= {key: value for key, value in config.items() if key in listed}
         assert set(defaults) == set(listed), "a setting that a job may change exists"
         for key, value in defaults.items():  # a reference to another setting that a job may change is plain too

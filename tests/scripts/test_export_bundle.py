@@ -21,7 +21,10 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
     code, said, complaint = export(finished_run, out, "--version", "1.0.0")
     assert (code, complaint) == (0, "") and (out / "models" / "model.ts").is_file()
     assert said.startswith(f"{out}: version 1.0.0, the model after round ")
-    assert "overlays left: consistency, cpu, evaluate" in said and "model card: " in said
+    assert (
+        "overlays left: agreement, consistency, cpu, evaluate, strong_views, unlabelled" in said
+        and "model card: " in said
+    )
     assert said.splitlines()[-2:][0].startswith("in MONAI Label:  scripts/label.sh /data/images")
     assert "python -m monai.bundle run --config_file configs/inference.yaml" in said.splitlines()[-1]
     assert len(said.splitlines()) <= 9
