@@ -1,7 +1,6 @@
 """Whole federations in which sites without labels learn where two models agree."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +12,6 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
-from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.agreement import Agreement
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
@@ -137,17 +135,3 @@ def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     kept = ("trust", "strength", "score_with", "score_without", "extras", "coefficients", "bytes_down", "bytes_up")
     flare, loop = ([[line.get(key) for key in kept] for line in rounds(tmp_path / name)] for name in ("flare", "loop"))
     assert flare == loop and loop[2][2] is not None
-
-
-def test_the_x_ray_job_learns_from_two_hospitals_without_labels(change_study, monkeypatch, tmp_path):
-    checkout = Path(__file__).resolve().parents[2]
-    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(checkout / "site_configs" / "demo"))
-    folder = shutil.copytree(checkout / "jobs" / "cxr_agreement", tmp_path / "job")
-    short = read_job(change_study(folder, rounds=3, steps=2, warm_start={"rounds": 1}))
-    run_job(write_job(short, tmp_path / "short"), tmp_path / "ws")
-    first, _, third = rounds(tmp_path / "ws")
-    assert first["accepted"] == ["cxr_metro"] and len(third["accepted"]) == 3 and not third["refused"]
-    assert third["strength"] == 0.5 and {"score_with", "score_without"} <= third.keys()
-    assert all(0 <= third["extras"][site]["agreed_share"] <= 1 for site in ("cxr_children", "cxr_rural"))
-    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
-    assert set(result["test"]) == {"cxr_metro", "cxr_children", "cxr_rural"}

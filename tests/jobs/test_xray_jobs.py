@@ -78,9 +78,23 @@ def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):
 
 
 def test_demo_sites_let_the_values_of_the_method_leave():
-    for site in read_job(JOBS / "cxr_fedmoco_six").clients:
-        values = yaml.safe_load((JOBS.parent / "site_configs" / "demo" / f"{site}.yaml").read_text())
-        assert set(values["privacy"]["allowed_extras"]) == {"rsa", "mu", "sigma", "n"}
+    for name in ("cxr_fedmoco_six", "cxr_agreement"):
+        job = read_job(JOBS / name)
+        asked = {value.name for value in job.method.values()}
+        for site in job.clients:
+            values = yaml.safe_load((JOBS.parent / "site_configs" / "demo" / f"{site}.yaml").read_text())
+            assert asked and asked <= set(values["privacy"]["allowed_extras"])
+
+
+def test_agreement_learns_from_two_hospitals_without_labels(fedmed_home, tmp_path):
+    folder = tiny(tmp_path, "cxr_agreement", rounds=3, steps=2, warm_start={"rounds": 1})
+    run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
+    records = tmp_path / "ws/server/simulate_job/fedmed"
+    first, _, third = [json.loads(line) for line in (records / "rounds.jsonl").read_text().splitlines()]
+    assert first["accepted"] == ["cxr_metro"] and len(third["accepted"]) == 3 and not third["refused"]
+    assert third["strength"] == 0.5 * third["trust"] and {"score_with", "score_without"} <= third.keys()
+    assert all(0 <= third["extras"][site]["agreed_share"] <= 1 for site in ("cxr_children", "cxr_rural"))
+    assert set(json.loads((records / "result.json").read_text())["test"]) == {"cxr_metro", "cxr_children", "cxr_rural"}
 
 
 def test_from_images_without_labels_to_a_classifier(fedmed_home, tmp_path, monkeypatch):
@@ -109,7 +123,7 @@ def tiny_sites(folder):
     found = {}
     for site in ("cxr_metro", "cxr_rural", "cxr_children"):
         path = folder / f"{site}.yaml"
-        extras = ["rsa", "mu", "sigma", "n"]
+        extras = ["rsa", "mu", "sigma", "n", "agreed_share", "label_confidence", "mean_scores"]
         values = {"site": site, "demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
         path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras, "extras_min_images": 8}}))
         found[site] = load_file(path)
