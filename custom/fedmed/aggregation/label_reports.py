@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.contribution import Contribution
+from fedmed.aggregation.reported import check_number
 from fedmed.aggregation.weighting import Reasons, SampleWeighting
 from fedmed.errors import UpdateRefused
 
@@ -39,10 +40,9 @@ def agreed_share(update: Contribution) -> float:
 
 
 def mean_scores(updates: Sequence[Contribution]) -> list[tuple[float, float]]:
-    """(with, without) of each site that judged, sorted by site."""
-    judging = [update for update in updates if SCORES in update.extras]
-    found = sorted((update.site, update.extras[SCORES].clamp(0, 1).tolist()) for update in judging)
-    return [(with_all, without) for _, (with_all, without) in found]
+    """(with, without) of each site that judged, in the order of the updates."""
+    judging = [update.extras[SCORES] for update in updates if SCORES in update.extras]
+    return [(with_all, without) for with_all, without in (scores.clamp(0, 1).tolist() for scores in judging)]
 
 
 def score_facts(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
@@ -59,9 +59,8 @@ def check_reports(update: Contribution) -> None:
     Raises:
         UpdateRefused: names the site and the value.
     """
-    share = update.extras.get(SHARE, 1.0)
-    if type(share) not in (int, float) or not 0 <= share <= 1:
-        raise UpdateRefused(update.site, f"its '{SHARE}' is {_short(share)}; it must be a number from 0 to 1")
+    if SHARE in update.extras:
+        check_number(update, SHARE, lambda share: None if 0 <= share <= 1 else "from 0 to 1")
     for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
         value = update.extras.get(name)
         if value is None:

@@ -1,6 +1,6 @@
 """How much each site counts by a positive number that it reports beside its update."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fedmed.aggregation.acceptance import MOST
 from fedmed.aggregation.contribution import Contribution
@@ -38,13 +38,8 @@ class ReportedWeighting(Weighting):
 
     def check_update(self, update: Contribution) -> None:
         """Refuse a value that is not a number, or out of range: it decides how much the site counts."""
-        if not self.known(update):
-            return
-        value = update.extras[self.name]
-        number = type(value) in (int, float)
-        if wanted := self.out_of_range(value if number else float("nan")):
-            shown = repr(value) if number else f"a {type(value).__name__}"
-            raise UpdateRefused(update.site, f"its '{self.name}' is {shown}; it must be a number {wanted}")
+        if self.known(update):
+            check_number(update, self.name, self.out_of_range)
 
     def known(self, update: Contribution) -> bool:
         """Whether it sends the value."""
@@ -57,3 +52,21 @@ class ReportedWeighting(Weighting):
     def of_trained(self, updates: Sequence[Contribution], user_weights: Mapping[str, float]) -> dict[str, float]:
         """The numbers."""
         return {update.site: float(update.extras[self.name]) for update in updates}
+
+
+def check_number(update: Contribution, name: str, out_of_range: Callable[[float], str | None]) -> None:
+    """Refuse a value beside an update that is not a number, or out of range.
+
+    Args:
+        update: it has the value.
+        name: of the value.
+        out_of_range: what the number must be, in words, if it is not; asked with NaN for what is not a number.
+
+    Raises:
+        UpdateRefused: names the site and the value.
+    """
+    value = update.extras[name]
+    number = type(value) in (int, float)
+    if wanted := out_of_range(value if number else float("nan")):
+        shown = repr(value) if number else f"a {type(value).__name__}"
+        raise UpdateRefused(update.site, f"its '{name}' is {shown}; it must be a number {wanted}")

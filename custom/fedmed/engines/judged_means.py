@@ -6,10 +6,9 @@ import torch
 from ignite.engine import Engine
 from torch import Tensor, nn
 
+from fedmed.engines.agreement_engine import MEAN
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.engines.label_confidence import LabelConfidence
-
-MEAN = "labelled_mean"  # what the server's rule sends: the model without what sites without labels added
 
 
 class JudgedMeans(Correction):
