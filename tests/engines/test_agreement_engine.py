@@ -116,13 +116,31 @@ def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabel
 
 
 def test_pseudo_labels_are_drawn_to_the_shares_of_the_labelled_sites(network, unlabeled):
-    shares = []
+    shares, agreeing = [], []
     for wanted in ([0.95, 0.05], [0.05, 0.95]):
-        engine = build(copy.deepcopy(network), unlabeled[:1])
-        engine.receive({"class_shares": torch.tensor(wanted)})
+        engine = build(copy.deepcopy(network), unlabeled[:1] * 200, lr=0.0)
+        engine.receive({"class_shares": torch.tensor(wanted), "labelled_mean": another(network).state_dict()})
         engine.run()
         shares.append(engine.state.output["foreground_fraction"].item())
+        agreeing.append(engine.state.output["agreed_fraction"].item())
     assert shares[0] < 0.2 and shares[1] > 0.8
+    assert min(agreeing) > 0.7  # the labelled sites' mean is drawn there too
+
+
+def test_the_weights_of_the_classes_are_remembered_over_the_rounds(network, twin, unlabeled):
+    wanted = torch.tensor([0.9, 0.1])
+    twin.load_state_dict(network.state_dict())
+    whole, parts = build(network, unlabeled * 2, lr=0.0), build(twin, unlabeled, lr=0.0)
+    whole.receive({"class_shares": wanted})
+    whole.run()
+    parts.receive({"class_shares": wanted})
+    parts.run()
+    again = build(twin, unlabeled, lr=0.0)
+    again.load_state_dict(parts.state_dict())
+    again.receive({"class_shares": wanted})
+    again.run()
+    kept, expected = (engine.state_dict()["alignments"]["local"] for engine in (again, whole))
+    assert all(torch.equal(kept[name], expected[name]) for name in kept) and kept["log_weights"][1] != 0
 
 
 def test_with_a_teacher_and_labelled_cases(network, unlabeled, labeled):

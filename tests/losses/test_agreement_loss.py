@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedmed.errors import FedMedError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed, aligned, all_classes
+from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes, reweighed
 
 LOCAL = torch.tensor([0.9, 0.8, 0.6, 0.2, 0.4]).view(1, 1, 5)  # probability of class 1
 LABELLED = torch.tensor([0.7, 0.4, 0.9, 0.1, 0.3]).view(1, 1, 5)
@@ -93,16 +93,16 @@ def test_certain_mistakes_stay_finite():
     assert loss.isfinite() and q.grad.isfinite().all()
 
 
-def test_alignment_worked_out_by_hand():
+def test_weights_of_classes_worked_out_by_hand():
     p = torch.tensor([0.6, 0.2]).view(1, 1, 2)
-    found = aligned(p, torch.tensor([0.5, 0.5]), torch.tensor([0.8, 0.2]))
+    found = reweighed(p, torch.tensor([1.6, 0.4]))
+    assert found.shape == p.shape
     assert found.flatten().tolist() == pytest.approx([0.6 * 0.4 / (0.6 * 0.4 + 0.4 * 1.6), 0.08 / (0.08 + 0.8 * 1.6)])
     several = torch.tensor([[0.5, 0.3, 0.2]])
-    assert aligned(several, torch.full((3,), 1 / 3), torch.tensor([1.0, 0.0, 0.0])).tolist() == [[1, 0, 0]]
-    shares = torch.tensor([0.7, 0.2, 0.1])
-    assert torch.allclose(aligned(several, shares, shares), several)
-    with pytest.raises(FedMedError, match="3 shares of classes for 2 classes"):
-        aligned(p, shares, shares)
+    assert reweighed(several, torch.tensor([2.0, 0.0, 0.0])).tolist() == [[1, 0, 0]]
+    assert torch.allclose(reweighed(several, torch.full((3,), 0.3)), several)
+    with pytest.raises(FedMedError, match="3 weights of classes for 2 classes"):
+        reweighed(p, torch.ones(3))
 
 
 def test_errors():

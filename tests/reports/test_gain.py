@@ -115,6 +115,12 @@ def test_a_site_that_is_worse_off_is_named(pair):
     assert page(run).count("<td>worse off</td>") == 2
 
 
+def test_a_loss_too_small_for_three_digits_is_told_as_small(pair):
+    score(pair, "ct_east", [value - 0.0003 for value in WITHOUT])
+    said = headline(read_with_control(pair))
+    assert "−0.000" in said and said.endswith("It is worse off with them, by less than 0.0005.")
+
+
 def test_an_interval_that_contains_nothing_new_is_said_so(pair):
     score(pair, "ct_east", [value + sign * 0.1 for value, sign in zip(WITHOUT, [1, -1, 1, -1, 1, -1], strict=True)])
     assert gain(pair, "ct_east").verdict == "no difference detected"

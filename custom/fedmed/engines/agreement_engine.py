@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
+from fedmed.engines.share_alignment import ShareAlignment
 from fedmed.engines.trainer import plain
 from fedmed.errors import JobError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed, aligned, all_classes
+from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
 
 MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"  # what the server's rule sends
-MEMORY = 0.9  # of the classes' mean probabilities, in each step
 
 
 class AgreementEngine(PseudoLabelTrainer):
@@ -22,8 +22,8 @@ class AgreementEngine(PseudoLabelTrainer):
     Two models look at the patch as it is: the local one, or its teacher, and the mean of the labelled sites, which is
     frozen. Where they name the same class, the student learns it from a strong view of the patch. What the server has
     not sent yet is left out: without the labelled sites' mean the local model is alone, without a gate every voxel on
-    which both agree counts. With the shares of the classes at labelled sites, the local model's probabilities are first
-    drawn towards them, see :func:`aligned`; its own mean is remembered over the steps of a round.
+    which both agree counts. With the shares of the classes at labelled sites, the probabilities of each of the two are
+    first drawn towards them, see :class:`ShareAlignment`.
 
     Args:
         args, kwargs: as in :class:`PseudoLabelTrainer`. The inferer returns probabilities (B, C, ...), or (B, 1, ...)
@@ -42,8 +42,8 @@ class AgreementEngine(PseudoLabelTrainer):
         self.agreement_loss, self.agree = agreement_loss or AgreementLoss(), agree
         self.frozen: nn.Module | None = None
         self.gate: Tensor | None = None
-        self.shares: Tensor | None = None
-        self._own: Tensor | None = None
+        self._alignments: dict[str, ShareAlignment] = {}
+        self._kept: Mapping[str, Mapping[str, Tensor]] = {}
         self._mean: Mapping[str, Tensor] = {}
         self._counted, self._batches = torch.zeros(()), 0
 
@@ -54,7 +54,11 @@ class AgreementEngine(PseudoLabelTrainer):
             JobError: something else came too.
         """
         super().receive({name: value for name, value in extras.items() if name not in (MEAN, GATE, SHARES)})
-        self._mean, self.gate, self.shares = extras.get(MEAN, {}), extras.get(GATE), extras.get(SHARES)
+        self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
+        if SHARES in extras:
+            self._alignments = {whose: ShareAlignment(extras[SHARES]) for whose in ("local", "labelled")}
+            for whose, kept in self._kept.items():
+                self._alignments[whose].restore(kept)
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
@@ -64,6 +68,16 @@ class AgreementEngine(PseudoLabelTrainer):
             if unknown:
                 raise JobError(f"the labelled sites' mean has '{unknown[0]}', which this site's network has not")
         super().run()
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
+        """Also the alignment of each of the two models."""
+        kept = {whose: alignment.state() for whose, alignment in self._alignments.items()} or self._kept
+        return super().state_dict() | ({"alignments": kept} if kept else {})
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Accept what :meth:`state_dict` returned."""
+        super().load_state_dict(state_dict)
+        self._kept = state_dict.get("alignments", {})
 
     def extras(self) -> dict[str, float | Tensor]:
         """The share of voxels that counted in the round."""
@@ -76,10 +90,8 @@ class AgreementEngine(PseudoLabelTrainer):
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
         """Class of each voxel, and whether it counts."""
-        local = self.pseudo_label(images)
-        if self.shares is not None:
-            local = self._aligned(local, self.shares)
-        labelled = local if self.frozen is None else self.predicted(images, self.frozen)
+        local = self._aligned(self.pseudo_label(images), "local")
+        labelled = local if self.frozen is None else self._aligned(self.predicted(images, self.frozen), "labelled")
         label, counts = agreed(local, labelled, self.gate)
         share = counts.float().mean()
         self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
@@ -88,10 +100,8 @@ class AgreementEngine(PseudoLabelTrainer):
             scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
         return (label, counts), scalars
 
-    def _aligned(self, local: Tensor, shares: Tensor) -> Tensor:
-        seen = all_classes(local).mean(dim=[0, *range(2, local.ndim)])
-        self._own = seen if self._own is None else torch.lerp(seen, self._own, MEMORY)
-        return aligned(local, self._own, shares)
+    def _aligned(self, p: Tensor, whose: str) -> Tensor:
+        return self._alignments[whose](p) if whose in self._alignments else p
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
         """Cross-entropy and Dice over the voxels that count."""

@@ -42,24 +42,20 @@ def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | Non
     return label, counts & (sure >= least[label])
 
 
-def aligned(p: Tensor, own: Tensor, wanted: Tensor) -> Tensor:
-    """Probabilities drawn towards the classes' shares elsewhere (distribution alignment, ReMixMatch, arXiv 1911.09785).
-
-    Each class is multiplied by ``wanted / own``, and the classes of a voxel sum to 1 again.
+def reweighed(p: Tensor, weights: Tensor) -> Tensor:
+    """Probabilities with each class multiplied by its weight; the classes of a voxel sum to 1 again.
 
     Args:
         p: probabilities (B, C, ...), or (B, 1, ...) of class 1 of two; the result has the same shape.
-        own: what the model gives to each class in the mean, (C,).
-        wanted: share of each class where labels are known, (C,).
+        weights: a positive number for each class, (C,).
 
     Raises:
-        FedMedError: there are not as many shares as classes.
+        FedMedError: there are not as many weights as classes.
     """
     every = all_classes(p)
-    if not own.shape == wanted.shape == every.shape[1:2]:
-        raise FedMedError(f"{len(wanted)} shares of classes for {every.shape[1]} classes")
-    factors = (wanted.to(every) / own.to(every).clamp_min(1e-6)).view(1, -1, *[1] * (p.ndim - 2))
-    drawn = every * factors
+    if weights.shape != every.shape[1:2]:
+        raise FedMedError(f"{len(weights)} weights of classes for {every.shape[1]} classes")
+    drawn = every * weights.to(every).view(1, -1, *[1] * (p.ndim - 2))
     drawn = drawn / drawn.sum(dim=1, keepdim=True).clamp_min(1e-12)
     return drawn[:, 1:] if p.shape[1] == 1 else drawn
 

@@ -13,6 +13,7 @@ CAPTION = (
     "with it and without it (left); while it does harm, the server halves the weight that it gives to it, and raises "
     "it slowly afterwards (right)."
 )
+LEAST_SPAN = 0.1  # of the score's axis
 
 
 class AddedWeightSection:
@@ -39,6 +40,9 @@ def added_weight(run: Run) -> Figure:
     scores, weight = figure.subplots(1, 2)
     scores.set_title(f"Mean validation {run.score.label} at labelled sites")
     _lines(scores, run, {"score_with": ("with what is added", LIGHT[0]), "score_without": ("without", MUTED)}, 0)
+    low, high = scores.get_ylim()  # differences that a few cases cannot tell must not look large
+    more = max(0.0, LEAST_SPAN - (high - low)) / 2
+    scores.set_ylim(low - more, high + more)
     weight.set_title("Weight of what is added")
     weight.set_ylim(-0.03, 1.03)
     _lines(weight, run, {"trust": ("do no harm", INK), "strength": ("strength", LIGHT[1])}, 1)

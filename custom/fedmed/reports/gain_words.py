@@ -46,7 +46,8 @@ def headline(run: Run) -> str:
 def _sentence(gain: Gain, label: str, whose: str) -> str:
     """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
     scores = f"{label} {fixed(gain.ours)} with {whose}, {fixed(gain.theirs)} without them: {gain.in_words}."
-    so = {WORSE: " It is worse off with them.", NONE_SEEN: " No difference was detected."}
+    by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
+    so = {WORSE: f" It is worse off with them{by}.", NONE_SEEN: " No difference was detected."}
     return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
 
 
