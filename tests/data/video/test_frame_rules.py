@@ -37,4 +37,5 @@ def test_the_picture_inside_borders():
     frame[3, 20:24] = 255  # a little text in the border
     assert picture_box([frame, np.zeros_like(frame)]) == (0.1, 0.9, 0.25, 0.75)
     assert picture_box([np.zeros_like(frame)]) == (0.0, 1.0, 0.0, 1.0)
+    assert picture_box([painted(TISSUE, 0.2)]) == (0.0, 1.0, 0.0, 1.0)
     assert picture_box([painted(TISSUE)]) == (0.0, 1.0, 0.0, 1.0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fedmed.data.video.frame_rules import RULES, Frame, picture_box
+from fedmed.data.video.frame_rules import RULES, Frame, matching_rules, picture_box
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource, open_video
 from fedmed.errors import DataError
@@ -95,7 +95,7 @@ class Extraction:
         while self.start + self.count / self.settings.rate < second - SAME:
             if frame is None:
                 frame = self._scaled(shown)
-                marks = [name for name, rule in RULES.items() if rule(frame)]
+                marks = matching_rules(frame)
                 if set(marks) & set(self.settings.drop):
                     frame = np.zeros_like(frame)
             else:
