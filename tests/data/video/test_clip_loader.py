@@ -119,7 +119,7 @@ def test_floats_and_single_items(prepared):
 
 def test_labels_that_do_not_fit(write_video, tmp_path):
     path, settings = write_video(), FrameSettings((24, 32), 5)
-    with pytest.raises(DataError, match="a.mp4: has 9 labels for 10 frames at 5 a second"):
+    with pytest.raises(DataError, match="a.mp4: has 9 labels for 10 prepared frames"):
         PreparedVideos([{"video": path, "labels": [0] * 9}], settings, tmp_path)
     with pytest.raises(DataError, match="a.mp4: has no labels, but .*a.mp4 has"):
         PreparedVideos([{"video": path, "labels": [0] * 10}, {"video": path}], settings, tmp_path)

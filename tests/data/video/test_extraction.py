@@ -6,8 +6,11 @@ import pytest
 from PIL import Image
 
 from fedmed.data.video import extraction as extracting
+from fedmed.data.video.clip_loader import PreparedVideos, frame_loader
+from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.space_needed import space_needed
 from fedmed.errors import DataError
 
 
@@ -194,6 +197,18 @@ def test_a_folder_of_frames(folder, settings, number_of):
     assert [number_of(frame) for frame in frames] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+def test_frames_here_and_there_are_taken_once_without_a_rate(folder, settings, number_of, tmp_path_factory):
+    lines = [f"frame_{5 * number:04}.png,{7 * number + number**2}" for number in range(4)]
+    (folder / "frames.csv").write_text("\n".join(["file,second", *lines]))
+    frames, facts = taken(folder, settings(rate=None))
+    assert [number_of(frame) for frame in frames] == [0, 1, 2, 3] and facts["times"] == [0, 8, 18, 30]
+    videos = PreparedVideos([{"video": folder}], settings(rate=None), tmp_path_factory.mktemp("cache"))
+    batch = next(iter(frame_loader(videos, ClipRule("history", 1), 4)))
+    assert batch["time"].tolist() == [[0], [8], [18], [30]] and space_needed([folder], settings(rate=None)).frames == 4
+    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate"):
+        frame_loader(videos, ClipRule("history", 2, interval=1), 4)
+
+
 @pytest.mark.parametrize(
     ("table", "match"),
     [
@@ -225,3 +240,8 @@ def test_a_table_of_times_with_mistakes(folder, settings, table, match):
 def test_wrong_settings(values, match):
     with pytest.raises(DataError, match=match):
         FrameSettings(**{"size": (24, 32), **values})
+
+
+def test_a_slow_film_is_not_taken_for_a_truncated_one(write_video, settings):
+    frames, facts = taken(write_video("slow.mkv", frames=5, rate=1), settings(rate=1))
+    assert len(frames) == 5 and not facts["cut_short"]

@@ -21,7 +21,8 @@ class PreparedVideos:
 
     Args:
         entries: each with ``video``, a file or a folder of frames, and perhaps ``labels``, an array with one line a
-            frame: line k belongs to the frame at k / rate seconds, dropped or not. All entries have labels, or none.
+            frame: line k belongs to frame k of the store, at k / rate seconds, dropped or not. All entries have labels,
+            or none.
         settings, cache_dir: see :class:`fedmed.data.video.video_store.VideoStore`. Videos that are not prepared yet are
             prepared now.
         progress: told each frame that is prepared.
@@ -38,7 +39,6 @@ class PreparedVideos:
         progress: Progress | None = None,
     ) -> None:
         store = VideoStore(cache_dir, settings)
-        self.rate = settings.rate
         self.videos: list[StoredVideo] = [store.get(entry["video"], progress) for entry in entries]
         self.names = [str(entry["video"]) for entry in entries]
         labelled = [entry["video"] for entry in entries if entry.get("labels") is not None]
@@ -49,8 +49,7 @@ class PreparedVideos:
         for video, labels in zip(self.videos, self.labels or (), strict=False):
             if len(labels) != len(video):
                 raise DataError(
-                    f"{video.source}: has {len(labels)} labels for {len(video)} frames at {self.rate:g} a second; give "
-                    "one a frame"
+                    f"{video.source}: has {len(labels)} labels for {len(video)} prepared frames; give one a frame"
                 )
 
 
@@ -89,7 +88,9 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
         batch = {
             "image": unit_float(image_tensor) if self.as_float else image_tensor,
             "video": torch.from_numpy(chosen.videos),
-            "time": torch.from_numpy((chosen.rows / self.prepared.rate).astype(np.float32)),
+            "time": torch.from_numpy(
+                np.stack([videos[number].times[rows] for number, rows in pairs]).astype(np.float32)
+            ),
         }
         if labels is not None:
             batch["labels"] = torch.stack([labels[number][torch.from_numpy(rows)] for number, rows in pairs])

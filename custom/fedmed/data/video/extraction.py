@@ -39,6 +39,7 @@ class Extraction:
         self.damage = Damage(self.path, refuse=settings.damage == "refuse")
         self.flagged: dict[str, list[int]] = {name: [] for name in RULES}
         self.count = self.repeated = 0
+        self.times: list[float] = []  # of frames taken without a rate
         self.start = self.end = 0.0
         sampled = self.source.sample(BORDER_FRAMES, BORDER_PIXELS, BORDER_PIXELS) if settings.crop else []
         self.box = picture_box(sampled) if sampled else (0.0, 1.0, 0.0, 1.0)
@@ -74,6 +75,7 @@ class Extraction:
             "rate": self.settings.rate,
             "seconds": round(self.end - self.start, 6),
             "first_second": round(self.start, 6),
+            "times": self.times if self.settings.rate is None else None,
             "repeated": self.repeated,
             "source_sizes": [list(size) for size in damage.sizes],
             "picture_box": list(self.box),
@@ -92,7 +94,7 @@ class Extraction:
                 "times are wrong: write it anew with times, or cut it there"
             )
         frame, marks = None, []
-        while self.start + self.count / self.settings.rate < second - SAME:
+        while self._due(second, frame is None):
             if frame is None:
                 frame = self._scaled(shown)
                 marks = matching_rules(frame)
@@ -102,8 +104,15 @@ class Extraction:
                 self.repeated += 1
             for name in marks:
                 self.flagged[name].append(self.count)
+            if self.settings.rate is None:
+                self.times.append(round(shown.second - self.start, 6))
             self.count += 1
             yield frame
+
+    def _due(self, second: float, first: bool) -> bool:
+        """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
+        rate = self.settings.rate
+        return first if rate is None else self.start + self.count / rate < second - SAME
 
     def _scaled(self, shown: ShownFrame) -> Frame:
         """The picture without its borders, at the wanted size."""

@@ -65,6 +65,9 @@ class FrameFolder:
     def seconds(self) -> float:
         return max(second for _, second in self.listed) - self.listed[0][1] + self._usual_interval()
 
+    def count(self) -> int:
+        return len(self.listed)
+
     def _usual_interval(self) -> float:
         return float(np.median(np.diff([second for _, second in self.listed]))) if len(self.listed) > 1 else 0.0
 

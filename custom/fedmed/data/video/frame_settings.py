@@ -20,6 +20,7 @@ class FrameSettings:
     Args:
         size: (height, width) in pixels to which each frame is scaled; its proportions may change.
         rate: frames a second, above 0. Frame k is the one that is shown k / rate seconds after the first frame.
+            None = each frame of the video once, at its own time: for folders that hold frames here and there.
         crop: whether black borders are cut off, see :func:`fedmed.data.video.frame_rules.picture_box`.
         drop: names of rules whose frames are not kept: ``white``, ``dark``, ``out_of_body``, see
             :data:`fedmed.data.video.frame_rules.RULES`. All are counted, whether named here or not.
@@ -32,7 +33,7 @@ class FrameSettings:
     """
 
     size: tuple[int, int]
-    rate: float = 1.0
+    rate: float | None = 1.0
     crop: bool = False
     drop: tuple[str, ...] = ()
     damage: str = "refuse"
@@ -43,7 +44,7 @@ class FrameSettings:
             f"size is {self.size!r}; give height and width in pixels, such as [224, 224]": not _is_size(self.size),
             f"rate is {self.rate!r}; give frames a second above 0, such as 1": not _is_rate(self.rate),
             f"names_rate is {self.names_rate!r}; give frames a second above 0, such as 25": (
-                self.names_rate is not None and not _is_rate(self.names_rate)
+                not _is_rate(self.names_rate)
             ),
             f"drop is {self.drop!r}; use names out of {', '.join(RULES)}": (
                 isinstance(self.drop, str) or any(name not in RULES for name in self.drop)
@@ -54,7 +55,7 @@ class FrameSettings:
             if bad:
                 raise DataError(f"frames of a video: {message}")
         object.__setattr__(self, "size", tuple(self.size))
-        object.__setattr__(self, "rate", float(self.rate))
+        object.__setattr__(self, "rate", None if self.rate is None else float(self.rate))
         object.__setattr__(self, "drop", tuple(sorted(set(self.drop))))
 
     def text(self) -> str:
@@ -63,12 +64,14 @@ class FrameSettings:
         return json.dumps({"version": VERSION, **values}, sort_keys=True)
 
 
-def frames_between(seconds: float, rate: float) -> int:
+def frames_between(seconds: float, rate: float | None) -> int:
     """Frames from one to the next that is ``seconds`` later, at ``rate`` frames a second: the nearest whole number.
 
     Raises:
-        DataError: less than one frame, or no number.
+        DataError: less than one frame, not a number, or no rate.
     """
+    if rate is None:
+        raise DataError("clips with a history need videos prepared at a rate; give frames a second, such as 5")
     if not (math.isfinite(seconds * rate) and seconds * rate >= 1 - 1e-6):
         raise DataError(
             f"an interval of {seconds:g} s is less than one frame at {rate:g} frames a second; use at least "
@@ -83,4 +86,6 @@ def _is_size(size: Any) -> bool:
 
 
 def _is_rate(rate: Any) -> bool:
+    if rate is None:
+        return True
     return isinstance(rate, int | float) and not isinstance(rate, bool) and math.isfinite(rate) and rate > 0

@@ -67,6 +67,9 @@ class VideoSource(Protocol):
     def seconds(self) -> float:
         """How long it is, as far as its header tells; DataError where that is not known."""
 
+    def count(self) -> int:
+        """How many frames it has, as far as its header tells; DataError where that is not known."""
+
 
 class Scaler:
     """Scales frames of PyAV and turns them upright; one for a video, since it is prepared for sizes and formats."""

@@ -16,7 +16,7 @@ class SpaceNeeded:
     frames: int
     height: int
     width: int
-    rate: float
+    rate: float | None
 
     @property
     def bytes(self) -> int:
@@ -24,7 +24,8 @@ class SpaceNeeded:
 
     def words(self) -> str:
         """Such as "27.8 GB: 184500 frames of 224 x 224 pixels, 1 a second"."""
-        frames = f"{self.frames} frames of {self.height} x {self.width} pixels, {self.rate:g} a second"
+        frames = f"{self.frames} frames of {self.height} x {self.width} pixels"
+        frames += "" if self.rate is None else f", {self.rate:g} a second"
         return f"{self.bytes / 1e9:.3g} GB: {frames}"
 
 
@@ -36,6 +37,7 @@ def space_needed(sources: Iterable[Path | str], settings: FrameSettings) -> Spac
     """
     frames = 0
     for source in sources:
-        seconds = open_video(source, settings.names_rate).seconds()
-        frames += max(1, math.ceil(seconds * settings.rate - 1e-6))
+        video = open_video(source, settings.names_rate)
+        whole = video.count() if settings.rate is None else math.ceil(video.seconds() * settings.rate - 1e-6)
+        frames += max(1, whole)
     return SpaceNeeded(frames, *settings.size, settings.rate)

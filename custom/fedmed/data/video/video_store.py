@@ -54,6 +54,12 @@ class StoredVideo:
         kept[self.facts["dropped"]] = False
         return kept
 
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """(T,) seconds from the first frame."""
+        rate = self.facts["rate"]
+        return np.asarray(self.facts["times"]) if rate is None else np.arange(self.facts["frames"]) / rate
+
     def __len__(self) -> int:
         return int(self.facts["frames"])
 
