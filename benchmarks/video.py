@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=4, help="clips of a batch (default 4)")
     parser.add_argument("--clip", type=int, default=8, help="frames of a clip (default 8)")
     parser.add_argument("--steps", type=int, default=10, help="timed training steps of each kind (default 10)")
-    parser.add_argument("--turns", type=int, default=5, help="timed extractions of each kind (default 5)")
+    parser.add_argument("--turns", type=int, default=9, help="timed extractions of each kind (default 9)")
     parser.add_argument("--films", type=int, default=4, help="films of 40 s, 848 x 480 pixels (default 4)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())

@@ -40,10 +40,11 @@ class VideoFile:
         """
         with opened_video(self.path) as (container, stream):
             scaler, last, end, packets = Scaler(), -float("inf"), 0.0, 0
+            tick = float(stream.time_base)  # fractions would cost as much as the rest of this loop
             for packet in self._packets(container, stream, damage):
                 if packet.pts is not None:
                     packets += 1
-                    end = max(end, float((packet.pts + (packet.duration or 0)) * packet.time_base))
+                    end = max(end, (packet.pts + (packet.duration or 0)) * tick)
                 for frame in self._decoded(packet, damage):
                     if frame.time is None:
                         raise DataError(
@@ -56,7 +57,7 @@ class VideoFile:
                     last, size = frame.time, (frame.height, frame.width)
                     if size not in damage.sizes:
                         damage.sizes.append(size)
-                    until = last + float((frame.duration or 0) * frame.time_base)
+                    until = last + (frame.duration or 0) * tick
                     yield ShownFrame(last, until, frame, scaler)
             stated = stated_end(container, stream)
             allowed = max(SHORTFALL, FRAMES_SHORT * (end - start_of(stream)) / max(1, packets))
@@ -111,12 +112,15 @@ class VideoFile:
             yield packet
 
     def _decoded(self, packet: Any, damage: Damage) -> list[Any]:
-        where = "at an unknown time" if packet.pts is None else f"at about {float(packet.pts * packet.time_base):.3f} s"
         try:
             frames = packet.decode()
         except (self.av.FFmpegError, OSError) as error:
-            damage.add("damaged", f"the packet {where} is damaged ({first_line(error)})")
+            damage.add("damaged", f"the packet {_when(packet)} is damaged ({first_line(error)})")
             return []
         if packet.is_corrupt or any(frame.is_corrupt for frame in frames):
-            damage.add("damaged", f"the packet {where} is marked as damaged")
+            damage.add("damaged", f"the packet {_when(packet)} is marked as damaged")
         return [frame for frame in frames if not frame.is_corrupt]
+
+
+def _when(packet: Any) -> str:
+    return "at an unknown time" if packet.pts is None else f"at about {float(packet.pts * packet.time_base):.3f} s"
