@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Delete the preprocessed cases that FedMed keeps on disk, and nothing else."""
+"""Delete the preprocessed cases and videos that FedMed keeps on disk, and nothing else."""
 
 import argparse
 from pathlib import Path

@@ -64,7 +64,8 @@ def nearest_folder(folder: Path) -> Path:
 
 def _stored(cache_dir: Path) -> int:
     try:
-        return sum(path.stat().st_size for path in (cache_dir / FOLDER).glob("*.pt"))
+        files = (cache_dir / FOLDER).iterdir()
+        return sum(path.stat().st_size for path in files if path.suffix in (".pt", ".frames"))
     except OSError:
         return 0
 

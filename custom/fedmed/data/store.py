@@ -19,7 +19,7 @@ from fedmed.files import fedmed_home, write_atomically
 log = logging.getLogger("fedmed.data")
 
 FOLDER = "fedmed-cases"
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|[^.]+\.tmp)")
+_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|json|source|lock|[^.]+\.tmp)")
 _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
 
 
@@ -111,7 +111,7 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
 
 
 def purge(cache_dir: Path | str) -> int:
-    """Delete every preprocessed case below ``cache_dir`` and nothing else; return the number of files deleted."""
+    """Delete every preprocessed case and video below ``cache_dir``, and nothing else; return how many files."""
     folder = Path(cache_dir).expanduser() / FOLDER
     files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
     for path in files:

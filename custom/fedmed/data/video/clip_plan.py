@@ -1,0 +1,130 @@
+"""Which clips of which videos are seen, in which order: decided by the seed alone, before anything is read."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmed.data.video.clips import Rows, history, partition, random_order, stride
+from fedmed.data.video.frame_settings import frames_between
+from fedmed.data.video.video_store import StoredVideo
+from fedmed.errors import DataError
+from fedmed.seeds import derive_seed
+
+log = logging.getLogger("fedmed.data")
+
+STRATEGIES = ("partition", "stride", "random", "history")
+
+
+@dataclass(frozen=True)
+class ClipRule:
+    """How videos are cut into clips; see :mod:`fedmed.data.video.clips`.
+
+    Args:
+        strategy: ``partition``, ``stride``, ``random``, or ``history``: each frame once an epoch, with what was before.
+        size: frames of a clip, k. A single frame is a clip of 1: ``ClipRule("history", 1)``.
+        step: frames from one to the next, of ``stride``.
+        interval: seconds from one to the next, of ``history``.
+        single: whether ``stride`` and ``random`` draw one clip a video and epoch, not ⌊length / size⌋.
+        repeat: whether the last frame of a video shorter than a clip is repeated; such a video is skipped otherwise.
+
+    Raises:
+        DataError: a value outside its range.
+    """
+
+    strategy: str = "partition"
+    size: int = 16
+    step: int = 1
+    interval: float | None = None
+    single: bool = False
+    repeat: bool = False
+
+    def __post_init__(self) -> None:
+        wrong = {
+            f"strategy is {self.strategy!r}; use one of {', '.join(STRATEGIES)}": self.strategy not in STRATEGIES,
+            f"size is {self.size!r}; use frames of a clip, at least 1": self.size < 1,
+            f"step is {self.step!r}; use frames, at least 1": self.step < 1,
+            "interval is missing; give the seconds from one frame of a history to the next": (
+                self.strategy == "history" and self.size > 1 and self.interval is None
+            ),
+        }
+        for message, bad in wrong.items():
+            if bad:
+                raise DataError(f"clips: {message}")
+
+    def clips(self, video: StoredVideo, rng: np.random.Generator) -> Rows:
+        """(n, size) the clips of a video in one epoch."""
+        rows = np.flatnonzero(video.kept).astype(np.int64)
+        if self.strategy == "history":
+            return self.with_history(video, rows)
+        if len(rows) < self.size and not (self.repeat and len(rows)):
+            log.info("%s: has %d usable frames, fewer than a clip; it is skipped", video.source, len(rows))
+            return np.empty((0, self.size), np.int64)
+        if len(rows) < self.size:
+            return rows[np.minimum(np.arange(self.size), len(rows) - 1)][None]
+        if self.strategy == "partition":
+            return rows[partition(len(rows), self.size, rng)]
+        number = 1 if self.single else len(rows) // self.size
+        if self.strategy == "stride":
+            return rows[np.stack([stride(len(rows), self.size, self.step, rng) for _ in range(number)])]
+        return rows[np.stack([random_order(len(rows), self.size, rng) for _ in range(number)])]
+
+    def with_history(self, video: StoredVideo, rows: Rows) -> Rows:
+        """(n, size) clips that end with the frames ``rows``."""
+        step = 1 if self.interval is None else frames_between(self.interval, video.facts["rate"])
+        return history(rows, step, self.size, video.kept)
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Clips of several videos: the number of the video (n,), and frames (n, k)."""
+
+    videos: NDArray[np.int64]
+    rows: Rows
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def take(self, places: Any) -> "Clips":
+        return Clips(self.videos[places], self.rows[places])
+
+
+def epoch_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, epoch: int = 0) -> Clips:
+    """The clips of one epoch in drawn order; each video's draws depend on its place in the list only."""
+    draws = (np.random.default_rng(derive_seed(seed, "clips", epoch, number)) for number in range(len(videos)))
+    found = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
+    order = np.random.default_rng(derive_seed(seed, "order of clips", epoch))
+    clips = _joined(found, rule.size)
+    return clips.take(order.permutation(len(clips)))
+
+
+def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, count: int) -> Clips:
+    """``count`` clips: epoch after epoch, the last one in part.
+
+    Raises:
+        DataError: an epoch has no clips, since every video is shorter than one.
+    """
+    parts: list[Clips] = []
+    while (held := sum(map(len, parts))) < count:
+        clips = epoch_clips(videos, rule, seed, len(parts))
+        if not len(clips):
+            raise DataError(
+                f"none of {len(videos)} videos has the {rule.size} usable frames of a clip; use shorter clips, "
+                "a higher rate, or repeat=True"
+            )
+        parts.append(clips.take(slice(count - held)))
+    rows = [part.rows for part in parts]
+    return Clips(np.concatenate([part.videos for part in parts]), np.concatenate(rows))
+
+
+def every_frame(videos: Sequence[StoredVideo], rule: ClipRule) -> Clips:
+    """A clip for each kept frame, with its history, in the order of videos and time: for predictions."""
+    return _joined([rule.with_history(video, np.flatnonzero(video.kept)) for video in videos], rule.size)
+
+
+def _joined(found: Sequence[Rows], size: int) -> Clips:
+    numbers = [np.full(len(rows), number, np.int64) for number, rows in enumerate(found)]
+    return Clips(np.concatenate([np.empty(0, np.int64), *numbers]), np.concatenate([np.empty((0, size), int), *found]))

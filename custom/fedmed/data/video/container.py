@@ -1,0 +1,70 @@
+"""A video file is opened, and what its header says."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from fedmed.data.video.source import THREADS, need_av
+from fedmed.errors import DataError, first_line
+
+# Formats of FFmpeg that are not recordings: text as a picture, lists of other files or addresses, single pictures.
+NOT_VIDEOS = {"tty", "hls", "concat", "dash", "sdp", "rtsp", "image2", "lavfi"}
+
+
+@contextmanager
+def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
+    """The ``av`` container of a file and its first video stream, ready to be decoded.
+
+    Raises:
+        DataError: the file cannot be opened, or is something else than a video.
+    """
+    av = need_av()
+    try:
+        container = av.open(str(path.absolute()), options={"protocol_whitelist": "file"})
+    except (av.FFmpegError, OSError, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be opened as a video ({first_line(error)}): it is damaged, was cut short (an MP4 has its "
+            "index at the end), or is something else; play it, and copy it again"
+        ) from error
+    with container:
+        names = set(container.format.name.split(","))
+        if names & NOT_VIDEOS or any(name.endswith("_pipe") for name in names):
+            raise DataError(f"{path}: is {container.format.long_name}, not a video; remove the entry")
+        yield container, _video_stream(path, container)
+
+
+def start_of(stream: Any) -> float:
+    """When the video begins, in seconds of the file's own time."""
+    return float((stream.start_time or 0) * stream.time_base)
+
+
+def stated_end(container: Any, stream: Any) -> float | None:
+    """Where the file says that its video ends, in its own time; None where it says nothing about the video."""
+    if "mpegts" in container.format.name:
+        return None  # what FFmpeg gives is the time of the last packet
+    if stream.duration:
+        return start_of(stream) + float(stream.duration * stream.time_base)
+    try:
+        hours, minutes, seconds = stream.metadata.get("DURATION", "").split(":")  # Matroska: 00:00:02.000000000
+        return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+    except ValueError:
+        only = len(container.streams) == 1 and container.duration
+        return container.duration / need_av().time_base if only else None
+
+
+def _video_stream(path: Path, container: Any) -> Any:
+    covers = need_av().stream.Disposition.attached_pic  # of a piece of music
+    streams = [stream for stream in container.streams.video if not stream.disposition & covers]
+    if not streams:
+        held = ", ".join(sorted({stream.type for stream in container.streams})) or "nothing"
+        raise DataError(
+            f"{path}: has no video stream, only {held}; remove the entry, or copy it again if it is cut short"
+        )
+    stream = streams[0]
+    if stream.codec_context is None:
+        raise DataError(f"{path}: this FFmpeg cannot decode its video; convert it: ffmpeg -i IN out.mp4")
+    # Without "explode" the decoder paints over what it cannot read, and says nothing.
+    stream.codec_context.options = {"err_detect": "explode"}
+    stream.thread_type, stream.codec_context.thread_count = "AUTO", THREADS
+    return stream

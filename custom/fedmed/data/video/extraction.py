@@ -1,0 +1,124 @@
+"""Frames of a video at a wanted rate, by time, and what was met on the way."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedmed.data.video.frame_rules import RULES, Frame, matching_rules, picture_box
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.source import Damage, ShownFrame, VideoSource, open_video
+from fedmed.errors import DataError
+
+SAME = 1e-6  # seconds: times that are nearer are one time
+LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
+BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found, and on which grid
+
+
+class Extraction:
+    """The frames of one video, to be gone through once; afterwards :meth:`facts`.
+
+    **Rule.** Times count from the first frame. Frame k is the one that is shown at k / rate seconds: the last whose own
+    time is not later. It is repeated while nothing new is shown, and the video ends where its last frame ends. One that
+    does not say how long it is shown is shown as long as the mean frame.
+
+    Args:
+        path: a file, or a folder of frames.
+        settings: size, rate, and what is cut off or dropped. Frames to be dropped come out black, so that frame k stays
+            the one at k / rate seconds.
+
+    Raises:
+        DataError: the video cannot be read; while going through it: it is damaged and to be refused, holds no frames,
+            its times stand still, or one frame is shown for more than an hour.
+    """
+
+    def __init__(self, path: Path | str, settings: FrameSettings) -> None:
+        self.path, self.settings = Path(path), settings
+        self.source: VideoSource = open_video(path, settings.names_rate)
+        self.damage = Damage(self.path, refuse=settings.damage == "refuse")
+        self.flagged: dict[str, list[int]] = {name: [] for name in RULES}
+        self.count = self.repeated = 0
+        self.times: list[float] = []  # of frames taken without a rate
+        self.start = self.end = 0.0
+        sampled = self.source.sample(BORDER_FRAMES, BORDER_PIXELS, BORDER_PIXELS) if settings.crop else []
+        self.box = picture_box(sampled) if sampled else (0.0, 1.0, 0.0, 1.0)
+
+    def __iter__(self) -> Iterator[Frame]:
+        """Yield uint8 RGB frames (H, W, 3); each may be a read-only view that is valid until the next."""
+        shown: ShownFrame | None = None
+        read = 0
+        for frame in self.source.frames(self.damage):
+            read += 1
+            if shown is None:
+                self.start = frame.second
+            else:
+                yield from self._until(frame.second, shown)
+            shown = frame
+        if shown is None:
+            raise DataError(f"{self.path}: none of its frames can be decoded; copy it again or remove the entry")
+        if read > 1 and shown.second - self.start < SAME:
+            raise DataError(
+                f"{self.path}: all {read} frames have the same time (frame rate 0); write it anew with times"
+            )
+        usual = (shown.second - self.start) / max(1, read - 1)
+        self.end = shown.until if shown.until > shown.second else shown.second + max(usual, 2 * SAME)
+        yield from self._until(self.end, shown)
+
+    def facts(self) -> dict[str, Any]:
+        """What is worth a report, as plain values; seconds are those of the video, from its first frame."""
+        damage = self.damage
+        return {
+            "frames": self.count,
+            "height": self.settings.size[0],
+            "width": self.settings.size[1],
+            "rate": self.settings.rate,
+            "seconds": round(self.end - self.start, 6),
+            "first_second": round(self.start, 6),
+            "times": self.times if self.settings.rate is None else None,
+            "repeated": self.repeated,
+            "source_sizes": [list(size) for size in damage.sizes],
+            "picture_box": list(self.box),
+            "flagged": self.flagged,
+            "dropped": sorted({number for name in self.settings.drop for number in self.flagged[name]}),
+            "damaged": damage.damaged,
+            "times_back": damage.times_back,
+            "cut_short": damage.cut_short,
+        }
+
+    def _until(self, second: float, shown: ShownFrame) -> Iterator[Frame]:
+        """The frames to be taken while ``shown`` is, up to a time of the video."""
+        if second - shown.second > LONGEST_GAP:
+            raise DataError(
+                f"{self.path}: nothing new is shown from {shown.second:.1f} to {second:.1f} s, more than an hour; its "
+                "times are wrong: write it anew with times, or cut it there"
+            )
+        frame, marks = None, []
+        while self._due(second, frame is None):
+            if frame is None:
+                frame = self._scaled(shown)
+                marks = matching_rules(frame)
+                if set(marks) & set(self.settings.drop):
+                    frame = np.zeros_like(frame)
+            else:
+                self.repeated += 1
+            for name in marks:
+                self.flagged[name].append(self.count)
+            if self.settings.rate is None:
+                self.times.append(round(shown.second - self.start, 6))
+            self.count += 1
+            yield frame
+
+    def _due(self, second: float, first: bool) -> bool:
+        """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
+        rate = self.settings.rate
+        return first if rate is None else self.start + self.count / rate < second - SAME
+
+    def _scaled(self, shown: ShownFrame) -> Frame:
+        """The picture without its borders, at the wanted size."""
+        height, width = self.settings.size
+        top, bottom, left, right = self.box
+        whole = round(height / (bottom - top)), round(width / (right - left))
+        frame = shown.scaled(*whole)
+        y, x = min(round(top * whole[0]), whole[0] - height), min(round(left * whole[1]), whole[1] - width)
+        return frame[y : y + height, x : x + width]

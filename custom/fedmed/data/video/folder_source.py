@@ -1,0 +1,123 @@
+"""A folder of frames with their times, read like a video file."""
+
+import csv
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from fedmed.data.video.frame_rules import Frame
+from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
+from fedmed.errors import DataError, first_line
+
+TABLE = "frames.csv"
+PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
+
+
+class FrameFolder:
+    """Pictures of one video: PNG, JPEG, BMP or TIFF.
+
+    Times stand in ``frames.csv`` (columns ``file``, relative to the folder, and ``second``); without it, the last
+    number of a file's name divided by ``names_rate`` is its second. A frame is shown until the next; the last one as
+    long as most others.
+    """
+
+    def __init__(self, path: Path, names_rate: float | None = None) -> None:
+        self.path = path
+        self.av = need_av()
+        table = path / TABLE
+        self.listed = self._from_table(table) if table.is_file() else self._from_names(names_rate)
+        if not self.listed:
+            raise DataError(f"{path}: has no frames; put pictures into it, or remove the entry")
+
+    def frames(self, damage: Damage) -> Iterator[ShownFrame]:
+        """See :class:`fedmed.data.video.source.VideoSource`; frames come in the order of the table."""
+        scaler, last, usual = Scaler(), -math.inf, self._usual_interval()
+        for name, second in self.listed:
+            if second < last:
+                damage.add("times_back", f"the time of {name} goes back from {last:.3f} to {second:.3f} s")
+                continue
+            try:
+                picture = self._picture(name)
+            except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+                damage.add("damaged", f"the frame {name} cannot be read ({first_line(error)})")
+                continue
+            last = second
+            if (size := (picture.height, picture.width)) not in damage.sizes:
+                damage.sizes.append(size)
+            yield ShownFrame(second, second + usual, picture, scaler)
+
+    def sample(self, count: int, height: int, width: int) -> list[Frame]:
+        chosen = sorted({int((number + 0.5) / count * len(self.listed)) for number in range(count)})
+        scaler, found = Scaler(), []
+        for place in chosen:
+            try:
+                found.append(scaler(self._picture(self.listed[place][0]), height, width))
+            except (OSError, UnidentifiedImageError, SyntaxError, ValueError):
+                continue  # told when all frames are read
+        return found
+
+    def seconds(self) -> float:
+        return max(second for _, second in self.listed) - self.listed[0][1] + self._usual_interval()
+
+    def count(self) -> int:
+        return len(self.listed)
+
+    def _usual_interval(self) -> float:
+        return float(np.median(np.diff([second for _, second in self.listed]))) if len(self.listed) > 1 else 0.0
+
+    def _picture(self, name: str) -> Any:
+        with Image.open(self.path / name) as image:
+            return self.av.VideoFrame.from_ndarray(np.asarray(image.convert("RGB")), format="rgb24")
+
+    def _from_table(self, table: Path) -> list[tuple[str, float]]:
+        with table.open(newline="", encoding="utf-8-sig") as stream:
+            rows = csv.DictReader(stream)
+            if not {"file", "second"} <= set(rows.fieldnames or ()):
+                raise DataError(f"{table}: needs the columns 'file' and 'second'; it has {rows.fieldnames}")
+            return [(self._inside(table, row["file"]), _second(table, n, row["second"])) for n, row in enumerate(rows)]
+
+    def _inside(self, table: Path, name: str) -> str:
+        if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+            raise DataError(f"{table}: file {name!r} is not a path below the folder; correct it")
+        return name
+
+    def _from_names(self, names_rate: float | None) -> list[tuple[str, float]]:
+        names = sorted(path.name for path in self.path.iterdir() if path.suffix.lower() in PICTURES)
+        if names and names_rate is None:
+            raise DataError(
+                f"{self.path}: nothing says when its frames are shown; write {TABLE} with the columns file,second, or "
+                "give names_rate: the numbers in the names a second"
+            )
+        numbers = {name: re.findall(r"\d+", Path(name).stem) for name in names}
+        if without := [name for name in names if not numbers[name]]:
+            raise DataError(f"{self.path / without[0]}: no number in its name tells its time; write {TABLE}")
+        return sorted(
+            ((name, int(numbers[name][-1]) / (names_rate or 1)) for name in names), key=lambda item: (item[1], item[0])
+        )
+
+
+def folder_facts(path: Path, contents: bool) -> str:
+    """A digest of a folder's pictures and table: of names, sizes and times of change, or of names and contents."""
+    digest = hashlib.sha256()
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and (file.name == TABLE or file.suffix.lower() in PICTURES):
+            digest.update(f"\0{file.relative_to(path)}\0".encode(errors="surrogateescape"))
+            facts = file.stat()
+            digest.update(file.read_bytes() if contents else f"{facts.st_size} {facts.st_mtime_ns}".encode())
+    return digest.hexdigest()
+
+
+def _second(table: Path, number: int, text: str | None) -> float:
+    try:
+        second = float(text or "")
+    except ValueError:
+        second = math.nan
+    if not math.isfinite(second):
+        raise DataError(f"{table}: line {number + 2}: second is {text!r}; write a number of seconds")
+    return second

@@ -1,0 +1,118 @@
+"""A video as it comes: frames one after the other with the times at which they are shown."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from fedmed.data.video.frame_rules import Frame
+from fedmed.errors import DataError
+
+THREADS = 2  # of a decoder: more keep more frames in memory
+
+
+@dataclass
+class Damage:
+    """What is wrong with a video, which is either refused for it or counted."""
+
+    path: Path
+    refuse: bool = True
+    damaged: int = 0  # packets or frames that cannot be decoded, or are marked as damaged
+    times_back: int = 0  # frames that would be shown before the one before them
+    cut_short: bool = False  # it ends before the end that it states
+    sizes: list[tuple[int, int]] = field(default_factory=list)  # height and width, in the order of first use
+
+    def add(self, name: str, what: str) -> None:
+        """Count a fault under ``name``; DataError where the video is to be refused."""
+        if self.refuse:
+            raise DataError(
+                f"{self.path}: {what}; copy or record it again, or accept the loss with damage='count', which leaves "
+                "out what is damaged"
+            )
+        setattr(self, name, getattr(self, name) + 1)
+
+
+@dataclass(frozen=True)
+class ShownFrame:
+    """One frame of a video.
+
+    Attributes:
+        second: when it is shown, in the video's own time.
+        until: when it ends, as far as the file says; else ``second``.
+        picture: an ``av.VideoFrame``.
+        scaler: of the video.
+    """
+
+    second: float
+    until: float
+    picture: Any
+    scaler: "Scaler"
+
+    def scaled(self, height: int, width: int) -> Frame:
+        """The frame, upright, as uint8 RGB (height, width, 3)."""
+        return self.scaler(self.picture, height, width)
+
+
+class VideoSource(Protocol):
+    """A file or a folder of frames."""
+
+    def frames(self, damage: Damage) -> Iterator[ShownFrame]:
+        """All frames in the order of their times, each valid until the next; DataError for what cannot be read."""
+
+    def sample(self, count: int, height: int, width: int) -> list[Frame]:
+        """About ``count`` frames spread over the video; fewer where that is all there is."""
+
+    def seconds(self) -> float:
+        """How long it is, as far as its header tells; DataError where that is not known."""
+
+    def count(self) -> int:
+        """How many frames it has, as far as its header tells; DataError where that is not known."""
+
+
+class Scaler:
+    """Scales frames of PyAV and turns them upright; one for a video, since it is prepared for sizes and formats."""
+
+    def __init__(self) -> None:
+        from av.video.reformatter import Interpolation, VideoReformatter
+
+        self._reformatter = VideoReformatter()
+        # Without the full chroma scaling makes frames two grey levels darker; the others: alike on every processor.
+        exact = Interpolation.FULL_CHR_H_INT | Interpolation.ACCURATE_RND | Interpolation.BITEXACT
+        self._how = Interpolation.BILINEAR | exact
+
+    def __call__(self, frame: Any, height: int, width: int) -> Frame:
+        """(height, width, 3) uint8 RGB of an ``av.VideoFrame``."""
+        turns = round(frame.rotation / 90) % 4  # quarter turns against the clock
+        sides = (height, width) if turns % 2 else (width, height)
+        # One thread: PyAV otherwise starts one a core for each frame, which is slower at these sizes.
+        small = self._reformatter.reformat(frame, *sides, format="rgb24", interpolation=self._how, threads=1)
+        pixels = small.to_ndarray().astype(np.uint8, copy=False)
+        return np.rot90(pixels, turns) if turns else pixels
+
+
+def need_av() -> Any:
+    """The module of PyAV, which only videos need; DataError where it is not installed."""
+    try:
+        import av
+    except ImportError as error:
+        raise DataError("videos need PyAV, which is missing; install it: pip install av==18.1.0") from error
+    return av
+
+
+def open_video(path: Path | str, names_rate: float | None = None) -> VideoSource:
+    """A video file or a folder of frames, to be read.
+
+    Args:
+        path: the file or folder.
+        names_rate: see :class:`fedmed.data.video.frame_settings.FrameSettings`.
+
+    Raises:
+        DataError: nothing there, an empty file, no video, no times, or PyAV is missing.
+    """
+    from fedmed.data.video.file_source import VideoFile
+    from fedmed.data.video.folder_source import FrameFolder
+
+    path = Path(path)
+    return FrameFolder(path, names_rate) if path.is_dir() else VideoFile(path)

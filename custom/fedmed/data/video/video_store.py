@@ -1,0 +1,167 @@
+"""Prepared videos on disk: one memory map each, made once, whole or not at all."""
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from fedmed.data.store import CaseStore
+from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.folder_source import folder_facts
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.space_needed import space_needed
+from fedmed.errors import DataError
+from fedmed.files import read_json, write_atomically
+
+log = logging.getLogger("fedmed.data")
+
+DAMAGE_FACTS = ("damaged", "times_back", "cut_short")
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True)
+class StoredVideo:
+    """A prepared video.
+
+    Attributes:
+        source: the file or folder that it was made of.
+        path: the memory map.
+        facts: see :meth:`fedmed.data.video.extraction.Extraction.facts`.
+    """
+
+    source: Path
+    path: Path
+    facts: Mapping[str, Any]
+
+    @cached_property
+    def frames(self) -> NDArray[np.uint8]:
+        """(T, H, W, 3) uint8 RGB, read from disk where it is used; dropped frames are black."""
+        shape = (self.facts["frames"], self.facts["height"], self.facts["width"], 3)
+        return np.memmap(self.path, np.uint8, "r", shape=shape)
+
+    @cached_property
+    def kept(self) -> NDArray[np.bool_]:
+        """(T,) which frames are not dropped."""
+        kept = np.ones(self.facts["frames"], bool)
+        kept[self.facts["dropped"]] = False
+        return kept
+
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """(T,) seconds from the first frame."""
+        rate = self.facts["rate"]
+        return np.asarray(self.facts["times"]) if rate is None else np.arange(self.facts["frames"]) / rate
+
+    def __len__(self) -> int:
+        return int(self.facts["frames"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A pickled memory map would be a copy of all frames.
+        return {name: value for name, value in self.__dict__.items() if name != "frames"}
+
+
+class VideoStore:
+    """Videos prepared with the same settings, in the cache folder of prepared cases.
+
+    A video is known by its content: a moved or renamed file is not prepared again, a changed one is. Processes that
+    want the same video wait for the one that makes it.
+
+    Args:
+        cache_dir: of the site; see :class:`fedmed.data.store.CaseStore`.
+        settings: size, rate, and what is cut off or dropped.
+
+    Raises:
+        DataError: the folder cannot be made.
+    """
+
+    def __init__(self, cache_dir: Path | str, settings: FrameSettings) -> None:
+        self.folder, self.settings = CaseStore(cache_dir).folder, settings
+
+    def get(self, source: Path | str, progress: Progress | None = None) -> StoredVideo:
+        """Return a video, prepared now if it is not yet; ``progress`` is told each frame's number then.
+
+        Raises:
+            DataError: the video cannot be used, see :class:`Extraction`, or the disk is full; nothing half-written
+                stays.
+        """
+        source = Path(source)
+        try:
+            key = hashlib.sha256(f"{self._content(source)}\0{self.settings.text()}".encode()).hexdigest()
+            stored = self._read(source, key)
+            if stored is None:
+                with FileLock(self.folder / f"{key}.lock"):
+                    stored = self._read(source, key) or self._make(source, key, progress)
+        except OSError as error:
+            raise DataError(
+                f"{source}: cannot be prepared in {self.folder}: {error}; free some space ({self._needed(source)}), or "
+                "name another cache_dir"
+            ) from error
+        if self.settings.damage == "refuse" and any(stored.facts[name] for name in DAMAGE_FACTS):
+            found = ", ".join(f"{name} {int(stored.facts[name])}" for name in DAMAGE_FACTS)
+            raise DataError(f"{source}: is damaged ({found}); copy it again, or accept the loss with damage='count'")
+        return stored
+
+    def _read(self, source: Path, key: str) -> StoredVideo | None:
+        path, facts_path = self.folder / f"{key}.frames", self.folder / f"{key}.json"
+        if not facts_path.is_file():
+            return None
+        try:
+            facts = read_json(facts_path, DataError, "it will be made again")
+            if path.stat().st_size == facts["frames"] * facts["height"] * facts["width"] * 3 > 0:
+                return StoredVideo(source, path, facts)
+        except (DataError, OSError, KeyError, TypeError) as error:
+            log.warning("%s: %s", facts_path, error)
+        log.warning("the prepared video %s is damaged and will be made again", path)
+        return None
+
+    def _make(self, source: Path, key: str, progress: Progress | None) -> StoredVideo:
+        """Prepare a video; the caller holds its lock."""
+        for remains in self.folder.glob(f"{key}.*.tmp"):  # of a killed process
+            remains.unlink(missing_ok=True)
+        log.info("preparing %s; this happens once", source)
+        extraction = Extraction(source, self.settings)
+
+        def write(stream: BinaryIO) -> None:
+            for frame in extraction:
+                stream.write(np.ascontiguousarray(frame).data)
+                if progress is not None:
+                    progress(extraction.count)
+
+        path = self.folder / f"{key}.frames"
+        write_atomically(path, write)
+        facts = extraction.facts()
+        write_atomically(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(facts).encode()))
+        return StoredVideo(source, path, facts)
+
+    def _content(self, source: Path) -> str:
+        """SHA-256 of a video's content, remembered for its path, size and time of change."""
+        try:
+            facts = source.stat()
+            state = folder_facts(source, False) if source.is_dir() else f"{facts.st_size} {facts.st_mtime_ns}"
+            known = f"{source.absolute()}\0{state}".encode(errors="surrogateescape")
+            note = self.folder / f"{hashlib.sha256(known).hexdigest()}.source"
+            if note.is_file() and len(digest := note.read_text("ascii", "replace")) == 64:
+                return digest
+            if source.is_dir():
+                digest = folder_facts(source, True)
+            else:
+                with source.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "sha256").hexdigest()
+        except OSError as error:
+            raise DataError(f"{source}: the video cannot be read ({error.strerror}); restore it") from error
+        write_atomically(note, lambda stream: stream.write(digest.encode()))
+        return digest
+
+    def _needed(self, source: Path) -> str:
+        try:
+            return f"it needs {space_needed([source], self.settings).words()}"
+        except DataError:
+            return "its size is not known before"

@@ -1,0 +1,77 @@
+"""Small videos, made on the fly."""
+
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+
+from fedmed.data.video.frame_settings import FrameSettings
+
+CODECS = {".avi": "mpeg4"}  # others: H.264
+
+
+def grey(number, height=24, width=32):
+    """A frame whose grey value tells its number, from 40 in steps of 4."""
+    return np.full((height, width, 3), 40 + 4 * (number % 50), np.uint8)
+
+
+@pytest.fixture
+def frame():
+    return grey
+
+
+@pytest.fixture
+def write_video(tmp_path):
+    """Return a function that writes a video of about two seconds and gives its path."""
+
+    def write(name="a.mp4", frames=50, rate=25, seconds=None, rotation=0, gop=10, first=0):
+        if isinstance(frames, int):
+            frames = [grey(number) for number in range(frames)]
+        path = tmp_path / name
+        with av.open(str(path), "w") as container:
+            stream = container.add_stream(CODECS.get(path.suffix, "libx264"), rate=rate)
+            stream.height, stream.width = frames[0].shape[:2]
+            stream.pix_fmt, stream.codec_context.gop_size = "yuv420p", gop
+            stream.codec_context.max_b_frames, stream.codec_context.bit_rate = 0, 2_000_000
+            stream.codec_context.thread_count = 1
+            stream.codec_context.time_base = Fraction(1, 1000)
+            if rotation:
+                stream.set_display_rotation(rotation)
+            for number, pixels in enumerate(frames):
+                picture = av.VideoFrame.from_ndarray(pixels, format="rgb24")
+                second = first + number / rate if seconds is None else seconds[number]
+                picture.pts, picture.time_base = round(second * 1000), Fraction(1, 1000)
+                container.mux(stream.encode(picture))
+            container.mux(stream.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def damaged(write_video):
+    """Return a function that writes a video of which one packet in the middle is overwritten."""
+
+    def write(name="damaged.mp4", number=25):
+        path = write_video(name)
+        with av.open(str(path)) as container:
+            packet = [(packet.pos, packet.size) for packet in container.demux(video=0)][number]
+        content = bytearray(path.read_bytes())
+        content[packet[0] : packet[0] + packet[1]] = b"\xff" * packet[1]
+        path.write_bytes(content)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def settings():
+    """Return a function that makes settings of the small videos; keyword arguments change them."""
+    return lambda **changes: FrameSettings(**{"size": (24, 32), "rate": 5, **changes})
+
+
+@pytest.fixture
+def number_of():
+    """Return a function that tells frames of ``write_video`` by their grey value."""
+    return lambda pixels: int(np.rint((np.asarray(pixels, float).mean() - 40) / 4))

@@ -1,0 +1,247 @@
+import sys
+
+import av
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedmed.data.video import extraction as extracting
+from fedmed.data.video.clip_loader import PreparedVideos, frame_loader
+from fedmed.data.video.clip_plan import ClipRule
+from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.space_needed import space_needed
+from fedmed.errors import DataError
+
+
+def taken(path, settings):
+    extraction = Extraction(path, settings)
+    return np.stack([frame.copy() for frame in extraction]), extraction.facts()
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.avi", "a.mkv", "a.ts"])
+def test_frames_are_taken_by_time(write_video, settings, number_of, name):
+    frames, facts = taken(write_video(name), settings())
+    assert frames.shape == (10, 24, 32, 3) and frames.dtype == np.uint8
+    assert [number_of(frame) for frame in frames] == list(range(0, 50, 5))
+    assert facts["frames"] == 10 and facts["seconds"] == pytest.approx(2) and facts["source_sizes"] == [[24, 32]]
+    assert not (facts["damaged"] or facts["times_back"] or facts["cut_short"] or facts["repeated"])
+
+
+def test_the_frame_shown_at_a_time_is_the_last_that_is_not_later(write_video, settings, number_of):
+    seconds = [0, 0.04, 0.19, 0.2, 0.45, 1.3, 1.31]
+    frames, facts = taken(write_video(frames=7, seconds=seconds), settings())
+    wanted = [max(n for n, second in enumerate(seconds) if second <= k / 5) for k in range(7)]
+    assert [number_of(frame) for frame in frames[:7]] == wanted == [0, 3, 3, 4, 4, 4, 4]
+    assert facts["repeated"] == 4
+
+
+def test_a_rate_above_that_of_the_file_repeats_frames(write_video, settings, number_of):
+    frames, facts = taken(write_video(frames=5, rate=5), settings(rate=10))
+    assert [number_of(frame) for frame in frames] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4] and facts["repeated"] == 5
+
+
+def test_time_counts_from_the_first_frame(write_video, settings, number_of):
+    frames, facts = taken(write_video("late.mkv", first=3), settings())
+    assert [number_of(frame) for frame in frames] == list(range(0, 50, 5)) and facts["first_second"] == 3
+
+
+@pytest.mark.parametrize("turn", [90, 180, -90])
+def test_a_rotation_flag_is_followed(write_video, settings, turn):
+    upright = np.full((24, 32, 3), 60, np.uint8)
+    upright[:12, :16] = 220  # bright at the top left
+    lying = np.rot90(upright, -turn // 90)
+    frames, _ = taken(write_video(frames=[np.ascontiguousarray(lying)] * 5, rotation=turn), settings())
+    assert np.abs(frames[0].astype(int) - upright).mean() < 8
+
+
+def test_a_size_that_changes(write_video, settings, tmp_path, number_of, frame):
+    small = write_video("small.ts", frames=25)
+    large = write_video("large.ts", frames=[frame(n, 48, 64) for n in range(25, 50)], first=1)
+    both = tmp_path / "both.ts"
+    both.write_bytes(small.read_bytes() + large.read_bytes())
+    frames, facts = taken(both, settings(damage="count"))
+    assert [number_of(frame) for frame in frames] == list(range(0, 50, 5))
+    assert facts["source_sizes"] == [[24, 32], [48, 64]]
+
+
+def test_a_damaged_packet_is_refused_or_counted(damaged, settings, number_of):
+    path = damaged()
+    with pytest.raises(
+        DataError, match=r"damaged.mp4: the packet at about 1.0[04]0 s is damaged .*; copy or record it again"
+    ):
+        taken(path, settings())
+    frames, facts = taken(path, settings(damage="count"))
+    assert facts["damaged"] >= 1 and not facts["cut_short"] and len(frames) == 10
+    assert [number_of(frame) for frame in frames[[0, 4, 6, 9]]] == [0, 20, 30, 45]
+
+
+@pytest.mark.parametrize(("name", "share"), [("short.mkv", 0.6), ("short.mp4", 0.8)])
+def test_a_truncated_file_is_told_from_one_that_ends(write_video, settings, name, share, tmp_path):
+    source, path = write_video(), tmp_path / name
+    with av.open(str(source)) as old, av.open(str(path), "w", options={"movflags": "faststart"}) as new:
+        stream = new.add_stream_from_template(old.streams.video[0])
+        for packet in old.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                new.mux(packet)
+    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+    with pytest.raises(DataError, match="it was cut short|is damaged|reading stops"):
+        taken(path, settings())
+    frames, facts = taken(path, settings(damage="count"))
+    assert facts["cut_short"] and 0 < len(frames) < 10
+
+
+def test_an_mp4_without_its_index(write_video, settings):
+    path = write_video()
+    path.write_bytes(path.read_bytes()[:1500])
+    with pytest.raises(DataError, match=r"a.mp4: cannot be opened as a video .*cut short"):
+        taken(path, settings())
+
+
+def test_times_that_go_back(write_video, settings, tmp_path):
+    twice = tmp_path / "twice.ts"
+    twice.write_bytes(write_video("one.ts").read_bytes() * 2)
+    with pytest.raises(DataError, match="the time goes back from|marked as damaged"):
+        taken(twice, settings())
+    frames, facts = taken(twice, settings(damage="count"))
+    assert facts["times_back"] == 49 and len(frames) == 10
+
+
+def test_what_is_not_a_video(settings, tmp_path):
+    def refused(name, content, match):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=match):
+            taken(tmp_path / name, settings())
+
+    refused("empty.mp4", b"", "empty.mp4: the file is empty")
+    refused("text.mp4", b"no video at all\n" * 50, "text.mp4: cannot be opened as a video")
+    refused("notes.txt", b"no video at all\n" * 50, "notes.txt: .*not a video")
+    refused("list.m3u8", b"#EXTM3U\n#EXTINF:2,\nhttp://127.0.0.1:9/x.ts\n", "list.m3u8: ")
+    Image.new("RGB", (32, 24)).save(tmp_path / "one.png")
+    with pytest.raises(DataError, match="one.png: is .*, not a video"):
+        taken(tmp_path / "one.png", settings())
+    with pytest.raises(DataError, match="gone.mp4: the video cannot be read .*; restore it"):
+        taken(tmp_path / "gone.mp4", settings())
+
+
+def test_an_audio_file(settings, tmp_path):
+    path = tmp_path / "sound.mp4"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("aac", rate=16000)
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 16000), np.float32), format="fltp", layout="mono")
+        sound.rate, sound.pts = 16000, 0
+        container.mux(stream.encode(sound))
+        container.mux(stream.encode())
+    with pytest.raises(DataError, match="sound.mp4: has no video stream, only audio"):
+        taken(path, settings())
+
+
+def test_frames_without_times(write_video, settings):
+    with pytest.raises(DataError, match="its frames have no times"):
+        taken(write_video("raw.h264"), settings())
+
+
+def test_times_that_stand_still(write_video, settings, monkeypatch):
+    source = Extraction(write_video(), settings())
+    frames = [frame.__class__(0.0, 0.0, None, None) for frame in source.source.frames(source.damage)]
+    monkeypatch.setattr(source.source, "frames", lambda damage: iter(frames))
+    with pytest.raises(DataError, match=r"all 50 frames have the same time \(frame rate 0\)"):
+        list(source)
+
+
+def test_a_picture_that_stands_for_hours(write_video, settings, monkeypatch):
+    monkeypatch.setattr(extracting, "LONGEST_GAP", 1.0)
+    with pytest.raises(DataError, match="nothing new is shown from 0.1 to 1.9 s"):
+        taken(write_video(frames=4, seconds=[0, 0.1, 1.9, 2.0]), settings())
+
+
+def test_without_pyav(write_video, settings, monkeypatch):
+    path = write_video()
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(DataError, match="pip install av=="):
+        taken(path, settings())
+
+
+def test_borders_are_cut_off_and_bad_frames_dropped(write_video, settings):
+    inside = np.zeros((48, 64, 3), np.uint8)
+    inside[8:40, 16:48] = (180, 70, 60)
+    white, dark = np.full_like(inside, 255), np.zeros_like(inside)
+    path = write_video(frames=[*[inside] * 10, *[dark] * 5, *[white] * 5, *[inside] * 5], gop=5)
+    frames, facts = taken(path, settings(drop=("white", "dark")))
+    assert facts["flagged"]["white"] == [3] and facts["flagged"]["dark"] == [2]
+    assert facts["dropped"] == [2, 3] and not frames[2:4].any() and frames[4].any()
+    path = write_video("borders.mp4", frames=[inside] * 10)
+    frames, facts = taken(path, settings(crop=True))
+    assert facts["picture_box"] == pytest.approx([8 / 48, 40 / 48, 16 / 64, 48 / 64], abs=0.02)
+    assert (np.abs(frames[0][2:-2, 2:-2].astype(int) - (180, 70, 60)) < 25).all()
+
+
+@pytest.fixture
+def folder(tmp_path, frame):
+    """A folder with ten frames, 5 a second."""
+    for number in range(10):
+        Image.fromarray(frame(number)).save(tmp_path / f"frame_{5 * number:04}.png")
+    (tmp_path / "notes.txt").write_text("not a frame")
+    return tmp_path
+
+
+def test_a_folder_of_frames(folder, settings, number_of):
+    with pytest.raises(DataError, match="nothing says when its frames are shown; write frames.csv"):
+        taken(folder, settings())
+    frames, facts = taken(folder, settings(names_rate=25))
+    assert [number_of(frame) for frame in frames] == list(range(10)) and facts["seconds"] == pytest.approx(2)
+    lines = [f"frame_{5 * number:04}.png,{number}" for number in range(4)]
+    (folder / "frames.csv").write_text("\n".join(["file,second", *lines]))
+    frames, facts = taken(folder, settings(rate=2))
+    assert [number_of(frame) for frame in frames] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_frames_here_and_there_are_taken_once_without_a_rate(folder, settings, number_of, tmp_path_factory):
+    lines = [f"frame_{5 * number:04}.png,{7 * number + number**2}" for number in range(4)]
+    (folder / "frames.csv").write_text("\n".join(["file,second", *lines]))
+    frames, facts = taken(folder, settings(rate=None))
+    assert [number_of(frame) for frame in frames] == [0, 1, 2, 3] and facts["times"] == [0, 8, 18, 30]
+    videos = PreparedVideos([{"video": folder}], settings(rate=None), tmp_path_factory.mktemp("cache"))
+    batch = next(iter(frame_loader(videos, ClipRule("history", 1), 4)))
+    assert batch["time"].tolist() == [[0], [8], [18], [30]] and space_needed([folder], settings(rate=None)).frames == 4
+    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate"):
+        frame_loader(videos, ClipRule("history", 2, interval=1), 4)
+
+
+@pytest.mark.parametrize(
+    ("table", "match"),
+    [
+        ("name,second\n", "needs the columns 'file' and 'second'"),
+        ("file,second\nframe_0000.png,soon\n", "line 2: second is 'soon'"),
+        ("file,second\n../x.png,1\n", "is not a path below the folder"),
+        ("file,second\n", "has no frames"),
+        ("file,second\nframe_0000.png,1\nframe_0005.png,0\n", "the time of frame_0005.png goes back"),
+        ("file,second\nframe_0000.png,0\nnone.png,1\n", "the frame none.png cannot be read"),
+    ],
+)
+def test_a_table_of_times_with_mistakes(folder, settings, table, match):
+    (folder / "frames.csv").write_text(table)
+    with pytest.raises(DataError, match=match):
+        taken(folder, settings())
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ({"rate": 0}, "rate is 0; give frames a second above 0"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"size": (0, 32)}, "size is"),
+        ({"drop": ("grey",)}, "use names out of white, dark, out_of_body"),
+        ({"damage": "ignore"}, "damage is 'ignore'"),
+        ({"names_rate": -1}, "names_rate is -1"),
+    ],
+)
+def test_wrong_settings(values, match):
+    with pytest.raises(DataError, match=match):
+        FrameSettings(**{"size": (24, 32), **values})
+
+
+def test_a_slow_film_is_not_taken_for_a_truncated_one(write_video, settings):
+    frames, facts = taken(write_video("slow.mkv", frames=5, rate=1), settings(rate=1))
+    assert len(frames) == 5 and not facts["cut_short"]
