@@ -18,6 +18,7 @@ WORK = {
 }
 BURST = {"grasper": 9.0, "clipper": 3.0, "coagulation": 6.0, "scissors": 2.5, "suction_irrigation": 3.0}  # seconds
 LEFT, RIGHT, ASSISTANT = range(3)
+SHORT, UNSEEN = 1.2, 0.45  # seconds: what is no use of its own; of a use, on the way in and out
 MOST = 0.94  # of a phase in which a hand can be busy
 
 
@@ -105,6 +106,9 @@ def _spread(seconds: float, work: tuple[float, ...], spans: list[tuple[int, floa
         if seconds - given.sum() < 0.1 or not free.any():
             break
         given = np.minimum(given + (seconds - given.sum()) * free / free.sum(), MOST * long)
+    small = (given < SHORT) & (given < given.max())
+    given[np.argmax(given)] += given[small].sum()  # one use, rather than several of a moment each
+    given[small] = 0
     return [float(value) for value in given]
 
 
@@ -114,7 +118,8 @@ def _hand(rng: np.random.Generator, need: dict[str, float], hand: int, start: fl
     for tool, seconds in need.items():
         many = max(1, round(seconds / BURST.get(tool, 1e9)))
         rank = {"clipper": 0.0, "scissors": 2.0}.get(tool, 1.0)
-        bursts += [(rank + rng.uniform(0, 1.6), tool, seconds / many) for _ in range(many) if seconds / many > 0.7]
+        long = seconds / many + UNSEEN
+        bursts += [(rank + rng.uniform(0, 1.6), tool, long) for _ in range(many) if seconds > 0.5]
     busy = sum(long for _, _, long in bursts)
     scale = min(1.0, MOST * (end - start) / busy) if busy else 1.0
     gaps = rng.dirichlet(np.ones(len(bursts) + 1)) * (end - start - busy * scale)

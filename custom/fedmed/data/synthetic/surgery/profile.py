@@ -113,8 +113,9 @@ class Hospital(Model):
         return {name: videos.videos for name, videos in self.lists.items()}
 
     def tiny(self) -> "Hospital":
-        """The same hospital with one video of some seconds a list, of a few pixels: for tests."""
-        course = self.course.model_copy(update={"seconds": (12.0, 16.0)})
+        """The same hospital with one video of some seconds a list, of a few pixels, all of its tools in each: for tests."""
+        often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
+        course = self.course.model_copy(update={"seconds": (20.0, 24.0), "tools": often})
         lists = {name: one.model_copy(update={"videos": 1}) for name, one in self.lists.items()}
         return self.model_copy(
             update={"size": (64, 48), "rate": 2.0, "mask_every": 3.0, "course": course, "lists": lists}

@@ -1,5 +1,6 @@
 """Random fields, round organs and branching vessels on a grid, of which tissue is made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,12 +65,10 @@ def mound(
     return 1 - np.sqrt(along * along + across * across) + warp
 
 
-def vessels(
-    rng: np.random.Generator, grid: Grid, start: tuple[float, float], angle: float, width: float, length: float = 1.0
-) -> np.ndarray:
-    """A branching vessel, 0 … 1, float32: ``width`` in units at its root, as long as ``length`` units."""
+def vessels(rng: np.random.Generator, grid: Grid, roots: np.ndarray, width: float, length: float = 1.0) -> np.ndarray:
+    """Branching vessels, 0 … 1, float32, from ``roots`` (N, 2): ``width`` in units there, about ``length`` units long."""
     image = np.zeros(grid.shape, np.uint8)
-    waiting = [(np.array(start), angle, width, length)]
+    waiting = [(root, float(rng.uniform(0, 2 * np.pi)), width, length) for root in roots]
     while waiting:
         point, angle, width, length = waiting.pop()
         steps = max(int(length / 0.03), 2)
@@ -78,15 +77,22 @@ def vessels(
         thick = max(round(width * grid.scale), 1)
         strength = int(255 * min(1.0, max(width * grid.scale, 0.35)))
         cv2.polylines(image, [grid.pixels(line)], False, strength, thick, cv2.LINE_AA, SHIFT)
-        if width * grid.scale > 0.3:
+        if width * grid.scale > 0.6:
             for branch in rng.integers(1, steps, 3):
                 turn = float(rng.choice([-1, 1]) * rng.uniform(0.4, 1.0))
                 waiting.append((line[branch], float(angles[branch]) + turn, width * 0.6, length * 0.5))
     return cv2.GaussianBlur(image, (3, 3), 0.6).astype(np.float32) / 255
 
 
-def tube(grid: Grid, points: np.ndarray, width: float) -> np.ndarray:
-    """How deep each pixel lies in a tube along ``points`` (N, 2): 1 on its axis, 0 at its edge, negative outside."""
+def soften(field: np.ndarray, pixels: float) -> np.ndarray:
+    """``field`` smoothed by a Gaussian of many ``pixels``, at a quarter of the size."""
+    rows, columns = field.shape
+    small = cv2.resize(field, (max(columns // 4, 1), max(rows // 4, 1)), interpolation=cv2.INTER_AREA)
+    return cv2.resize(cv2.GaussianBlur(small, (0, 0), pixels / 4), (columns, rows), interpolation=cv2.INTER_LINEAR)
+
+
+def tubes(grid: Grid, lines: Sequence[np.ndarray], width: float) -> np.ndarray:
+    """How deep each pixel lies in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside."""
     image = np.full(grid.shape, 255, np.uint8)
-    cv2.polylines(image, [grid.pixels(points)], False, 0, 1, cv2.LINE_8, SHIFT)
+    cv2.polylines(image, [grid.pixels(line) for line in lines], False, 0, 1, cv2.LINE_8, SHIFT)
     return 1 - cv2.distanceTransform(image, cv2.DIST_L2, 3) / np.float32(width * grid.scale)

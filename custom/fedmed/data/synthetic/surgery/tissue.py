@@ -1,5 +1,6 @@
 """What the camera looks at: wall, liver, fat, vessels and the gallbladder of one patient, at any moment of the operation."""
 
+from copy import deepcopy
 from dataclasses import dataclass
 
 import cv2
@@ -8,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fedmed.data.synthetic.surgery.operation import Operation
 from fedmed.data.synthetic.surgery.profile import Anatomy
-from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, tube, vessels
+from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, soften, tubes, vessels
 
 BLOOD, BILE, CHAR = (np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06)))
 
@@ -57,13 +58,13 @@ class Body:
         kinds = np.array([(0.50, 0.43, 0.42), (0.62, 0.56, 0.40), (0.66, 0.48, 0.42), (0.48, 0.46, 0.34)])
         self.colours["gallbladder"] = _varied(rng, kinds[rng.integers(4)], anatomy.spread)
         self.colours["lobe"] = _varied(rng, self.colours["liver"] + (0.08, 0.04, 0.04), anatomy.spread)
-        self.axis = float(rng.normal(0.85, 0.2))  # of the gallbladder, from fundus to neck
-        self.fundus = rng.normal((-0.22, -0.24), 0.05)
+        self.axis = float(rng.normal(0.85, 0.3))  # of the gallbladder, from fundus to neck
+        self.fundus = rng.normal((-0.22, -0.24), 0.07)
         self.long, self.wide = float(rng.uniform(0.25, 0.33)), float(rng.uniform(0.13, 0.19))
         self.neck = self.fundus + 1.75 * self.long * self.heading
         self.organs = rng.normal(
             [(-0.55, 0.22, 0.55, 0.4, 0.4), (0.5, -0.42, 0.62, 0.34, 0.3), (0.25, 0.55, 0.85, 0.34, 0.0)],
-            (0.06, 0.05, 0.04, 0.03, 0.15),
+            (0.09, 0.07, 0.07, 0.05, 0.25),
         )
         self.trees = {
             "wall": self._trees(rng, (-0.3, -0.6), 5, 0.010),
@@ -73,14 +74,18 @@ class Body:
         self.duct = self._line(rng, self.neck, self.axis - 0.2, 0.34)
         self.artery = self._line(rng, self.neck + (0.04, -0.09), self.axis - 0.55, 0.36)
 
+        self.behind = Layers(grid, self.colours["wall"], self.coarse, self.middle)
+        self.behind.stain(self.trees["wall"], (0.42, 0.10, 0.12), 0.55)
+        if not anatomy.gallbladder:
+            self._ducts(self.behind, State(1, 1, 0, False, 0, True, 0))
+        self._organs(self.behind)
+
     @property
     def heading(self) -> np.ndarray:
         return np.array([np.cos(self.axis), np.sin(self.axis)])
 
     def _trees(self, rng: np.random.Generator, about: tuple[float, ...], count: int, width: float) -> np.ndarray:
-        starts = rng.normal(about[:2], 0.25, (count, 2))
-        found = [vessels(rng, self.grid, (x, y), float(rng.uniform(0, 6.28)), width) for x, y in starts]
-        return np.maximum.reduce(found)
+        return vessels(rng, self.grid, rng.normal(about[:2], 0.25, (count, 2)), width)
 
     def _line(self, rng: np.random.Generator, start: np.ndarray, angle: float, length: float) -> np.ndarray:
         angles = angle + np.cumsum(rng.normal(0, 0.12, 12))
@@ -89,18 +94,13 @@ class Body:
 
     def surface(self, state: State) -> Surface:
         """Draw the tissue from back to front."""
-        layers = Layers(self.grid, self.colours["wall"], self.coarse, self.middle)
-        layers.stain(self.trees["wall"], (0.42, 0.10, 0.12), 0.55)
+        layers = deepcopy(self.behind)
         if self.anatomy.gallbladder:
-            self._organs(layers)
             self._bed(layers, state)
             self._ducts(layers, state)
             if not state.gone:
                 self._gallbladder(layers, state)
             self._adhesions(layers, state)
-        else:
-            self._ducts(layers, state)
-            self._organs(layers)
         self._blood(layers, state)
         return layers.finish(self.anatomy.relief, self.grain)
 
@@ -108,7 +108,7 @@ class Body:
         right, left, fat = self.organs
         for organ, name, swell in ((left, "lobe", 0.34), (right, "liver", 0.42)):
             depth = mound(self.grid, organ[:2], organ[2:4], organ[4], 0.06 * self.coarse + 0.02 * self.middle)
-            tone = self.colours[name] * (1 + 0.05 * self.middle + 0.05 * self.grain)[..., None]
+            tone = self.colours[name] * rgb(1 + np.float32(0.05) * (self.middle + self.grain))
             layers.put(depth, tone, swell, 0.9, 0.006 * self.fine + 0.006 * self.middle)
         depth = mound(self.grid, fat[:2], fat[2:4], fat[4], 0.10 * self.coarse + 0.06 * self.middle)
         self._fat(layers, depth, 0.3)
@@ -116,8 +116,8 @@ class Body:
     def _fat(self, layers: "Layers", depth: np.ndarray, swell: float) -> None:
         """Lobules: round bumps between dark and reddish furrows."""
         furrow = np.exp(-2.2 * np.abs(self.lobules))
-        tone = self.colours["fat"] * (1 + 0.09 * self.middle - 0.16 * furrow + 0.03 * self.grain)[..., None]
-        red = np.clip(0.5 * self.coarse + 0.3 * self.fine, 0, 1)[..., None]
+        tone = self.colours["fat"] * rgb(1 + 0.09 * self.middle - 0.16 * furrow + 0.03 * self.grain)
+        red = rgb(np.clip(0.5 * self.coarse + 0.3 * self.fine, 0, 1))
         tone = tone + red * np.array((0.02, -0.16, -0.10), np.float32)
         layers.put(depth, tone, swell, 0.7, 0.028 * (1 - furrow) + 0.012 * self.fine)
         layers.stain(self.trees["fat"] * (depth > 0), (0.55, 0.12, 0.10), 0.45)
@@ -131,24 +131,24 @@ class Body:
         middle = self.fundus + self.heading * self.long * (1.6 - 0.75 * state.peeled)
         depth = mound(self.grid, tuple(middle), radii, self.axis, 0.12 * self.middle + 0.08 * self.fine)
         burnt, bile = smooth_step(self.fine + 0.6 * self.grain, 0.3, 1.2), smooth_step(self.middle, 0.2, 1.4)
-        tone = self.colours["liver"] * (0.85 + 0.2 * self.fine)[..., None]
-        tone = tone + bile[..., None] * 0.5 * (BILE - tone)
-        layers.put(depth, tone + burnt[..., None] * 0.8 * (CHAR - tone), -0.06, 0.8, 0.022 * self.fine, 4.0)
+        tone = self.colours["liver"] * rgb(0.85 + 0.2 * self.fine)
+        tone = tone + rgb(0.5 * bile) * (BILE - tone)
+        layers.put(depth, tone + rgb(0.8 * burnt) * (CHAR - tone), -0.06, 0.8, 0.022 * self.fine, 4.0)
 
     def _ducts(self, layers: "Layers", state: State) -> None:
+        """Artery and duct, whole or cut, with clips across both."""
         if state.open == 0 and self.anatomy.gallbladder:
             return
-        end = 6 if state.cut else None
+        clips = []
         for line, wide, tone in ((self.artery, 0.022, (0.66, 0.34, 0.30)), (self.duct, 0.034, (0.72, 0.62, 0.42))):
-            for part in (line[:4], line[8:]) if end else (line,):
-                depth = tube(self.grid, part, wide)
-                layers.put(depth, np.array(tone, np.float32) * (1 + 0.08 * self.fine)[..., None], 0.10, 0.9, 0.0)
-            for clip in range(state.clips):
-                self._clip(layers, line[(3, 8, 9)[clip]], line[(4, 9, 10)[clip]] - line[(3, 8, 9)[clip]], wide)
-
-    def _clip(self, layers: "Layers", at: np.ndarray, along: np.ndarray, wide: float) -> None:
-        side = np.array([-along[1], along[0]]) / np.hypot(*along) * wide * 1.5
-        layers.put(tube(self.grid, np.stack([at - side, at + side]), 0.011), np.full(3, 0.75, np.float32), 0.16, 1.0, 0.0)
+            depth = tubes(self.grid, (line[:4], line[8:]) if state.cut else (line,), wide)
+            layers.put(depth, np.array(tone, np.float32) * rgb(1 + np.float32(0.08) * self.fine), 0.10, 0.9, 0.0)
+            for place in (3, 8, 9)[: state.clips]:
+                along = line[place + 1] - line[place]
+                side = np.array([-along[1], along[0]]) / np.hypot(*along) * wide * 1.5
+                clips.append(np.stack([line[place] - side, line[place] + side]))
+        if clips:
+            layers.put(tubes(self.grid, clips, 0.011), np.full(3, 0.75, np.float32), 0.16, 1.0, 0.0)
 
     def _gallbladder(self, layers: "Layers", state: State) -> None:
         """A pear that leaves its bed from the neck on and is then folded over towards the fundus."""
@@ -160,7 +160,7 @@ class Body:
             mound(self.grid, tuple(lifted + 0.55 * self.long * head), (self.long, self.wide), turn, warp),
             mound(self.grid, tuple(lifted + 1.25 * self.long * head), (0.6 * self.long, 0.62 * self.wide), turn, warp),
         )
-        tone = self.colours["gallbladder"] * (1 + 0.08 * self.middle + 0.05 * self.fine)[..., None]
+        tone = self.colours["gallbladder"] * rgb(1 + 0.08 * self.middle + 0.05 * self.fine)
         layers.put(pear, tone, 0.5, 1.0, 0.006 * self.fine + 0.01 * self.middle)
         layers.stain(self.trees["gallbladder"] * (pear > 0.03), (0.45, 0.10, 0.12), 0.6)
 
@@ -181,7 +181,7 @@ class Body:
             spots = 0.28 * self.middle + 0.16 * self.fine + 0.12 * self.grain + low
             near = mound(self.grid, tuple(self.neck - 0.1), (0.7, 0.55), 0.0, spots)
             cover = smooth_step(near, 0.75 - state.blood, 1.35 - state.blood)
-            layers.stain(cover, BLOOD * (1 + 0.3 * self.fine)[..., None], 0.9, 1.0)
+            layers.stain(cover, BLOOD * rgb(1 + 0.3 * self.fine), 0.9, 1.0)
 
 
 def _varied(rng: np.random.Generator, tone: ArrayLike, spread: float) -> np.ndarray:
@@ -207,7 +207,7 @@ class Layers:
         ``edge`` is how soft the edge is, 1 for that of an organ.
         """
         cover = np.clip(depth * np.float32(0.12 / edge * self.scale) + 0.5, 0, 1).astype(np.float32)
-        around = cv2.GaussianBlur(cover, (0, 0), 0.05 * self.scale)
+        around = soften(cover, 0.05 * self.scale)
         self.colour *= rgb(1 - np.float32(0.4) * around * (1 - cover))
         inside = np.clip(depth, 0, 1)
         top = np.float32(swell) * np.sqrt(inside * (2 - inside)) + np.float32(0.06) + relief
@@ -224,7 +224,7 @@ class Layers:
 
     def relief(self) -> np.ndarray:
         """How far the surface stands out from what is around it; negative in furrows."""
-        return self.height - cv2.GaussianBlur(self.height, (0, 0), 0.03 * self.scale)
+        return self.height - soften(self.height, 0.03 * self.scale)
 
     def finish(self, relief: float, grain: np.ndarray) -> Surface:
         height = cv2.GaussianBlur(self.height, (0, 0), 0.012 * self.scale) + 0.1 * self.relief()
