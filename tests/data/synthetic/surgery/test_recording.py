@@ -74,7 +74,7 @@ def test_every_tool_has_a_shaft_outside_and_a_working_end_at_its_tip(tool):
     grid = Grid((96, 128), 96.0)
     image, height = np.full((96, 128, 3), 90, np.float32), np.zeros((96, 128), np.float32)
     drawing = Drawing(image, height, grid, np.zeros((96, 128), np.float32))
-    pose = Pose(tool, 0, np.array((0.1, 0.0)), 0.0, 0.0, 0.5, 0.1, 0.3, np.zeros(2))
+    pose = Pose(tool, np.array((0.1, 0.0)), 0.0, 0.0, 0.5, 0.1, 0.3, np.zeros(2))
     drawing.add(parts(pose, Style(1, Instruments(), tool)), 4, pose.near, 1.0)
     columns = {value: np.nonzero(drawing.mask == value)[1] for value in (SHAFT, JAW)}
     if tool != "specimen_bag":  # whose sheet is larger than all else
@@ -88,7 +88,7 @@ def test_higher_tissue_hides_the_tip_and_its_mask():
     flat = np.zeros((96, 128), np.float32)
     wall = flat.copy()
     wall[:, 64:] = 2.0
-    pose = Pose("grasper", 0, np.array((0.2, 0.0)), 0.0, 0.0, 0.3, 0.1, 0.3, np.zeros(2))
+    pose = Pose("grasper", np.array((0.2, 0.0)), 0.0, 0.0, 0.3, 0.1, 0.3, np.zeros(2))
     masks = []
     for height in (flat, wall):
         drawing = Drawing(np.zeros((96, 128, 3), np.float32), height, grid, flat)

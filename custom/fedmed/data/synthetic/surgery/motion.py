@@ -65,7 +65,6 @@ class Pose:
     """One instrument at one moment, in view units and radians."""
 
     tool: str
-    style: int  # seed of what is fixed for this instrument in this recording
     tip: np.ndarray  # (2,) where the working end points to
     angle: float  # of the shaft, towards the tip
     bend: float  # of the working end against the shaft
@@ -73,6 +72,7 @@ class Pose:
     width: float  # of the shaft at the wrist
     near: float  # how much nearer to the camera than tissue its tip is
     pull: np.ndarray  # (2,) by how much it drags the tissue at its tip
+    burns: bool = False
 
 
 class Hands:
@@ -107,7 +107,8 @@ class Hands:
         near = 0.30 + 0.9 * (1 - reach) + 0.10 * float(turn[1])
         pull = hold * (stroke + 0.35 * self.wander[use.hand].at(time)) if reach > 0.97 else np.zeros(2)
         angle = float(np.arctan2(ahead[1], ahead[0]))
-        return Pose(use.tool, 10 * use.hand + len(use.tool), tip, angle, bend, opening, self.width, near, pull)
+        burns = use.tool == "coagulation" and bool(np.sin(0.11 * phase + 2.3 * number) > 0.35)
+        return Pose(use.tool, tip, angle, bend, opening, self.width, near, pull, burns)
 
 
 def offset(use: Use) -> np.ndarray:

@@ -78,7 +78,7 @@ class Smoke:
         self.shape, self.field = grid.shape, noise(rng, small, 0.6, 3, 0.55)
         self.way = rng.uniform(0.03, 0.12, 2)
         self.tone = (np.array((196, 190, 188)) * rng.normal(1, 0.02, 3)).astype(np.float32)
-        events = max(int(rng.poisson(seconds / 25)), 1)
+        events = max(int(rng.poisson(seconds / 14)), 1)
         self.events = np.stack([rng.uniform(0, seconds, events), rng.uniform(2, 6, events), rng.random(events)], 1)
         self.amount, self.level, self.last = amount, 0.0, 0.0
 
@@ -89,7 +89,7 @@ class Smoke:
         starts, long, strength = self.events.T
         puffs = strength * np.exp(-(((time - starts) / long) ** 2))
         self.level += (goal - self.level) * (1 - np.exp(-step / (1.5 if burning else 3.0)))
-        thick = 0.85 * min(self.level + self.amount * float(puffs.max()), 1.0)
+        thick = 0.8 * min(max(self.level, self.amount * float(puffs.max())), 1.0)
         if thick < 0.03:
             return
         rows, columns = (n // 8 for n in self.shape)

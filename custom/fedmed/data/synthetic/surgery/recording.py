@@ -96,7 +96,7 @@ class Room:
         if time < self.operation.inside:
             image = self.outside.at(time, self.operation.inside, image)
             drawing.mask[:], drawing.owner[:] = 0, 0
-        self.smoke.into(image, time, any(pose.tool == "coagulation" for _, _, pose in poses))
+        self.smoke.into(image, time, any(pose.burns for _, _, pose in poses))
         moved = float(np.hypot(*(view.centre - self.before.centre))) if self.before else 0.0
         self.before = view
         drawing.mask *= self.lens.inside

@@ -133,7 +133,7 @@ class Body:
         burnt, bile = smooth_step(self.fine + 0.6 * self.grain, 0.3, 1.2), smooth_step(self.middle, 0.2, 1.4)
         tone = self.colours["liver"] * rgb(0.85 + 0.2 * self.fine)
         tone = tone + rgb(0.5 * bile) * (BILE - tone)
-        layers.put(depth, tone + rgb(0.8 * burnt) * (CHAR - tone), -0.06, 0.8, 0.022 * self.fine, 4.0)
+        layers.tear(smooth_step(depth, -0.05, 0.12), tone + rgb(0.8 * burnt) * (CHAR - tone), 0.03 * self.fine)
 
     def _ducts(self, layers: "Layers", state: State) -> None:
         """Artery and duct, whole or cut, with clips across both."""
@@ -161,7 +161,7 @@ class Body:
             mound(self.grid, tuple(lifted + 1.25 * self.long * head), (0.6 * self.long, 0.62 * self.wide), turn, warp),
         )
         tone = self.colours["gallbladder"] * rgb(1 + 0.08 * self.middle + 0.05 * self.fine)
-        layers.put(pear, tone, 0.5, 1.0, 0.006 * self.fine + 0.01 * self.middle)
+        layers.put(pear, tone, 0.5, 0.85, 0.006 * self.fine + 0.01 * self.middle)
         layers.stain(self.trees["gallbladder"] * (pear > 0.03), (0.45, 0.10, 0.12), 0.6)
 
     def _adhesions(self, layers: "Layers", state: State) -> None:
@@ -199,14 +199,9 @@ class Layers:
         self.height = (0.1 * coarse + 0.02 * middle).astype(np.float32)
         self.wet = np.full(grid.shape, 0.55, np.float32)
 
-    def put(
-        self, depth: np.ndarray, tone: np.ndarray, swell: float, wet: float, relief: np.ndarray | float, edge: float = 1.0
-    ) -> None:
-        """Lay tissue where ``depth`` is above 0: round at its edge, with a shadow on what lies beneath.
-
-        ``edge`` is how soft the edge is, 1 for that of an organ.
-        """
-        cover = np.clip(depth * np.float32(0.12 / edge * self.scale) + 0.5, 0, 1).astype(np.float32)
+    def put(self, depth: np.ndarray, tone: np.ndarray, swell: float, wet: float, relief: np.ndarray | float) -> None:
+        """Lay tissue where ``depth`` is above 0: round at its edge, with a shadow on what lies beneath."""
+        cover = np.clip(depth * np.float32(0.12 * self.scale) + 0.5, 0, 1).astype(np.float32)
         around = soften(cover, 0.05 * self.scale)
         self.colour *= rgb(1 - np.float32(0.4) * around * (1 - cover))
         inside = np.clip(depth, 0, 1)
@@ -221,6 +216,11 @@ class Layers:
         self.colour += rgb(cover) * (np.array(tone, np.float32) - self.colour)
         if wet is not None:
             self.wet += cover * (np.float32(wet) - self.wet)
+
+    def tear(self, cover: np.ndarray, tone: np.ndarray, relief: np.ndarray) -> None:
+        """Make the surface raw where ``cover`` is above 0."""
+        self.stain(cover, tone, 1.0, 0.8)
+        self.height += (cover * (relief - 0.06)).astype(np.float32)
 
     def relief(self) -> np.ndarray:
         """How far the surface stands out from what is around it; negative in furrows."""
