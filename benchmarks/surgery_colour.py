@@ -2,12 +2,14 @@
 """What colour alone tells in the made-up operating room: it must be far less than what a small network finds.
 
 Renders some operations of each hospital of ``lap_tools`` at one frame a second, trains linear classifiers on colours
-and a small network on the same frames, and prints both on the operations of other patients: balanced accuracy, for tools
-the mean over tools, beside chance. About four minutes on one core.
+and a small network on the same frames, and prints both on operations of other patients: balanced accuracy, for tools the
+mean over tools, beside chance. Some minutes on one core.
 """
 
 import argparse
 import time
+from collections.abc import Sequence
+from itertools import pairwise
 
 import cv2
 import numpy as np
@@ -33,17 +35,18 @@ def main() -> None:
     test = frames(options.patients, options.patients + max(options.patients // 2, 1))
     print(f"{len(train[0])} and {len(test[0])} frames in {time.process_time() - began:.0f} s of one core")
     present = train[2].mean(0)
-    print("tools are seen in", ", ".join(f"{100 * share:.0f} % {tool}" for tool, share in zip(TOOLS, present)))
-    rows = {
-        "mean colour, linear": linear(lambda images: images.mean((1, 2)), train, test),
-        "mean, spread and quantiles of colours, linear": linear(quantiles, train, test),
-        "pixels (16 x 12), linear": linear(thumbnails, train, test),
-        "small network": network(train, test, options.epochs),
-        "chance": (1 / len(PHASES), 0.5, 1 / len(PARTS)),
-    }
-    print(f"{'balanced accuracy':<48}{'phases':>8}{'tools':>8}{'parts':>8}")
-    for name, scores in rows.items():
-        print(f"{name:<48}" + "".join(f"{'–' if score is None else format(score, '.2f'):>8}" for score in scores))
+    print("seen:", ", ".join(f"{tool} {100 * share:.0f} %" for tool, share in zip(TOOLS, present, strict=True)))
+    print(f"{'balanced accuracy':<48}{'phases':>8}{'tools':>8}{'parts':>8}", flush=True)
+    show("chance", (1 / len(PHASES), 0.5, 1 / len(PARTS)))
+    show("mean colour (parts: of the pixel), linear", linear(lambda images: images.mean((1, 2)), train, test))
+    show("mean, spread and quantiles of colours, linear", linear(quantiles, train, test))
+    show("pixels (16 x 12), linear", linear(thumbnails, train, test))
+    show("small network", network(train, test, options.epochs))
+
+
+def show(name: str, scores: Sequence[float | None]) -> None:
+    cells = "".join(f"{'–' if score is None else format(score, '.2f'):>8}" for score in scores)
+    print(f"{name:<48}{cells}", flush=True)
 
 
 def frames(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -111,18 +114,17 @@ def balanced(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 class Small(nn.Module):
-    """Four blocks of convolutions; the second's features also tell the part of each pixel."""
+    """Four blocks of convolutions; the first three also tell the part of each pixel."""
 
     def __init__(self) -> None:
         super().__init__()
-        wide = (3, 16, 32, 64, 64)
-        self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.GroupNorm(8, b), nn.ReLU(), nn.Conv2d(b, b, 3, padding=1),
-                          nn.GroupNorm(8, b), nn.ReLU())
-            for a, b in zip(wide, wide[1:])
-        )  # fmt: skip
-        self.phases, self.tools = nn.Linear(128, len(PHASES)), nn.Linear(128, len(TOOLS))
-        self.parts = nn.Conv2d(16 + 32 + 64, len(PARTS), 1)
+        wide = (12, 24, 32, 48)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU())])
+        for a, b in pairwise(wide):
+            convolutions = (nn.Conv2d(a, b, 3, padding=1), nn.Conv2d(b, b, 3, padding=1))
+            self.blocks.append(nn.Sequential(*(m for c in convolutions for m in (c, nn.GroupNorm(4, b), nn.ReLU()))))
+        self.phases, self.tools = nn.Linear(96, len(PHASES)), nn.Linear(96, len(TOOLS))
+        self.parts = nn.Conv2d(12 + 24 + 32, len(PARTS), 1)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         size, maps = x.shape[2:], []
@@ -139,7 +141,7 @@ def network(train, test, epochs: int) -> tuple[float, float, float]:
     model = Small()
     images, phases, tools, masks = (torch.tensor(part) for part in train)
     images, masks = images.permute(0, 3, 1, 2) - 0.4, masks.long()
-    weights = [len(y) / torch.bincount(y.flatten()).clamp(min=1) / n for y, n in ((phases, 6),)]
+    weight = len(phases) / torch.bincount(phases, minlength=len(PHASES)).clamp(min=1) / len(PHASES)
     seldom = (1 - tools.mean(0)) / tools.mean(0).clamp(min=1e-3)
     parts = torch.bincount(masks.flatten(), minlength=4).double().rsqrt().float()
     steps = epochs * (len(images) // 64)
@@ -148,7 +150,7 @@ def network(train, test, epochs: int) -> tuple[float, float, float]:
     for _ in range(steps):
         pick = torch.randint(len(images), (64,))
         phase, tool, part = model(images[pick])
-        loss = functional.cross_entropy(phase, phases[pick], weights[0])
+        loss = functional.cross_entropy(phase, phases[pick], weight)
         loss = loss + functional.binary_cross_entropy_with_logits(tool, tools[pick], pos_weight=seldom)
         loss = loss + functional.cross_entropy(part, masks[pick], parts / parts.mean())
         optimizer.zero_grad()
@@ -160,7 +162,7 @@ def network(train, test, epochs: int) -> tuple[float, float, float]:
         outputs = [model(batch) for batch in (torch.tensor(test[0]).permute(0, 3, 1, 2) - 0.4).split(64)]
     phase, tool, part = (torch.cat(one).numpy() for one in zip(*outputs, strict=True))
     tools_found = [balanced(tool[:, n] > 0, test[2][:, n] > 0) for n in range(len(TOOLS))]
-    print("small network, each tool:", ", ".join(f"{t} {s:.2f}" for t, s in zip(TOOLS, tools_found)))
+    print("  each tool:", ", ".join(f"{t} {s:.2f}" for t, s in zip(TOOLS, tools_found, strict=True)))
     return balanced(phase.argmax(1), test[1]), float(np.mean(tools_found)), balanced(part.argmax(1), test[3])
 
 

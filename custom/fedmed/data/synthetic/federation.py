@@ -58,7 +58,8 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
 
     Returns:
         ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and, of CT,
-        ``labels``, or ``videos``, ``labels`` and ``masks``. Sites that are halves of an institution get its folder, which has a datalist for each half too.
+        ``labels``; or ``videos``, ``labels`` and ``masks``. Sites that are halves of an institution get its folder,
+        which has a datalist for each half too.
 
     Raises:
         DataError: for an unknown kind or site, or when the folder cannot be written.
@@ -101,7 +102,7 @@ def _make(profile: Profile, final: Path, seed: int) -> None:
         if isinstance(profile, Institution):
             institution_files.fill(profile, making, seed, threads)
         elif isinstance(profile, surgery.Hospital):
-            from fedmed.data.synthetic.surgery import recording_files  # OpenCV, which no other demo site needs
+            from fedmed.data.synthetic.surgery import recording_files  # OpenCV, which others do not need
 
             recording_files.fill(profile, making, seed, threads)
         else:

@@ -65,7 +65,9 @@ def test_movie_table_and_masks_are_those_of_the_recording(home):
         assert row["second"] == str(second) and row["phase"] == PHASES[frame.phase]
         assert [row[tool] for tool in TOOLS] == [str(int(present)) for present in frame.present]
     masks = sorted((home / "masks" / "LHB-001").iterdir())
-    assert [path.name for path in masks] == [f"{round(1000 * frames[n].time):08d}.png" for n in sorted(mask_frames(recording))]
+    assert [path.name for path in masks] == [
+        f"{round(1000 * frames[n].time):08d}.png" for n in sorted(mask_frames(recording))
+    ]
     for path, number in zip(masks, sorted(mask_frames(recording)), strict=True):
         assert np.array_equal(cv2.imread(str(path), cv2.IMREAD_UNCHANGED), frames[number].mask)
 
@@ -82,7 +84,10 @@ def test_a_hospital_without_labels_and_one_with_binary_masks(tmp_path):
     lists = {"testing": VideoList(videos=1), "unlabeled": VideoList(videos=1)}
     fill(tiny.model_copy(update={"parts": "binary", "labels": (), "course": course, "lists": lists}), tmp_path, 0, 1)
     found = json.loads((tmp_path / "datalist.json").read_text())
-    assert set(found["testing"][0]) == {"video", "masks", "patient"} and set(found["unlabeled"][0]) == {"video", "patient"}
+    assert set(found["testing"][0]) == {"video", "masks", "patient"} and set(found["unlabeled"][0]) == {
+        "video",
+        "patient",
+    }
     values = {int(v) for path in (tmp_path / "masks").rglob("*.png") for v in np.unique(cv2.imread(str(path), -1))}
     assert values <= {0, 1} and not list((tmp_path / "labels").iterdir())
 

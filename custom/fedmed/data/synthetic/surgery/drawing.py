@@ -20,9 +20,7 @@ class Material:
     tint: np.ndarray
 
 
-def _material(
-    base: float, shine: Sequence[tuple[float, float, float]], tint: tuple[float, float, float]
-) -> Material:
+def _material(base: float, shine: Sequence[tuple[float, float, float]], tint: tuple[float, float, float]) -> Material:
     """A cylinder: ``shine`` has place (-1 … 1), width and strength of each reflection."""
     u = np.linspace(-1, 1, STEPS)
     light = base * (0.45 + 0.55 * np.sqrt(1 - 0.92 * u * u))
@@ -92,7 +90,9 @@ class Drawing:
             across /= 1 - np.float32(NEARER) * np.minimum(along, 0)
         material = MATERIALS[part.material]
         tone = material.light[np.clip((across + 1) * (STEPS / 2), 0, STEPS - 1).astype(np.intp)]
-        tone *= np.float32(light) * (1 + np.float32(0.07) * self.grain[area] - np.float32(0.012) * np.clip(along, -14, 4))
+        tone *= np.float32(light) * (
+            1 + np.float32(0.07) * self.grain[area] - np.float32(0.012) * np.clip(along, -14, 4)
+        )
         for band in part.bands:
             tone *= np.where(np.abs(along - np.float32(band)) < 0.16, np.float32(0.45), np.float32(1))
         if part.clear:  # folds

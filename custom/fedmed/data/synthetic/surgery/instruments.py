@@ -60,7 +60,9 @@ def parts(pose: Pose, style: Style) -> list[Part]:
     middle = pose.angle + pose.bend
     joint = pose.tip - half * reach * np.array((np.cos(middle), np.sin(middle)))
     wide = 1 + LONG * NEARER
-    rod = Shape(SHAFT, [(-2.2, -1), (-2.2, 1), (-LONG, wide), (-LONG, -wide)], style.shaft, bends=False, bands=style.bands)
+    rod = Shape(
+        SHAFT, [(-2.2, -1), (-2.2, 1), (-LONG, wide), (-LONG, -wide)], style.shaft, bends=False, bands=style.bands
+    )
     return [_place(shape, joint, pose, half) for shape in (rod, *shapes)]
 
 
@@ -125,7 +127,9 @@ def _grasper(pose: Pose, style: Style) -> list[Shape]:
 
 def _clipper(pose: Pose, style: Style) -> list[Shape]:
     """Short, stout jaws with blunt hooks that stay parallel, and a clip between them."""
-    jaw = np.array([(0, 0.1), (0, 1.0), (1.6, 1.25), (3.0, 1.2), (3.6, 0.85), (3.7, 0.2), (3.2, 0.16), (3.1, 0.5), (1, 0.4)])
+    jaw = np.array(
+        [(0, 0.1), (0, 1.0), (1.6, 1.25), (3.0, 1.2), (3.6, 0.85), (3.7, 0.2), (3.2, 0.16), (3.1, 0.5), (1, 0.4)]
+    )
     jaw = (jaw + (0, 0.9 * pose.opening)) * (style.long, 1)
     clip = [(1.6, -0.16), (3.0, -0.16 - 0.5 * pose.opening), (3.0, 0.16 + 0.5 * pose.opening), (1.6, 0.16)]
     return [_sleeve(style, 1.0, 2.6), Shape(JAW, clip, "steel"), *_pair(jaw, style, 0.25 * pose.opening)]
@@ -146,7 +150,9 @@ def _scissors(pose: Pose, style: Style) -> list[Shape]:
 def _hook(pose: Pose, style: Style) -> list[Shape]:
     """A wire that comes out of an insulated sleeve and turns by a right angle."""
     side, long = style.curved, 3.2 * style.long
-    wire = np.array([(0, -0.25), (0, 0.25), (long - 0.55, 0.25), (long - 0.5, 1.7), (long, 1.85), (long, 0.1), (long - 0.3, -0.25)])
+    wire = np.array(
+        [(0, -0.25), (0, 0.25), (long - 0.55, 0.25), (long - 0.5, 1.7), (long, 1.85), (long, 0.1), (long - 0.3, -0.25)]
+    )
     return [_sleeve(style, 0.4, 3.0), Shape(JAW, wire * (1, side), style.jaw)]
 
 

@@ -57,7 +57,9 @@ class Camera:
 
     def at(self, time: float, site: np.ndarray) -> View:
         centre = np.clip(0.45 * site + self.sway.at(time), -0.13, 0.13) + self.tremor.at(time)
-        return View(centre, float(1.05 * self.zoom * (1 + self.depth.at(time)[0])), self.tilt + float(self.roll.at(time)[0]))
+        return View(
+            centre, float(1.05 * self.zoom * (1 + self.depth.at(time)[0])), self.tilt + float(self.roll.at(time)[0])
+        )
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedmed.data.synthetic.surgery.profile import PHASES, TOOLS, Course
+from fedmed.data.synthetic.surgery.profile import TOOLS, Course
 
 # How much of a tool's work falls into a second of each phase; 0 where it does not belong.
 WORK = {
@@ -24,7 +24,7 @@ MOST = 0.94  # of a phase in which a hand can be busy
 
 @dataclass(frozen=True)
 class Use:
-    """One instrument in one hand from ``start`` to ``end``, seconds: from where it is first seen to where it is last."""
+    """One instrument in one hand from ``start`` to ``end``, seconds, the way in and out included."""
 
     tool: str
     hand: int
@@ -34,7 +34,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Operation:
-    """Phases as (place in ``PHASES``, start, end), without gaps from 0 to ``seconds``; out of the body until ``inside``."""
+    """Phases as (place in ``PHASES``, start, end) without gaps from 0 to ``seconds``; out of the body to ``inside``."""
 
     seconds: float
     inside: float

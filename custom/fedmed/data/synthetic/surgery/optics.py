@@ -1,4 +1,4 @@
-"""From a lit scene to what the recorder writes: smoke, lens, exposure, colour, sensor, black border and burnt-in text."""
+"""From a lit scene to what a recorder writes: smoke, lens, exposure, colour, noise, black border, burnt-in text."""
 
 import cv2
 import numpy as np
@@ -31,7 +31,9 @@ class Lens:
         gain = np.array(optics.gain) * rng.normal(1, 0.03, 3)
         self.colour = _colours(gain, optics.saturation * float(rng.uniform(0.9, 1.1)))
         ramp = np.linspace(0, 1, 256) ** (optics.gamma * float(rng.uniform(0.94, 1.06)))
-        self.curve = np.rint(255 * (ramp + 0.06 * ramp * (1 - ramp) * np.sin(6.28 * ramp))).clip(0, 255).astype(np.uint8)
+        self.curve = (
+            np.rint(255 * (ramp + 0.06 * ramp * (1 - ramp) * np.sin(6.28 * ramp))).clip(0, 255).astype(np.uint8)
+        )
         self.blur, self.breath = optics.blur * rows / 192, Drift(rng, 1, 11.0, 0.5)
         self.gain = Drift(rng, 1, 7.0, 0.08)
         grains = rng.standard_normal((TILES, rows, columns, 3), dtype=np.float32) * np.float32(optics.noise)

@@ -1,4 +1,4 @@
-"""What a made-up hospital's recordings are like, read from YAML: optics, tissue, instruments, and the course of its operations."""
+"""What a made-up hospital's recordings are like, in YAML: optics, tissue, instruments, course of the operations."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedmed.errors import DataError
 
+Tool = Literal["grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag"]
+
 PHASES = (
     "preparation",
     "hepatocystic_triangle_dissection",
@@ -17,12 +19,11 @@ PHASES = (
     "gallbladder_packaging",
     "cleaning_and_coagulation",
 )
-TOOLS = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
+TOOLS: tuple[Tool, ...] = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 1  # grows with every change of the frames: the folder's name holds it
 FOLDER = Path(__file__).parent / "profiles"
 
-Tool = Literal["grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag"]
 Shaft = Literal["steel", "grey", "black", "white"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -113,7 +114,7 @@ class Hospital(Model):
         return {name: videos.videos for name, videos in self.lists.items()}
 
     def tiny(self) -> "Hospital":
-        """The same hospital with one video of some seconds a list, of a few pixels, all of its tools in each: for tests."""
+        """The same hospital with one video of some seconds a list, of a few pixels, with every tool: for tests."""
         often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
         course = self.course.model_copy(update={"seconds": (20.0, 24.0), "tools": often})
         lists = {name: one.model_copy(update={"videos": 1}) for name, one in self.lists.items()}
@@ -138,7 +139,7 @@ class Federation(Model):
 def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
     """``base`` with the values of ``over`` on top, mapping by mapping."""
     both = {
-        key: merged(base[key], value) if isinstance(value, Mapping) and isinstance(base.get(key), Mapping) else value
+        key: merged(own, value) if isinstance(value, Mapping) and isinstance(own := base.get(key), Mapping) else value
         for key, value in over.items()
     }
     return {**base, **both}

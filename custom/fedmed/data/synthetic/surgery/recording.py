@@ -76,7 +76,9 @@ class Room:
         rng = chance("hands")
         self.hands = Hands(rng, hospital.instruments, columns / rows)
         self.styles = {
-            (tool, hand): Style(int(rng.integers(2**31)), hospital.instruments, tool) for tool in TOOLS for hand in range(3)
+            (tool, hand): Style(int(rng.integers(2**31)), hospital.instruments, tool)
+            for tool in TOOLS
+            for hand in range(3)
         }
         self.state: State | None = None
         self.surface: Surface | None = None
@@ -159,10 +161,9 @@ class Room:
         middle = view.centre * self.body.grid.scale + (np.array(self.body.grid.shape[::-1]) - 1) / 2
         maps = []
         for row, start in zip(back, middle, strict=True):
-            found = cv2.transform(drift, row[None]).astype(np.float32)
-            found = cv2.resize(found, self.grid.shape[::-1], interpolation=cv2.INTER_LINEAR)
-            found += np.float32(row[0]) * x + np.float32(row[1]) * y + np.float32(start)
-            maps.append(found)
+            along = cv2.transform(drift, row[None]).astype(np.float32)
+            along = cv2.resize(along, self.grid.shape[::-1], interpolation=cv2.INTER_LINEAR)
+            maps.append(along + (np.float32(row[0]) * x + (np.float32(row[1]) * y + np.float32(start))))
         return maps[0], maps[1]
 
     def _drift(self, time: float, poses: list[Pose]) -> np.ndarray:

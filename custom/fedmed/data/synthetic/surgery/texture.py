@@ -12,7 +12,7 @@ SHIFT = 4  # fractional bits of OpenCV's coordinates
 
 @dataclass(frozen=True)
 class Grid:
-    """A picture plane of ``shape`` (rows, columns), ``scale`` pixels to a unit, 0 in its middle; a frame is 1 unit high."""
+    """A picture plane of ``shape`` (rows, columns), ``scale`` pixels to a unit, 0 in its middle."""
 
     shape: tuple[int, int]
     scale: float
@@ -66,7 +66,7 @@ def mound(
 
 
 def vessels(rng: np.random.Generator, grid: Grid, roots: np.ndarray, width: float, length: float = 1.0) -> np.ndarray:
-    """Branching vessels, 0 … 1, float32, from ``roots`` (N, 2): ``width`` in units there, about ``length`` units long."""
+    """Branching vessels, 0 … 1, float32, from ``roots`` (N, 2): ``width`` and ``length`` in units."""
     image = np.zeros(grid.shape, np.uint8)
     waiting = [(root, float(rng.uniform(0, 2 * np.pi)), width, length) for root in roots]
     while waiting:

@@ -1,4 +1,4 @@
-"""What the camera looks at: wall, liver, fat, vessels and the gallbladder of one patient, at any moment of the operation."""
+"""What the camera looks at: wall, liver, fat, vessels and gallbladder of a patient at any moment of the operation."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,7 +11,9 @@ from fedmed.data.synthetic.surgery.operation import Operation
 from fedmed.data.synthetic.surgery.profile import Anatomy
 from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, soften, tubes, vessels
 
-BLOOD, BILE, CHAR = (np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06)))
+BLOOD, BILE, CHAR = (
+    np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06))
+)
 
 
 @dataclass(frozen=True)
@@ -210,7 +212,9 @@ class Layers:
         self.height += cover * (top - self.height).astype(np.float32)
         self.wet += cover * (np.float32(wet) - self.wet)
 
-    def stain(self, cover: np.ndarray, tone: tuple[float, float, float] | np.ndarray, share: float, wet: float | None = None) -> None:
+    def stain(
+        self, cover: np.ndarray, tone: tuple[float, float, float] | np.ndarray, share: float, wet: float | None = None
+    ) -> None:
         """Colour the surface where ``cover`` is above 0 without changing its form."""
         cover = np.float32(share) * cover.astype(np.float32)
         self.colour += rgb(cover) * (np.array(tone, np.float32) - self.colour)
