@@ -2,8 +2,8 @@
 """What colour alone tells in the made-up operating room: it must be far less than what a small network finds.
 
 Renders some operations of each hospital of ``lap_tools`` at one frame a second, trains linear classifiers on colours
-and a small network on the same frames, and prints both on operations of other patients: balanced accuracy, for tools the
-mean over tools, beside chance. Some minutes on one core.
+and a small network on the same frames, and prints how both do on operations of other patients: balanced accuracy, for
+tools the mean over tools, beside chance. Some minutes on one core.
 """
 
 import argparse

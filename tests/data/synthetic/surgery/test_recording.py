@@ -7,11 +7,12 @@ import pytest
 
 from fedmed.data.synthetic.federation import LAP_TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
-from fedmed.data.synthetic.surgery.instruments import JAW, SHAFT, Style, parts
+from fedmed.data.synthetic.surgery.instruments import parts
 from fedmed.data.synthetic.surgery.motion import Pose
 from fedmed.data.synthetic.surgery.profile import TOOLS, Instruments
 from fedmed.data.synthetic.surgery.recording import SEEN, Recording, Room
 from fedmed.data.synthetic.surgery.texture import Grid
+from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, Style
 
 HOSPITAL = LAP_TOOLS["lap_cho2"].tiny()
 CALM = {"noise": 0.0, "border": (2.0, 2.0), "blur": 0.0}

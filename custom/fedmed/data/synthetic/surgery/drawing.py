@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from fedmed.data.synthetic.surgery.instruments import NEARER, SHAFT, Part
+from fedmed.data.synthetic.surgery.instruments import NEARER, Part
 from fedmed.data.synthetic.surgery.texture import SHIFT, Grid, rgb
+from fedmed.data.synthetic.surgery.working_ends import SHAFT
 
 STEPS = 64  # of a table of brightness from one side of a cylinder to the other
 
@@ -78,31 +79,31 @@ class Drawing:
         rings = [self.grid.pixels(ring) - corner for ring in (part.outline, *part.holes)]
         cv2.fillPoly(stamp, rings, 255, cv2.LINE_AA, SHIFT)
         area = np.s_[top:bottom, left:right]
-        alpha = stamp.astype(np.float32) * np.float32((1 - part.clear) / 255)
+        alpha = stamp.astype(np.float32) * np.float32((1 - part.shape.clear) / 255)
         x, y = self.grid.axes
         x, y = x[:, left:right] - np.float32(part.origin[0]), y[top:bottom] - np.float32(part.origin[1])
         cos, sin = np.float32(np.cos(part.angle) / part.half), np.float32(np.sin(part.angle) / part.half)
         along, across = cos * x + sin * y, cos * y - sin * x
-        if part.value != SHAFT:
+        if part.shape.value != SHAFT:
             hidden = self.height[area] - np.float32(near + 0.25) + np.float32(0.03) * np.minimum(along, 0)
             alpha *= np.clip(1 - 12 * hidden, 0, 1)
         else:
             across /= 1 - np.float32(NEARER) * np.minimum(along, 0)
-        material = MATERIALS[part.material]
+        material = MATERIALS[part.shape.material]
         tone = material.light[np.clip((across + 1) * (STEPS / 2), 0, STEPS - 1).astype(np.intp)]
         tone *= np.float32(light) * (
             1 + np.float32(0.07) * self.grain[area] - np.float32(0.012) * np.clip(along, -14, 4)
         )
-        for band in part.bands:
+        for band in part.shape.bands:
             tone *= np.where(np.abs(along - np.float32(band)) < 0.16, np.float32(0.45), np.float32(1))
-        if part.clear:  # folds
+        if part.shape.clear:  # folds
             tone *= 0.8 + np.float32(0.4) * np.abs(np.sin(1.3 * along + 2.2 * np.sin(0.9 * along) + 2.6 * across))
         image = self.image[area]
         image *= rgb(1 - alpha)
         tone *= alpha
         image += cv2.merge([tone * share for share in material.tint])
         covered = alpha > 0.5
-        self.mask[area][covered], self.owner[area][covered] = part.value, number
+        self.mask[area][covered], self.owner[area][covered] = part.shape.value, number
 
     def _window(self, outline: np.ndarray) -> tuple[int, int, int, int] | None:
         """Rows and columns that hold a polygon, cut to the frame; None outside of it."""

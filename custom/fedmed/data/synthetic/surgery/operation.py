@@ -64,7 +64,7 @@ def draw_operation(rng: np.random.Generator, course: Course, without: tuple[str,
     ends = np.rint(inside + np.cumsum(long) / long.sum() * (seconds - inside))
     ends = [0.0, *ends[:-1].tolist(), seconds]
     phases = tuple((phase, start, end) for phase, (start, end) in zip(order, pairwise(ends), strict=True))
-    shares = {tool: 0.0 if tool in without else course.tools.get(tool, 0.0) for tool in TOOLS}
+    shares = {str(tool): share for tool, share in course.tools.items() if tool not in without}
     return Operation(seconds, inside, phases, tuple(_uses(rng, phases, inside, shares)))
 
 
@@ -82,7 +82,7 @@ def _uses(
     rng: np.random.Generator, phases: tuple[tuple[int, float, float], ...], inside: float, shares: dict[str, float]
 ) -> list[Use]:
     spans = [(phase, max(start, inside), end) for phase, start, end in phases if end > inside]
-    wanted = {tool: _spread(shares[tool] * phases[-1][2], WORK[tool], spans) for tool in TOOLS}
+    wanted = {tool: _spread(shares.get(tool, 0.0) * phases[-1][2], WORK[tool], spans) for tool in TOOLS}
     uses = []
     for number, (_, start, end) in enumerate(spans):
         need = {tool: wanted[tool][number] * rng.uniform(0.8, 1.2) for tool in TOOLS}
@@ -91,8 +91,6 @@ def _uses(
             uses += _hand(rng, {"suction_irrigation": right.pop("suction_irrigation")}, ASSISTANT, start, end)
         uses += _hand(rng, {"grasper": need["grasper"]}, LEFT, start, end)
         uses += _hand(rng, right, RIGHT, start, end)
-        if rng.random() < 0.35:  # a second grasper, while the first is there
-            uses += [Use("grasper", ASSISTANT, u.start, u.end) for u in uses[-1:] if u.hand == LEFT]
     return uses
 
 

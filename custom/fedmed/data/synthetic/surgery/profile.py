@@ -19,7 +19,7 @@ PHASES = (
     "gallbladder_packaging",
     "cleaning_and_coagulation",
 )
-TOOLS: tuple[Tool, ...] = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
+TOOLS = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 1  # grows with every change of the frames: the folder's name holds it
 FOLDER = Path(__file__).parent / "profiles"

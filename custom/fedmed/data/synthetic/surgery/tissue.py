@@ -3,13 +3,13 @@
 from copy import deepcopy
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedmed.data.synthetic.surgery.layers import Layers, Surface
 from fedmed.data.synthetic.surgery.operation import Operation
 from fedmed.data.synthetic.surgery.profile import Anatomy
-from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, soften, tubes, vessels
+from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, tubes, vessels
 
 BLOOD, BILE, CHAR = (
     np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06))
@@ -38,14 +38,6 @@ def state_at(operation: Operation, time: float, blood: float) -> State:
         third(free), third(laid), int(3 * min(1.4 * clipped, 1)), clipped > 0.75, np.floor(4 * peeled) / 4,
         packed > 0.3, float(np.rint(bleeds * 20) / 20),
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Surface:
-    """Tissue as the renderer needs it, on a grid larger than the frame."""
-
-    colour: np.ndarray  # (H, W, 4) uint8: red, green, blue and how wet it is
-    form: np.ndarray  # (H, W, 4) float32: the normal's x, y and z, and the height over the far wall (about 0 … 1)
 
 
 class Body:
@@ -106,7 +98,7 @@ class Body:
         self._blood(layers, state)
         return layers.finish(self.anatomy.relief, self.grain)
 
-    def _organs(self, layers: "Layers") -> None:
+    def _organs(self, layers: Layers) -> None:
         right, left, fat = self.organs
         for organ, name, swell in ((left, "lobe", 0.34), (right, "liver", 0.42)):
             depth = mound(self.grid, organ[:2], organ[2:4], organ[4], 0.06 * self.coarse + 0.02 * self.middle)
@@ -115,7 +107,7 @@ class Body:
         depth = mound(self.grid, fat[:2], fat[2:4], fat[4], 0.10 * self.coarse + 0.06 * self.middle)
         self._fat(layers, depth, 0.3)
 
-    def _fat(self, layers: "Layers", depth: np.ndarray, swell: float) -> None:
+    def _fat(self, layers: Layers, depth: np.ndarray, swell: float) -> None:
         """Lobules: round bumps between dark and reddish furrows."""
         furrow = np.exp(-2.2 * np.abs(self.lobules))
         tone = self.colours["fat"] * rgb(1 + 0.09 * self.middle - 0.16 * furrow + 0.03 * self.grain)
@@ -124,7 +116,7 @@ class Body:
         layers.put(depth, tone, swell, 0.7, 0.028 * (1 - furrow) + 0.012 * self.fine)
         layers.stain(self.trees["fat"] * (depth > 0), (0.55, 0.12, 0.10), 0.45)
 
-    def _bed(self, layers: "Layers", state: State) -> None:
+    def _bed(self, layers: Layers, state: State) -> None:
         """Raw liver where the gallbladder was, mottled with char and bile; wider the more has been peeled."""
         if state.peeled == 0:
             return
@@ -137,7 +129,7 @@ class Body:
         tone = tone + rgb(0.5 * bile) * (BILE - tone)
         layers.tear(smooth_step(depth, -0.05, 0.12), tone + rgb(0.8 * burnt) * (CHAR - tone), 0.03 * self.fine)
 
-    def _ducts(self, layers: "Layers", state: State) -> None:
+    def _ducts(self, layers: Layers, state: State) -> None:
         """Artery and duct, whole or cut, with clips across both."""
         if state.open == 0 and self.anatomy.gallbladder:
             return
@@ -152,7 +144,7 @@ class Body:
         if clips:
             layers.put(tubes(self.grid, clips, 0.011), np.full(3, 0.75, np.float32), 0.16, 1.0, 0.0)
 
-    def _gallbladder(self, layers: "Layers", state: State) -> None:
+    def _gallbladder(self, layers: Layers, state: State) -> None:
         """A pear that leaves its bed from the neck on and is then folded over towards the fundus."""
         lifted = self.fundus - self.heading * 0.14 * state.peeled + np.array((-0.02, -0.16)) * state.peeled
         turn = self.axis - 0.7 * state.peeled
@@ -166,7 +158,7 @@ class Body:
         layers.put(pear, tone, 0.5, 0.85, 0.006 * self.fine + 0.01 * self.middle)
         layers.stain(self.trees["gallbladder"] * (pear > 0.03), (0.45, 0.10, 0.12), 0.6)
 
-    def _adhesions(self, layers: "Layers", state: State) -> None:
+    def _adhesions(self, layers: Layers, state: State) -> None:
         """Fat that hangs on the gallbladder and, until it is opened, covers the triangle at its neck."""
         if state.free < 1:
             at = self.fundus + self.heading * self.long * (1.1 + 0.4 * state.free)
@@ -177,7 +169,7 @@ class Body:
             depth = mound(self.grid, tuple(at), (0.24, 0.17), self.axis - 0.3, 0.22 * self.middle)
             self._fat(layers, depth - 0.75 * state.open - 0.25 * (state.open > 0) * np.abs(self.fine), 0.14)
 
-    def _blood(self, layers: "Layers", state: State) -> None:
+    def _blood(self, layers: Layers, state: State) -> None:
         if state.blood > 0:
             low = -2.2 * layers.relief()  # it runs into what lies deeper
             spots = 0.28 * self.middle + 0.16 * self.fine + 0.12 * self.grain + low
@@ -190,51 +182,3 @@ def _varied(rng: np.random.Generator, tone: ArrayLike, spread: float) -> np.ndar
     """A patient's colour: mostly lighter or darker, a little of another hue."""
     tone = np.asarray(tone) * rng.normal(1, 2 * spread) + rng.normal(0, 0.35 * spread, 3)
     return np.clip(tone, 0.05, 0.95).astype(np.float32)
-
-
-class Layers:
-    """Colour, height and wetness while tissue is laid upon tissue."""
-
-    def __init__(self, grid: Grid, tone: np.ndarray, coarse: np.ndarray, middle: np.ndarray) -> None:
-        self.scale = grid.scale
-        self.colour = (tone * (1 + 0.07 * coarse + 0.04 * middle)[..., None]).astype(np.float32)
-        self.height = (0.1 * coarse + 0.02 * middle).astype(np.float32)
-        self.wet = np.full(grid.shape, 0.55, np.float32)
-
-    def put(self, depth: np.ndarray, tone: np.ndarray, swell: float, wet: float, relief: np.ndarray | float) -> None:
-        """Lay tissue where ``depth`` is above 0: round at its edge, with a shadow on what lies beneath."""
-        cover = np.clip(depth * np.float32(0.12 * self.scale) + 0.5, 0, 1).astype(np.float32)
-        around = soften(cover, 0.05 * self.scale)
-        self.colour *= rgb(1 - np.float32(0.4) * around * (1 - cover))
-        inside = np.clip(depth, 0, 1)
-        top = np.float32(swell) * np.sqrt(inside * (2 - inside)) + np.float32(0.06) + relief
-        self.colour += rgb(cover) * (tone - self.colour).astype(np.float32)
-        self.height += cover * (top - self.height).astype(np.float32)
-        self.wet += cover * (np.float32(wet) - self.wet)
-
-    def stain(
-        self, cover: np.ndarray, tone: tuple[float, float, float] | np.ndarray, share: float, wet: float | None = None
-    ) -> None:
-        """Colour the surface where ``cover`` is above 0 without changing its form."""
-        cover = np.float32(share) * cover.astype(np.float32)
-        self.colour += rgb(cover) * (np.array(tone, np.float32) - self.colour)
-        if wet is not None:
-            self.wet += cover * (np.float32(wet) - self.wet)
-
-    def tear(self, cover: np.ndarray, tone: np.ndarray, relief: np.ndarray) -> None:
-        """Make the surface raw where ``cover`` is above 0."""
-        self.stain(cover, tone, 1.0, 0.8)
-        self.height += (cover * (relief - 0.06)).astype(np.float32)
-
-    def relief(self) -> np.ndarray:
-        """How far the surface stands out from what is around it; negative in furrows."""
-        return self.height - soften(self.height, 0.03 * self.scale)
-
-    def finish(self, relief: float, grain: np.ndarray) -> Surface:
-        height = cv2.GaussianBlur(self.height, (0, 0), 0.012 * self.scale) + 0.1 * self.relief()
-        rough = height + np.float32(0.0025 * relief) * grain
-        slopes = [cv2.Sobel(rough, cv2.CV_32F, x, y, scale=self.scale / 8 * 0.2) for x, y in ((1, 0), (0, 1))]
-        slopes = [1.4 * np.tanh(slope / 1.4) for slope in slopes]
-        upright = 1 / np.sqrt(1 + slopes[0] ** 2 + slopes[1] ** 2)
-        form = np.stack([-slopes[0] * upright, -slopes[1] * upright, upright, height], axis=-1)
-        return Surface(np.clip(255 * np.dstack([self.colour, self.wet]), 0, 255).astype(np.uint8), form)
