@@ -4,6 +4,7 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from scipy import ndimage
 
 from fedmed.data.synthetic.federation import LAP_TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
@@ -12,7 +13,7 @@ from fedmed.data.synthetic.surgery.motion import Pose
 from fedmed.data.synthetic.surgery.profile import TOOLS, Instruments
 from fedmed.data.synthetic.surgery.recording import SEEN, Recording, Room
 from fedmed.data.synthetic.surgery.texture import Grid
-from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, Style
+from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, WRIST, Style
 
 HOSPITAL = LAP_TOOLS["lap_cho2"].tiny()
 CALM = {"noise": 0.0, "border": (2.0, 2.0), "blur": 0.0}
@@ -84,6 +85,18 @@ def test_every_tool_has_a_shaft_outside_and_a_working_end_at_its_tip(tool):
     assert set(np.unique(drawing.owner)) == {0, 4}
 
 
+@pytest.mark.parametrize("bend", [-1.1, 0.0, 1.1])
+def test_shaft_wrist_and_jaws_hang_together_however_the_wrist_bends(bend):
+    pose = Pose("grasper", np.array((0.1, 0.1)), 0.3, bend, 0.2, 0.1, 0.3, np.zeros(2))
+    grid = Grid((192, 256), 192.0)
+    flat = np.zeros(grid.shape, np.float32)
+    drawing = Drawing(np.zeros((*grid.shape, 3), np.float32), flat, grid, flat)
+    drawing.add(parts(pose, Style(1, Instruments(), "grasper")), 1, pose.near, 1.0)
+    assert ndimage.label(drawing.mask > 0)[1] == 1 and set(np.unique(drawing.mask)) == {0, 1, 2, 3}
+    touching = ndimage.binary_dilation(drawing.mask == SHAFT, iterations=2) & (drawing.mask > SHAFT)
+    assert set(np.unique(drawing.mask[touching])) == {WRIST}
+
+
 def test_higher_tissue_hides_the_tip_and_its_mask():
     grid = Grid((96, 128), 96.0)
     flat = np.zeros((96, 128), np.float32)
@@ -118,3 +131,14 @@ def test_two_hospitals_show_the_same_tissue_in_other_colours():
     warm, cold = (calm(HOSPITAL, gain=gain) for gain in ((1.2, 1.0, 0.8), (0.8, 1.0, 1.2)))
     ratio = [np.divide(*Room(Recording(one, "p")).frame(0, 6.0).image.mean((0, 1))[[0, 2]]) for one in (warm, cold)]
     assert ratio[0] > 1.5 * ratio[1]
+
+
+def test_tools_are_seen_about_as_often_as_the_profile_says():
+    hospital = LAP_TOOLS["lap_cho1"].model_copy(update={"size": (64, 48)})
+    present = []
+    for number in range(6):
+        recording = Recording(hospital, f"p{number}")
+        room = Room(recording)
+        present += [room.frame(second, second).present for second in range(0, int(recording.operation.seconds), 2)]
+    for tool, share in zip(TOOLS, np.mean(present, axis=0), strict=True):
+        assert share == pytest.approx(hospital.course.tools[tool], abs=0.04, rel=0.3)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import runpy
 
 import av
 import cv2
@@ -15,6 +16,7 @@ from fedmed.data.synthetic.surgery.profile import PHASES, TOOLS, VERSION, VideoL
 from fedmed.data.synthetic.surgery.recording import Recording
 from fedmed.data.synthetic.surgery.recording_files import fill, mask_frames, roster
 from fedmed.errors import DataError
+from fedmed.files import CHECKOUT
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,10 @@ def test_without_pyav_the_message_says_what_to_do(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="PyAV"):
         movie.write_movie(tmp_path / "a.mp4", [], 5.0, (64, 48))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("how", [["lap_tools_tiny"], ["--kind", "lap_tools_tiny"]])
+def test_the_script_takes_a_kind_with_and_without_the_option(home, fedmed_home, capsys, how):
+    main = runpy.run_path(str(CHECKOUT / "scripts" / "make_demo_data.py"))["main"]
+    assert main([*how, "--sites", "lap_hei2", "--root", str(fedmed_home), "--processes", "1"]) == 0
+    assert str(home) in capsys.readouterr().out

@@ -6,8 +6,9 @@ import numpy as np
 
 from fedmed.data.synthetic.surgery import working_ends
 from fedmed.data.synthetic.surgery.motion import Pose
-from fedmed.data.synthetic.surgery.working_ends import SHAFT, Shape, Style
+from fedmed.data.synthetic.surgery.working_ends import SHAFT, WRIST, Shape, Style, oval
 
+HINGE = 2.6  # half widths from the joint of the jaws to that of the wrist
 LONG = 90.0  # of a shaft, in half widths: farther than the frame's edge
 NEARER = 0.012  # by which a shaft widens per half width of length, towards the camera
 
@@ -35,18 +36,19 @@ def parts(pose: Pose, style: Style) -> list[Part]:
         "suction_irrigation": working_ends.sucker,
         "specimen_bag": working_ends.bag,
     }[pose.tool](pose, style)
-    reach = max(float(np.max(np.asarray(shape.points)[:, 0])) for shape in shapes)
-    middle = pose.angle + pose.bend
-    joint = pose.tip - half * reach * np.array((np.cos(middle), np.sin(middle)))
+    bend = 0.0 if pose.tool == "suction_irrigation" else pose.bend  # a rigid tube
+    angle = pose.angle + bend
+    ahead = half * np.array((np.cos(angle), np.sin(angle)))
+    joint = pose.tip - ahead * max(float(np.max(np.asarray(shape.points)[:, 0])) for shape in shapes)
+    hinge = joint - ahead * HINGE
     wide = 1 + LONG * NEARER
-    rod = Shape(
-        SHAFT, [(-2.2, -1), (-2.2, 1), (-LONG, wide), (-LONG, -wide)], style.shaft, bends=False, bands=style.bands
-    )
-    return [_place(shape, joint, pose, half) for shape in (rod, *shapes)]
+    rod = Shape(SHAFT, [(0.3, -1), (0.3, 1), (-LONG, wide), (-LONG, -wide)], style.shaft, bands=style.bands)
+    ball = [Shape(WRIST, oval(-HINGE, 0, 0.97, 0.97), style.wrist)] if abs(bend) > 0.3 else []
+    return [_place(rod, hinge, pose.angle, half), *(_place(shape, joint, angle, half) for shape in (*ball, *shapes))]
 
 
-def _place(shape: Shape, joint: np.ndarray, pose: Pose, half: float) -> Part:
-    angle = pose.angle + (pose.bend if shape.bends else 0.0) + shape.turn
+def _place(shape: Shape, joint: np.ndarray, angle: float, half: float) -> Part:
+    angle += shape.turn
     matrix = half * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     points = np.asarray(shape.points, dtype=float)
     near = points[points[:, 0] > -12, 1]  # not the far end of the shaft

@@ -51,12 +51,12 @@ class Camera:
     """A camera in an assistant's hand: it follows the work, drifts, trembles, and comes nearer and goes."""
 
     def __init__(self, rng: np.random.Generator, zoom: float) -> None:
-        self.sway, self.tremor = Drift(rng, 2, 9.0, 0.035), Drift(rng, 2, 0.7, 0.0025)
+        self.sway, self.tremor = Drift(rng, 2, 9.0, 0.06), Drift(rng, 2, 0.7, 0.0025)
         self.depth, self.roll, self.zoom = Drift(rng, 1, 14.0, 0.06), Drift(rng, 1, 20.0, 0.05), zoom
-        self.tilt = float(rng.normal(0, 0.2))
+        self.tilt, self.middle = float(rng.normal(0, 0.25)), rng.normal(0, 0.06, 2)
 
     def at(self, time: float, site: np.ndarray) -> View:
-        centre = np.clip(0.45 * site + self.sway.at(time), -0.13, 0.13) + self.tremor.at(time)
+        centre = np.clip(0.45 * site + self.middle + self.sway.at(time), -0.18, 0.18) + self.tremor.at(time)
         return View(
             centre, float(1.05 * self.zoom * (1 + self.depth.at(time)[0])), self.tilt + float(self.roll.at(time)[0])
         )

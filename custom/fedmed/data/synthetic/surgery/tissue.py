@@ -53,7 +53,7 @@ class Body:
         self.colours["gallbladder"] = _varied(rng, kinds[rng.integers(4)], anatomy.spread)
         self.colours["lobe"] = _varied(rng, self.colours["liver"] + (0.08, 0.04, 0.04), anatomy.spread)
         self.axis = float(rng.normal(0.85, 0.3))  # of the gallbladder, from fundus to neck
-        self.fundus = rng.normal((-0.22, -0.24), 0.07)
+        self.fundus = rng.normal((-0.20, -0.22), 0.09)
         self.long, self.wide = float(rng.uniform(0.25, 0.33)), float(rng.uniform(0.13, 0.19))
         self.neck = self.fundus + 1.75 * self.long * self.heading
         self.organs = rng.normal(

@@ -25,7 +25,7 @@ class Style:
         self.long, self.stout = float(rng.uniform(0.85, 1.2)), float(rng.uniform(0.85, 1.15))
         self.hook = tool == "coagulation" and bool(rng.random() < instruments.hook)
         self.window, self.curved = bool(rng.random() < 0.7), float(rng.choice([-1, 1]))
-        self.bands = tuple(rng.uniform(-9, -3.4, int(rng.integers(0, 3))))
+        self.bands = tuple(rng.uniform(-7, -1, int(rng.integers(0, 3))))
         self.sheet = ("white", "grey", "film")[int(rng.integers(3))]
 
 
@@ -37,13 +37,12 @@ class Shape:
     points: ArrayLike  # (N, 2)
     material: str
     turn: float = 0.0  # about the joint, radians
-    bends: bool = True  # with the wrist
     holes: tuple[np.ndarray, ...] = ()  # each (N, 2)
     clear: float = 0.0  # how much shines through
     bands: tuple[float, ...] = ()  # places of rings along the axis
 
 
-def _oval(x: float, y: float, long: float, wide: float, count: int = 14) -> np.ndarray:
+def oval(x: float, y: float, long: float, wide: float, count: int = 14) -> np.ndarray:
     angle = np.linspace(0, 2 * np.pi, count, endpoint=False)
     return np.stack([x + long * np.cos(angle), y + wide * np.sin(angle)], 1)
 
@@ -68,7 +67,7 @@ def grasper(pose: Pose, style: Style) -> list[Shape]:
     long = 6.2 * style.long
     teeth = np.stack([np.linspace(0.94, 0.1, 12) * long, np.where(np.arange(12) % 2, 0.26, 0.04)], 1)
     back = [(0, 0.05), (0, 0.72), (0.25 * long, 0.98), (0.8 * long, 0.9), (0.96 * long, 0.6), (long, 0.12)]
-    window = (_oval(0.55 * long, 0.55, 0.26 * long, 0.2),) if style.window else ()
+    window = (oval(0.55 * long, 0.55, 0.26 * long, 0.2),) if style.window else ()
     return [_sleeve(style, 0.75), *_pair(np.vstack([back, teeth]), style, pose.opening, window)]
 
 
@@ -115,8 +114,8 @@ def bipolar(pose: Pose, style: Style) -> list[Shape]:
 
 def sucker(pose: Pose, style: Style) -> list[Shape]:
     """A straight tube with a round, perforated end."""
-    end = np.vstack([[(-2.4, -0.8), (-2.4, 0.8)], _oval(3.2 * style.long, 0, 0.7, 0.8)[[3, 2, 1, 0, 13, 12, 11]]])
-    dots = [Shape(JAW, _oval(x * style.long, y, 0.3, 0.2), "hole") for x, y in ((0.2, 0.3), (1.3, -0.3), (2.4, 0.25))]
+    end = np.vstack([[(-2.4, -0.8), (-2.4, 0.8)], oval(3.2 * style.long, 0, 0.7, 0.8)[[3, 2, 1, 0, 13, 12, 11]]])
+    dots = [Shape(JAW, oval(x * style.long, y, 0.3, 0.2), "hole") for x, y in ((0.2, 0.3), (1.3, -0.3), (2.4, 0.25))]
     return [Shape(JAW, end, style.jaw), *dots]
 
 
@@ -126,8 +125,8 @@ def bag(pose: Pose, style: Style) -> list[Shape]:
     turn = np.linspace(0, 2 * np.pi, 28, endpoint=False)
     wave = 1 + 0.07 * np.sin(3 * turn + 9 * style.long) + 0.05 * np.sin(5 * turn + 9 * style.stout)
     sheet = np.stack([(7.5 - 6.2 * np.cos(turn) * wave) * style.long, 1.1 * wide * wave * np.sin(turn)], 1)
-    ring, hole = _oval(3.2, 0, 3.4, wide), _oval(3.2, 0, 3.05, wide - 0.35)
-    load = _oval(8.0 * style.long, 0.1 * wide, 3.2 * style.long, 0.62 * wide)
+    ring, hole = oval(3.2, 0, 3.4, wide), oval(3.2, 0, 3.05, wide - 0.35)
+    load = oval(8.0 * style.long, 0.1 * wide, 3.2 * style.long, 0.62 * wide)
     return [
         _sleeve(style, 0.7),
         Shape(JAW, load, "load"),
