@@ -8,7 +8,7 @@ import numpy as np
 
 from fedmed.data.synthetic.surgery.instruments import NEARER, Part
 from fedmed.data.synthetic.surgery.texture import SHIFT, Grid, rgb
-from fedmed.data.synthetic.surgery.working_ends import SHAFT
+from fedmed.data.synthetic.surgery.working_ends import SHAFT, Shape
 
 STEPS = 64  # of a table of brightness from one side of a cylinder to the other
 
@@ -74,36 +74,33 @@ class Drawing:
         if window is None:
             return
         top, bottom, left, right = window
-        stamp = np.zeros((bottom - top, right - left), np.uint8)
-        corner = np.array((left, top)) << SHIFT
-        rings = [self.grid.pixels(ring) - corner for ring in (part.outline, *part.holes)]
-        cv2.fillPoly(stamp, rings, 255, cv2.LINE_AA, SHIFT)
         area = np.s_[top:bottom, left:right]
-        alpha = stamp.astype(np.float32) * np.float32((1 - part.shape.clear) / 255)
         x, y = self.grid.axes
         x, y = x[:, left:right] - np.float32(part.origin[0]), y[top:bottom] - np.float32(part.origin[1])
         cos, sin = np.float32(np.cos(part.angle) / part.half), np.float32(np.sin(part.angle) / part.half)
         along, across = cos * x + sin * y, cos * y - sin * x
+        alpha = self._cover(part, window)
         if part.shape.value != SHAFT:
             hidden = self.height[area] - np.float32(near + 0.25) + np.float32(0.03) * np.minimum(along, 0)
             alpha *= np.clip(1 - 12 * hidden, 0, 1)
         else:
             across /= 1 - np.float32(NEARER) * np.minimum(along, 0)
-        material = MATERIALS[part.shape.material]
-        tone = material.light[np.clip((across + 1) * (STEPS / 2), 0, STEPS - 1).astype(np.intp)]
-        tone *= np.float32(light) * (
-            1 + np.float32(0.07) * self.grain[area] - np.float32(0.012) * np.clip(along, -14, 4)
+        tone = (
+            alpha * _shade(part.shape, along, across) * (np.float32(light) * (1 + np.float32(0.07) * self.grain[area]))
         )
-        for band in part.shape.bands:
-            tone *= np.where(np.abs(along - np.float32(band)) < 0.16, np.float32(0.45), np.float32(1))
-        if part.shape.clear:  # folds
-            tone *= 0.8 + np.float32(0.4) * np.abs(np.sin(1.3 * along + 2.2 * np.sin(0.9 * along) + 2.6 * across))
         image = self.image[area]
         image *= rgb(1 - alpha)
-        tone *= alpha
-        image += cv2.merge([tone * share for share in material.tint])
+        image += cv2.merge([tone * share for share in MATERIALS[part.shape.material].tint])
         covered = alpha > 0.5
         self.mask[area][covered], self.owner[area][covered] = part.shape.value, number
+
+    def _cover(self, part: Part, window: tuple[int, int, int, int]) -> np.ndarray:
+        """Which share of each pixel of a window a piece covers, were it alone."""
+        top, bottom, left, right = window
+        stamp = np.zeros((bottom - top, right - left), np.uint8)
+        rings = [self.grid.pixels(ring) - (np.array((left, top)) << SHIFT) for ring in (part.outline, *part.holes)]
+        cv2.fillPoly(stamp, rings, 255, cv2.LINE_AA, SHIFT)
+        return stamp.astype(np.float32) * np.float32((1 - part.shape.clear) / 255)
 
     def _window(self, outline: np.ndarray) -> tuple[int, int, int, int] | None:
         """Rows and columns that hold a polygon, cut to the frame; None outside of it."""
@@ -112,3 +109,14 @@ class Drawing:
         left, top = np.maximum(np.floor(spots.min(axis=0)).astype(int) - 1, 0)
         right, bottom = np.minimum(np.ceil(spots.max(axis=0)).astype(int) + 2, self.grid.shape[::-1])
         return (top, bottom, left, right) if top < bottom and left < right else None
+
+
+def _shade(shape: Shape, along: np.ndarray, across: np.ndarray) -> np.ndarray:
+    """Brightness at places in half widths along a piece and across it: a cylinder, darker towards the camera."""
+    tone = MATERIALS[shape.material].light[np.clip((across + 1) * (STEPS / 2), 0, STEPS - 1).astype(np.intp)]
+    tone *= 1 - np.float32(0.012) * np.clip(along, -14, 4)
+    for band in shape.bands:
+        tone *= np.where(np.abs(along - np.float32(band)) < 0.16, np.float32(0.45), np.float32(1))
+    if shape.clear:  # folds
+        tone *= 0.8 + np.float32(0.4) * np.abs(np.sin(1.3 * along + 2.2 * np.sin(0.9 * along) + 2.6 * across))
+    return tone

@@ -6,8 +6,9 @@ import numpy as np
 from fedmed.data.synthetic.surgery.layers import Surface
 from fedmed.data.synthetic.surgery.motion import Drift, Pose, View
 from fedmed.data.synthetic.surgery.operation import Operation
+from fedmed.data.synthetic.surgery.state import State, state_at
 from fedmed.data.synthetic.surgery.texture import Grid, rgb
-from fedmed.data.synthetic.surgery.tissue import Body, State, state_at
+from fedmed.data.synthetic.surgery.tissue import Body
 
 BREATH = 3.6  # seconds
 SLANT = 0.9  # how much nearer the light is to the tissue than it would have to be to come straight from everywhere

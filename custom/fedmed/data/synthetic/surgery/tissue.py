@@ -1,43 +1,18 @@
 """What the camera looks at: wall, liver, fat, vessels and gallbladder of a patient at any moment of the operation."""
 
 from copy import deepcopy
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmed.data.synthetic.surgery.layers import Layers, Surface
-from fedmed.data.synthetic.surgery.operation import Operation
 from fedmed.data.synthetic.surgery.profile import Anatomy
+from fedmed.data.synthetic.surgery.state import State
 from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, tubes, vessels
 
 BLOOD, BILE, CHAR = (
     np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06))
 )
-
-
-@dataclass(frozen=True)
-class State:
-    """How far the operation is; tissue is drawn anew when it changes."""
-
-    free: float  # adhesions taken down, 0 … 1
-    open: float  # duct and artery laid open, 0 … 1
-    clips: int
-    cut: bool
-    peeled: float  # share of the gallbladder that has left its bed
-    gone: bool  # in the bag
-    blood: float  # share of the field
-
-
-def state_at(operation: Operation, time: float, blood: float) -> State:
-    """The state in steps so coarse that tissue is drawn a dozen times an operation."""
-    free, laid, clipped, peeled, packed = (operation.progress(phase, time) for phase in range(5))
-    third = lambda value: np.floor(3 * value) / 3  # noqa: E731
-    bleeds = blood * (0.4 + 0.6 * np.sin(np.floor(time / 9.0) * 2.4) ** 2)
-    return State(
-        third(free), third(laid), int(3 * min(1.4 * clipped, 1)), clipped > 0.75, np.floor(4 * peeled) / 4,
-        packed > 0.3, float(np.rint(bleeds * 20) / 20),
-    )  # fmt: skip
 
 
 class Body:
@@ -52,6 +27,22 @@ class Body:
         kinds = np.array([(0.50, 0.43, 0.42), (0.62, 0.56, 0.40), (0.66, 0.48, 0.42), (0.48, 0.46, 0.34)])
         self.colours["gallbladder"] = _varied(rng, kinds[rng.integers(4)], anatomy.spread)
         self.colours["lobe"] = _varied(rng, self.colours["liver"] + (0.08, 0.04, 0.04), anatomy.spread)
+        self._place(rng)
+        self.trees = {
+            "wall": self._trees(rng, (-0.3, -0.6), 5, 0.010),
+            "gallbladder": self._trees(rng, tuple(self.neck), 5, 0.009),
+            "fat": self._trees(rng, (0.3, 0.6), 4, 0.012),
+        }
+        self.duct = self._line(rng, self.neck, self.axis - 0.2, 0.34)
+        self.artery = self._line(rng, self.neck + (0.04, -0.09), self.axis - 0.55, 0.36)
+        self.behind = Layers(grid, self.colours["wall"], self.coarse, self.middle)
+        self.behind.stain(self.trees["wall"], (0.42, 0.10, 0.12), 0.55)
+        if not anatomy.gallbladder:
+            self._ducts(self.behind, State(1, 1, 0, False, 0, True, 0))
+        self._organs(self.behind)
+
+    def _place(self, rng: np.random.Generator) -> None:
+        """Where the gallbladder lies, and each organ: middle, radii and angle."""
         self.axis = float(rng.normal(0.85, 0.3))  # of the gallbladder, from fundus to neck
         self.fundus = rng.normal((-0.20, -0.22), 0.09)
         self.long, self.wide = float(rng.uniform(0.25, 0.33)), float(rng.uniform(0.13, 0.19))
@@ -60,19 +51,6 @@ class Body:
             [(-0.55, 0.22, 0.55, 0.4, 0.4), (0.5, -0.42, 0.62, 0.34, 0.3), (0.25, 0.55, 0.85, 0.34, 0.0)],
             (0.09, 0.07, 0.07, 0.05, 0.25),
         )
-        self.trees = {
-            "wall": self._trees(rng, (-0.3, -0.6), 5, 0.010),
-            "gallbladder": self._trees(rng, tuple(self.neck), 5, 0.009),
-            "fat": self._trees(rng, (0.3, 0.6), 4, 0.012),
-        }
-        self.duct = self._line(rng, self.neck, self.axis - 0.2, 0.34)
-        self.artery = self._line(rng, self.neck + (0.04, -0.09), self.axis - 0.55, 0.36)
-
-        self.behind = Layers(grid, self.colours["wall"], self.coarse, self.middle)
-        self.behind.stain(self.trees["wall"], (0.42, 0.10, 0.12), 0.55)
-        if not anatomy.gallbladder:
-            self._ducts(self.behind, State(1, 1, 0, False, 0, True, 0))
-        self._organs(self.behind)
 
     @property
     def heading(self) -> np.ndarray:
