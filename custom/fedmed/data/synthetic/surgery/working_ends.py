@@ -125,7 +125,7 @@ def bag(pose: Pose, style: Style) -> list[Shape]:
     turn = np.linspace(0, 2 * np.pi, 28, endpoint=False)
     wave = 1 + 0.07 * np.sin(3 * turn + 9 * style.long) + 0.05 * np.sin(5 * turn + 9 * style.stout)
     sheet = np.stack([(7.5 - 6.2 * np.cos(turn) * wave) * style.long, 1.1 * wide * wave * np.sin(turn)], 1)
-    ring, hole = oval(3.2, 0, 3.4, wide), oval(3.2, 0, 3.05, wide - 0.35)
+    ring, hole = oval(3.2, 0, 3.4, wide, 28), oval(3.2, 0, 3.05, wide - 0.35, 28)
     load = oval(8.0 * style.long, 0.1 * wide, 3.2 * style.long, 0.62 * wide)
     return [
         _sleeve(style, 0.7),
