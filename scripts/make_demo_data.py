@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make the demo federation's images before the first job needs them.
+"""Make the demo federation's images or videos before the first job needs them.
 
 Jobs make them on first use; this command makes all sites at once, two at a time, and prints where they are.
 """
@@ -19,7 +19,8 @@ from fedmed.errors import FedMedError
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", default="chest_ct", choices=sorted(KINDS), help="which demo federation")
+    parser.add_argument("kind", nargs="?", choices=sorted(KINDS), help="which demo federation (default: chest_ct)")
+    parser.add_argument("--kind", dest="kind_option", choices=sorted(KINDS), help="the same, as an option")
     parser.add_argument("--sites", nargs="+", metavar="SITE", help="only these sites (default: all of the kind)")
     parser.add_argument("--root", type=Path, help="where to put them (default: $FEDMED_HOME, else ~/.cache/fedmed)")
     parser.add_argument("--seed", type=int, default=0, help="another seed makes other patients (default: 0)")
@@ -30,11 +31,12 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--processes", type=int, default=min(2, os.cpu_count() or 1), help="sites at a time")
     options = parser.parse_args(arguments)
+    kind = options.kind or options.kind_option or "chest_ct"
     began = time.perf_counter()
-    sites = options.sites or sites_with_folders(options.kind, options.labelled)
+    sites = options.sites or sites_with_folders(kind, options.labelled)
     with ProcessPoolExecutor(max(1, min(options.processes, len(sites)))) as pool:
         make = labelled_folder if options.labelled else demo_site
-        made = [(site, pool.submit(make, options.kind, site, options.root, options.seed)) for site in sites]
+        made = [(site, pool.submit(make, kind, site, options.root, options.seed)) for site in sites]
         try:
             for site, job in made:
                 print(describe(site, job.result()), flush=True)

@@ -11,6 +11,7 @@ from filelock import FileLock
 
 from fedmed.data.synthetic import chest_ct, hospitals
 from fedmed.data.synthetic.hospitals import SiteProfile
+from fedmed.data.synthetic.surgery import profile as surgery
 from fedmed.data.synthetic.xray import chest_xray, institution_files, institutions
 from fedmed.data.synthetic.xray.institutions import Institution
 from fedmed.errors import DataError
@@ -18,7 +19,9 @@ from fedmed.files import fedmed_home
 
 log = logging.getLogger("fedmed.demo")
 
-Profile = SiteProfile | Institution
+LAP_TOOLS = surgery.read_profiles(surgery.FOLDER / "lap_tools.yaml")
+
+Profile = SiteProfile | Institution | surgery.Hospital
 KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_ct": hospitals.SITES,
     "chest_ct_tiny": {name: hospitals.tiny(site) for name, site in hospitals.SITES.items()},
@@ -26,12 +29,16 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_xray": institutions.with_halves(institutions.SITES),
     "chest_xray_tiny": institutions.with_halves({n: institutions.tiny(s) for n, s in institutions.SITES.items()}),
     "chest_xray_large": institutions.LARGE_SITES,
+    "lap_tools": LAP_TOOLS,
+    "lap_tools_tiny": {name: site.tiny() for name, site in LAP_TOOLS.items()},
 }
 VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
     "chest_xray_large": chest_xray.LARGE_VERSION,
+    "lap_tools": surgery.VERSION,
+    "lap_tools_tiny": surgery.VERSION,
 }
 THREADS = 2
 
@@ -42,15 +49,17 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
     Args:
         kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), "chest_ct_coarse"
             (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels),
-            "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site) or "chest_xray_large" (about 256 x 256
-            pixels, 640 patients a site; for comparisons of pre-trained encoders).
+            "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site), "chest_xray_large" (about 256 x 256
+            pixels, 640 patients a site; for comparisons of pre-trained encoders), "lap_tools" (videos of operations,
+            256 x 192 pixels, 70 to 90 seconds) or "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list).
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.
 
     Returns:
         ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and, of CT,
-        ``labels``. Sites that are halves of an institution get its folder, which has a datalist for each half too.
+        ``labels``; or ``videos``, ``labels`` and ``masks``. Sites that are halves of an institution get its folder,
+        which has a datalist for each half too.
 
     Raises:
         DataError: for an unknown kind or site, or when the folder cannot be written.
@@ -92,6 +101,10 @@ def _make(profile: Profile, final: Path, seed: int) -> None:
         threads = min(THREADS, os.cpu_count() or 1)
         if isinstance(profile, Institution):
             institution_files.fill(profile, making, seed, threads)
+        elif isinstance(profile, surgery.Hospital):
+            from fedmed.data.synthetic.surgery import recording_files  # OpenCV, which others do not need
+
+            recording_files.fill(profile, making, seed, threads)
         else:
             chest_ct.fill(profile, making, seed, threads)
         making.chmod(0o755)

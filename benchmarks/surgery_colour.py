@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""What colour alone tells in the made-up operating room: it must be far less than what a small network finds.
+
+Renders some operations of each hospital of ``lap_tools`` at one frame a second, trains linear classifiers on colours
+and a small network on the same frames, and prints how both do on operations of other patients: balanced accuracy, for
+tools the mean over tools, beside chance. Some minutes on one core.
+"""
+
+import argparse
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import cv2
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedmed.data.synthetic.federation import LAP_TOOLS
+from fedmed.data.synthetic.surgery.profile import PARTS, PHASES, TOOLS
+from fedmed.data.synthetic.surgery.recording import Recording, Room
+
+SIZE = (64, 48)  # columns and rows that are classified
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--patients", type=int, default=8, help="of each hospital for training; half as many for tests")
+    parser.add_argument("--epochs", type=int, default=12, help="of the small network")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    began = time.process_time()
+    train = frames(0, options.patients)
+    test = frames(options.patients, options.patients + max(options.patients // 2, 1))
+    print(f"{len(train[0])} and {len(test[0])} frames in {time.process_time() - began:.0f} s of one core")
+    present = train[2].mean(0)
+    print("seen:", ", ".join(f"{tool} {100 * share:.0f} %" for tool, share in zip(TOOLS, present, strict=True)))
+    print(f"{'balanced accuracy':<48}{'phases':>8}{'tools':>8}{'parts':>8}", flush=True)
+    show("chance", (1 / len(PHASES), 0.5, 1 / len(PARTS)))
+    show("mean colour (parts: of the pixel), linear", linear(lambda images: images.mean((1, 2)), train, test))
+    show("mean, spread and quantiles of colours, linear", linear(quantiles, train, test))
+    show("pixels (16 x 12), linear", linear(thumbnails, train, test))
+    show("small network", network(train, test, options.epochs))
+
+
+def show(name: str, scores: Sequence[float | None]) -> None:
+    cells = "".join(f"{'–' if score is None else format(score, '.2f'):>8}" for score in scores)
+    print(f"{name:<48}{cells}", flush=True)
+
+
+def frames(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Images (N, H, W, 3) 0 … 1, phases (N,), tools (N, 6) and masks (N, H, W) of patients ``first`` to ``last``."""
+    found: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
+    for hospital in LAP_TOOLS.values():
+        for number in range(first, last):
+            recording = Recording(hospital, f"colour-{number}")
+            room = Room(recording)
+            for second in range(int(recording.operation.seconds)):
+                frame = room.frame(second, float(second))
+                image = cv2.resize(frame.image, SIZE, interpolation=cv2.INTER_AREA)
+                mask = cv2.resize(frame.mask, SIZE, interpolation=cv2.INTER_NEAREST)
+                found.append((image, frame.phase, frame.present, mask))
+    images, phases, tools, masks = (np.stack(part) for part in zip(*found, strict=True))
+    return images.astype(np.float32) / 255, phases, tools.astype(np.float32), masks
+
+
+def quantiles(images: np.ndarray) -> np.ndarray:
+    flat = images.reshape(len(images), -1, 3)
+    parts = [flat.mean(1), flat.std(1), *np.quantile(flat[:, ::4], (0.05, 0.25, 0.5, 0.75, 0.95), axis=1)]
+    return np.concatenate(parts, 1)
+
+
+def thumbnails(images: np.ndarray) -> np.ndarray:
+    return images.reshape(len(images), 12, 4, 16, 4, 3).mean((2, 4)).reshape(len(images), -1)
+
+
+def linear(features, train, test) -> tuple[float, float, float | None]:
+    """Scores of linear classifiers of whole frames; of single pixels only with mean colours, which each of them has."""
+    x, other = (torch.tensor(features(part[0])).float() for part in (train, test))
+    phase = fit(x, torch.tensor(train[1]), other, len(PHASES))
+    tools = [fit(x, torch.tensor(train[2][:, n]).long(), other, 2) for n in range(len(TOOLS))]
+    scores = [balanced(found, test[2][:, n]) for n, found in enumerate(tools)]
+    pixels = None
+    if x.shape[1] == 3:
+        inner, outer = (part[0][::3].reshape(-1, 3)[::7] for part in (train, test))
+        value, truth = (part[3][::3].reshape(-1)[::7] for part in (train, test))
+        pixels = balanced(fit(torch.tensor(inner), torch.tensor(value).long(), torch.tensor(outer), len(PARTS)), truth)
+    return balanced(phase, test[1]), float(np.mean(scores)), pixels
+
+
+def fit(x: torch.Tensor, y: torch.Tensor, other: torch.Tensor, classes: int) -> np.ndarray:
+    """Logistic regression with balanced classes; the classes found for ``other``."""
+    mean, spread = x.mean(0), x.std(0) + 1e-6
+    x, other = (x - mean) / spread, (other - mean) / spread
+    layer = nn.Linear(x.shape[1], classes)
+    nn.init.zeros_(layer.weight), nn.init.zeros_(layer.bias)
+    weight = len(y) / (classes * torch.bincount(y, minlength=classes).clamp(min=1))
+    optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=100)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(layer(x), y, weight) + 1e-3 * layer.weight.square().sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    return layer(other).argmax(1).numpy()
+
+
+def balanced(found: np.ndarray, truth: np.ndarray) -> float:
+    """Mean over the classes that occur of the share of each that is found."""
+    return float(np.mean([(found[truth == value] == value).mean() for value in np.unique(truth)]))
+
+
+class Small(nn.Module):
+    """Four blocks of convolutions; the first three also tell the part of each pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        wide = (12, 24, 32, 48)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), nn.ReLU())])
+        for a, b in pairwise(wide):
+            convolutions = (nn.Conv2d(a, b, 3, padding=1), nn.Conv2d(b, b, 3, padding=1))
+            self.blocks.append(nn.Sequential(*(m for c in convolutions for m in (c, nn.GroupNorm(4, b), nn.ReLU()))))
+        self.phases, self.tools = nn.Linear(96, len(PHASES)), nn.Linear(96, len(TOOLS))
+        self.parts = nn.Conv2d(12 + 24 + 32, len(PARTS), 1)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        size, maps = x.shape[2:], []
+        for block in self.blocks:
+            x = block(x)
+            maps.append(functional.interpolate(x, size))
+            x = functional.max_pool2d(x, 2)
+        pooled = torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)
+        return self.phases(pooled), self.tools(pooled), self.parts(torch.cat(maps[:3], 1))
+
+
+def network(train, test, epochs: int) -> tuple[float, float, float]:
+    torch.manual_seed(0)
+    model = Small()
+    images, phases, tools, masks = (torch.tensor(part) for part in train)
+    images, masks = images.permute(0, 3, 1, 2) - 0.4, masks.long()
+    weight = len(phases) / torch.bincount(phases, minlength=len(PHASES)).clamp(min=1) / len(PHASES)
+    seldom = (1 - tools.mean(0)) / tools.mean(0).clamp(min=1e-3)
+    parts = torch.bincount(masks.flatten(), minlength=4).double().rsqrt().float()
+    steps = epochs * (len(images) // 64)
+    optimizer = torch.optim.AdamW(model.parameters(), 3e-3)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, steps)
+    for _ in range(steps):
+        pick = torch.randint(len(images), (64,))
+        phase, tool, part = model(images[pick])
+        loss = functional.cross_entropy(phase, phases[pick], weight)
+        loss = loss + functional.binary_cross_entropy_with_logits(tool, tools[pick], pos_weight=seldom)
+        loss = loss + functional.cross_entropy(part, masks[pick], parts / parts.mean())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    model.eval()
+    with torch.no_grad():
+        outputs = [model(batch) for batch in (torch.tensor(test[0]).permute(0, 3, 1, 2) - 0.4).split(64)]
+    phase, tool, part = (torch.cat(one).numpy() for one in zip(*outputs, strict=True))
+    tools_found = [balanced(tool[:, n] > 0, test[2][:, n] > 0) for n in range(len(TOOLS))]
+    print("  each tool:", ", ".join(f"{t} {s:.2f}" for t, s in zip(TOOLS, tools_found, strict=True)))
+    return balanced(phase.argmax(1), test[1]), float(np.mean(tools_found)), balanced(part.argmax(1), test[3])
+
+
+if __name__ == "__main__":
+    main()

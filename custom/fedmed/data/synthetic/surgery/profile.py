@@ -1,0 +1,158 @@
+"""What a made-up hospital's recordings are like, in YAML: optics, tissue, instruments, course of the operations."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedmed.errors import DataError
+
+Tool = Literal["grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag"]
+
+PHASES = (
+    "preparation",
+    "hepatocystic_triangle_dissection",
+    "clipping_and_cutting",
+    "gallbladder_dissection",
+    "gallbladder_packaging",
+    "cleaning_and_coagulation",
+)
+TOOLS = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
+PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
+VERSION = 1  # grows with every change of the frames: the folder's name holds it
+FOLDER = Path(__file__).parent / "profiles"
+
+Shaft = Literal["steel", "grey", "black", "white"]
+Share = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+Colour = tuple[Share, Share, Share]  # red, green, blue
+Range = tuple[float, float]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Optics(Model):
+    """Camera, lens and light."""
+
+    border: Range = (1.1, 1.1)  # radius of the round picture in half diagonals of the frame; above 1: no black border
+    gain: tuple[Positive, Positive, Positive] = (1.0, 1.0, 1.0)  # of red, green, blue
+    saturation: Positive = 1.0
+    gamma: Positive = 1.0
+    exposure: Positive = 1.0
+    vignette: Share = 0.5  # how much darker the rim is
+    blur: float = Field(0.5, ge=0)  # pixels
+    noise: float = Field(4.0, ge=0)  # grey levels
+    zoom: Positive = 1.0
+    text: bool = False  # whether a clock and a name are burnt into the picture
+
+
+class Anatomy(Model):
+    """Tissue: mean colours, from which each patient's differ, and whether there is a gallbladder at all."""
+
+    gallbladder: bool = True
+    liver: Colour = (0.60, 0.27, 0.22)
+    wall: Colour = (0.72, 0.44, 0.42)
+    fat: Colour = (0.88, 0.68, 0.42)
+    spread: float = Field(0.06, ge=0)  # of these colours between patients
+    relief: Positive = 1.0  # how rough surfaces are
+
+
+class Instruments(Model):
+    """What instruments look like at this hospital."""
+
+    width: Positive = 0.105  # of a shaft at the wrist, in heights of the frame
+    bend: float = Field(14.0, ge=0, le=80)  # of the wrist, degrees to either side
+    shafts: tuple[Shaft, ...] = ("steel", "grey", "black", "white")
+    hook: Share = 0.6  # how often the coagulation device is a hook; else a bipolar forceps
+
+
+class Course(Model):
+    """Operations: their length, pace, order, and which share of the time each tool is seen."""
+
+    seconds: Range = (60.0, 90.0)
+    pace: tuple[Positive, ...] = Field((0.12, 0.26, 0.13, 0.27, 0.1, 0.12), min_length=6, max_length=6)
+    tools: Mapping[Tool, Share] = {}
+    outside: Share = 0.3  # how often a recording begins out of the body
+    no_preparation: Share = 0.1  # how often it begins later
+    fundus_first: Share = 0.1  # gallbladder dissected from the top: clipping before and after it
+    cleaning_first: Share = 0.2  # cleaning before packaging
+    cleaning_twice: Share = 0.15  # before and after
+    blood: Share = 0.4
+    smoke: Share = 0.5
+
+
+class VideoList(Model):
+    """One list of the datalist."""
+
+    videos: int = Field(gt=0)
+    without: tuple[Tool, ...] = ()  # tools that none of its videos shows
+
+
+class Hospital(Model):
+    """One made-up hospital."""
+
+    name: str  # in jobs
+    prefix: str  # of its patients' identifiers
+    size: tuple[Annotated[int, Field(ge=32, multiple_of=2)], Annotated[int, Field(ge=24, multiple_of=2)]] = (256, 192)
+    rate: Positive = 5.0  # frames a second
+    labels: tuple[Literal["phase", "tools"], ...] = ("phase", "tools")  # columns of the tables
+    parts: Literal["all", "binary", "none"] = "all"  # values of the masks
+    mask_every: Positive = 10.0  # seconds between two masks
+    optics: Optics = Optics()
+    anatomy: Anatomy = Anatomy()
+    instruments: Instruments = Instruments()
+    course: Course = Course()
+    lists: Mapping[str, VideoList]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Videos, each of another patient, in each list."""
+        return {name: videos.videos for name, videos in self.lists.items()}
+
+    def tiny(self) -> "Hospital":
+        """The same hospital with one video of some seconds a list, of a few pixels, with every tool: for tests."""
+        often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
+        course = self.course.model_copy(update={"seconds": (20.0, 24.0), "tools": often})
+        lists = {name: one.model_copy(update={"videos": 1}) for name, one in self.lists.items()}
+        return self.model_copy(
+            update={"size": (64, 48), "rate": 2.0, "mask_every": 3.0, "course": course, "lists": lists}
+        )
+
+
+class Federation(Model):
+    """A file of ``profiles/``: values that its hospitals share, and the hospitals."""
+
+    hospitals: tuple[Hospital, ...] = Field(min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share(cls, data: object) -> object:
+        if not isinstance(data, dict) or "shared" not in data:
+            return data
+        return {"hospitals": [merged(data["shared"], one) for one in data.get("hospitals", [])]}
+
+
+def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, object]:
+    """``base`` with the values of ``over`` on top, mapping by mapping."""
+    both = {
+        key: merged(own, value) if isinstance(value, Mapping) and isinstance(own := base.get(key), Mapping) else value
+        for key, value in over.items()
+    }
+    return {**base, **both}
+
+
+def read_profiles(path: Path) -> dict[str, Hospital]:
+    """The hospitals of one YAML file by name.
+
+    Raises:
+        DataError: the file is missing, is not YAML, or a value is unknown or out of its range.
+    """
+    try:
+        federation = Federation.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except (OSError, yaml.YAMLError, ValidationError) as error:
+        raise DataError(f"{path}: these profiles of hospitals cannot be used; correct the file: {error}") from error
+    return {hospital.name: hospital for hospital in federation.hospitals}

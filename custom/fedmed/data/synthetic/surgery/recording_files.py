@@ -1,0 +1,89 @@
+"""Write one hospital's recordings, tables, masks and datalist."""
+
+import csv
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.synthetic.surgery.movie import write_movie
+from fedmed.data.synthetic.surgery.profile import PHASES, TOOLS, Hospital
+from fedmed.data.synthetic.surgery.recording import Frame, Recording
+
+Entry = dict[str, str]
+
+
+def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
+    """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``."""
+    for name in ("videos", "labels", "masks"):
+        (folder / name).mkdir()
+    people = roster(hospital)
+    with ThreadPoolExecutor(threads) as pool:
+        written = list(pool.map(lambda person: write_patient(hospital, folder, seed, *person), people))
+    lists: dict[str, list[Entry]] = {name: [] for name in hospital.lists}
+    for (name, _), entry in zip(people, written, strict=True):
+        lists[name].append(entry)
+    (folder / "datalist.json").write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
+
+
+def roster(hospital: Hospital) -> list[tuple[str, str]]:
+    """(list, patient) of every recording; each is of another patient."""
+    names = [name for name, one in hospital.lists.items() for _ in range(one.videos)]
+    return [(name, f"{hospital.prefix}-{number:03d}") for number, name in enumerate(names, 1)]
+
+
+def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patient: str) -> Entry:
+    """Write one recording and its truth; return its entry of the datalist.
+
+    ``labels/<patient>.csv`` has a row for each whole second: ``second``, then ``phase`` (a name in ``PHASES``) and
+    ``TOOLS`` (0 or 1: seen in the frame of that second), as the profile says. ``masks/<patient>/<time>.png`` is the
+    frame at that time in milliseconds, eight digits: 0 background, 1 shaft, 2 wrist, 3 jaw or another working end; or
+    0 and 1. Entries of ``unlabeled`` have neither.
+    """
+    recording = Recording(hospital, patient, seed, hospital.lists[name].without)
+    entry = {"video": f"videos/{patient}.mp4", "patient": patient}
+    rows: list[list[object]] = []
+    masks = None
+    if name != UNLABELED:
+        if hospital.labels:
+            entry["labels"] = f"labels/{patient}.csv"
+        if hospital.parts != "none":
+            entry["masks"], masks = f"masks/{patient}/", folder / "masks" / patient
+            masks.mkdir()
+    frames = _watched(recording, rows, masks)
+    write_movie(folder / entry["video"], frames, hospital.rate, hospital.size)
+    if "labels" in entry:
+        with (folder / entry["labels"]).open("w", newline="", encoding="utf-8") as stream:
+            header = ["second", *["phase"] * ("phase" in hospital.labels), *TOOLS * ("tools" in hospital.labels)]
+            csv.writer(stream, lineterminator="\n").writerows([header, *rows])
+    return entry
+
+
+def _watched(recording: Recording, rows: list[list[object]], masks: Path | None) -> Iterator[np.ndarray]:
+    """The frames' images; on the way, rows for the table and files of masks."""
+    hospital = recording.hospital
+    masked = mask_frames(recording)
+    seconds = {round(second * hospital.rate): second for second in range(int(recording.operation.seconds))}
+    for number, frame in enumerate(recording):
+        if number in seconds:
+            rows.append(_row(frame, seconds[number], hospital))
+        if masks and number in masked:
+            mask = np.minimum(frame.mask, 1) if hospital.parts == "binary" else frame.mask
+            cv2.imwrite(str(masks / f"{round(1000 * frame.time):08d}.png"), mask)
+        yield frame.image
+
+
+def mask_frames(recording: Recording) -> set[int]:
+    """Numbers of the frames that have masks: every ``mask_every`` seconds, from half of that on."""
+    every, rate = recording.hospital.mask_every, recording.hospital.rate
+    times = np.arange(every / 2, recording.operation.seconds, every)
+    return {min(round(time * rate), len(recording) - 1) for time in times}
+
+
+def _row(frame: Frame, second: int, hospital: Hospital) -> list[object]:
+    phase = [PHASES[frame.phase]] if "phase" in hospital.labels else []
+    return [second, *phase, *map(int, frame.present if "tools" in hospital.labels else ())]
