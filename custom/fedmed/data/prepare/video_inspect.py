@@ -18,7 +18,7 @@ from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import PHASE, SECOND, read_label_table
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
@@ -84,8 +84,9 @@ def prepare_video(
             case.table = _write_table(rows, place["labels"].with_name(f"{place['labels'].name}.csv"))
         if recording.masks:
             case.mask = _write_masks(recording, layout, place["masks"])
-        phases = layout.phases if wanted.phases is None else wanted.phases
-        tools = layout.tools if wanted.tools is None else wanted.tools
+        header = rows[0] if rows else {}
+        own = layout.phases if PHASE in header else (), layout.tools if set(header) - {SECOND, PHASE} else ()
+        phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
         inspect_video(case, wanted.settings, phases, tools, values=set(layout.mask_values.values()))
     except DataError as error:
         case.faults.append(_without(str(error), recording, case))
@@ -121,7 +122,7 @@ def inspect_video(
     if case.table:
         table = read_label_table(case.table, phases, tools)
         table.rows_of(stored)
-        case.tools = table.tool_names
+        case.columns = (*([] if table.phases is None else [PHASE]), *table.tool_names)
         held = {"phases": table.phases is not None, "tools": table.tools is not None}
         known = [name for name, there in held.items() if there]
     if case.mask:
