@@ -104,10 +104,10 @@ def test_bad_videos_and_tables_are_refused_and_counted(plain, prepare):
     _, lists, refused = prepare(plain)
     assert sorted(refused) == ["b.mp4", "c.mp4", "d.mp4", "e.mp4", "empty.mp4"]
     assert "cannot be opened as a video" in refused["b.mp4"] and "the file is empty" in refused["empty.mp4"]
-    assert refused["c.mp4"] == "same frames as 'a.mp4' of another patient, 'a.mp4'; one video counts once"
+    assert refused["c.mp4"] == "same frames as 'a.mp4' of another patient, 'a'; one video counts once"
     assert "d.csv: is longer than its video" in refused["d.mp4"] and "preparing" not in refused["d.mp4"]
     assert "e.csv: line 2: 'grasper' is '3'" in refused["e.mp4"]
-    assert lists["unlabeled"] == [{"video": "prepared/videos/g.mp4", "patient": "g.mp4"}]
+    assert lists["unlabeled"] == [{"video": "prepared/videos/g.mp4", "patient": "g"}]
 
 
 def test_names_of_phases_and_tools(plain, prepare):
@@ -252,6 +252,20 @@ def test_endovis2017_parts(prepare, tmp_path):
     masks = FrameMasks(tmp_path / "out" / entry["masks"], range(4))
     assert prepared.cases[0].masks == 4 and stored.times.tolist() == [0, 0.5, 1, 1.5]
     assert masks.read(masks.of(stored)[2], stored)[:5, 0].tolist() == [1, 2, 3, 0, 0]
+
+
+def test_endovis2018_parts(prepare, tmp_path):
+    for sequence, odd in (("seq_1", (0, 0, 0)), ("seq_2", (9, 9, 9))):
+        place = tmp_path / "in" / "release_1" / sequence
+        png(place / "left_frames" / "frame000.png", [40, len(odd) + odd[0]])
+        colours = np.zeros((48, 64, 3), np.uint8)
+        colours[:5, :] = np.array([(0, 255, 0), (125, 255, 12), (0, 255, 255), (255, 55, 0), odd])[:, None]
+        (place / "labels").mkdir()
+        cv2.imwrite(str(place / "labels" / "frame000.png"), colours[..., ::-1])
+    _, lists, refused = prepare(tmp_path / "in")
+    assert list(refused) == ["release_1/seq_2"] and "colour (9, 9, 9)" in refused["release_1/seq_2"]
+    ((entry,),) = lists.values()
+    assert cv2.imread(str(tmp_path / "out" / entry["masks"] / "00000000.png"), 0)[:6, 0].tolist() == [1, 2, 3, 0, 0, 0]
 
 
 def test_sar_rarp50_parts(prepare, tmp_path):

@@ -77,7 +77,7 @@ class VideoCase(Case):
         table, columns: of its labels, and the columns beside the second; ``mask`` is the folder of its masks.
         seconds: its length.
         sizes: of its own frames, such as "480x854".
-        masks: how many of its frames have one.
+        masks: how many there are.
         white, dark, out_of_body: how many of the frames looked at are so.
     """
 

@@ -127,10 +127,13 @@ def inspect_video(
         known = [name for name, there in held.items() if there]
     if case.mask:
         masks = FrameMasks(case.mask, values)
-        found = masks.of(stored)
-        for path in masks.files():
-            masks.read(path[1], stored)
-        case.masks, known = len(found), [*known, "masks"]
+        files = masks.files()
+        if len(masks.of(stored)) < len(files):
+            when = "that there are" if looked.rate is None else f"at {looked.rate:g} a second; train at a higher rate"
+            case.notes.append(f"some masks lie between the frames {when}")
+        for _, path in files:
+            masks.read(path, stored)
+        case.masks, known = len(files), [*known, "masks"]
     case.label = ", ".join(known)
     if len(facts["source_sizes"]) > 1:
         case.notes.append("the size of the frames changes midway")

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from fedmed.class_paths import classes_below
 from fedmed.data.entry_forms import UNLABELED, Video
@@ -14,7 +14,7 @@ from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
-from fedmed.data.prepare.video_layouts.layout import Layout, Recording
+from fedmed.data.prepare.video_layouts.layout import MOVIES, Layout, Recording
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_split import fill_lists
 from fedmed.data.video.frame_settings import FrameSettings
@@ -55,7 +55,8 @@ def find_recordings(folder: Path, wanted: Wanted) -> tuple[str, Layout, list[Rec
             raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
     recordings = []
     for one in layout.find(folder):
-        patient = one.patient or (patient_in(pattern, one.case) if pattern else one.case)
+        name_alone = str(PurePosixPath(one.case).with_suffix("")) if one.video.suffix.lower() in MOVIES else one.case
+        patient = one.patient or (patient_in(pattern, name_alone) if pattern else name_alone)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
         recordings.append(replace(one, patient=patient, fault=fault))
     if not recordings:

@@ -1,6 +1,7 @@
 """What every layout of recordings has: the base of the classes in this folder, a file each."""
 
 import csv
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -117,6 +118,12 @@ def picture(file: Path) -> NDArray[Any]:
 def movies(folder: Path) -> list[Path]:
     """Files whose extension is that of a video, at any depth."""
     return [file for _, files in visible_files(folder, ()) for file in files if file.suffix.lower() in MOVIES]
+
+
+def numbered_frames(folder: Path, rate: float) -> tuple[tuple[str, float], ...]:
+    """(name, second) of the PNG files of a folder whose names end with their number, ``rate`` numbers a second."""
+    numbers = {path.name: re.search(r"\d+$", path.stem) for path in sorted(folder.glob("*.png"))}
+    return tuple((name, int(number[0]) / rate) for name, number in numbers.items() if number)
 
 
 def rows_of_text(file: Path, delimiter: str) -> list[tuple[int, list[str]]]:
