@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
 import numpy as np
+from PIL import Image
 
 from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.place import PREPARED, link_or_copy
@@ -190,8 +190,7 @@ def _write_table(rows: list[Row], path: Path) -> Path:
 def _write_masks(recording: Recording, layout: Layout, folder: Path) -> Path:
     folder.mkdir(parents=True)
     for second, files in recording.masks:
-        mask = layout.mask(files)
-        cv2.imwrite(str(folder / f"{round(1000 * second):08d}.png"), mask)
+        Image.fromarray(layout.mask(files)).save(folder / f"{round(1000 * second):08d}.png")
     return folder
 
 

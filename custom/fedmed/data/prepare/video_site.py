@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from fedmed.class_paths import classes_below
 from fedmed.data.entry_forms import UNLABELED, Video
@@ -14,7 +14,7 @@ from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
-from fedmed.data.prepare.video_layouts.layout import MOVIES, Layout, Recording
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_split import fill_lists
 from fedmed.data.video.frame_settings import FrameSettings
@@ -55,8 +55,7 @@ def find_recordings(folder: Path, wanted: Wanted) -> tuple[str, Layout, list[Rec
             raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
     recordings = []
     for one in layout.find(folder):
-        name_alone = str(PurePosixPath(one.case).with_suffix("")) if one.video.suffix.lower() in MOVIES else one.case
-        patient = one.patient or (patient_in(pattern, name_alone) if pattern else name_alone)
+        patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
         recordings.append(replace(one, patient=patient, fault=fault))
     if not recordings:
@@ -95,7 +94,7 @@ def prepare_video_site(
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
-    recordings = [one for one in recordings if only in (None, one.case)]
+    recordings = [one for one in recordings if only in (None, one.case) and not one.video.is_relative_to(out)]
     given = {one.case: one.list for one in recordings if one.list}
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)

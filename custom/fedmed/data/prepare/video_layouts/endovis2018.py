@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmed.data.prepare.video_layouts.layout import Layout, Recording, numbered_frames, picture
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording, numbered_frames
+from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError
 
 RATE = 2  # the data set states no times

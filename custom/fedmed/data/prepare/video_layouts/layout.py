@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from fedmed.data.prepare.folder import visible_files
+from fedmed.data.video.frame_masks import picture
 from fedmed.data.video.source import open_video
-from fedmed.errors import DataError, first_line
+from fedmed.errors import DataError
 
 MOVIES = {".mp4", ".avi", ".mov", ".mkv", ".m4v", ".mpg", ".mpeg", ".mts", ".m2ts", ".ts", ".wmv", ".webm", ".mxf"}
 PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
@@ -53,6 +53,12 @@ class Recording:
     masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
     list: str = ""
     fault: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Its name without the ending of a video file."""
+        ending = self.video.suffix if self.video.suffix.lower() in MOVIES else ""
+        return self.case.removesuffix(ending)
 
 
 class Layout(ABC):
@@ -104,15 +110,6 @@ class Layout(ABC):
             what = f"the value {unknown[0]}" if stored.ndim == 2 else f"shape {stored.shape}"
             raise DataError(f"{file}: the mask has {what}; use {', '.join(map(str, self.mask_values))} in one channel")
         return table[stored]
-
-
-def picture(file: Path) -> NDArray[Any]:
-    """The values of a PNG as they are stored; DataError where it cannot be read."""
-    try:
-        with Image.open(file) as image:
-            return np.array(image)
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-        raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
 
 
 def movies(folder: Path) -> list[Path]:
