@@ -76,6 +76,7 @@ def test_a_good_site_has_no_findings(site, opened, tmp_path):
     assert inspection.rows(entries, list(cases.values()))[1] == ("training", "1", "1", "0.1", "tools", "0")
     assert inspection.cache_bytes(entries, cases, [], None) == 2 * 4 * 224 * 224 * 3
     assert inspection.cache_bytes(entries, cases, entries[:1], 500.0) == 1000
+    assert inspection.cache_bytes(entries, {}, [], None) == 2 * 4 * 224 * 224 * 3  # with --skip data
     assert not list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
     (first, _) = inspection.judge_labels(entries, ("grasper", "hook"), "supervised", True)
     assert first.kind == "video_labels" and "the tool 'clipper' is unknown; use grasper, hook" in first.text
