@@ -68,7 +68,8 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
         same = study.model_copy(update={"method": whole.method, "overrides": whole.overrides}) == whole
         return same and args | {key for key in own if own[key] != all_[key]}
 
-    assert changed("no gate") == {"gate"} and changed("nobody judges") == {"careful"}
+    assert changed("with the gate") == {"gate"} and changed("no alignment") == {"align"}
+    assert changed("nobody judges") == {"careful"}
     assert changed("joined") == changed("plain average") == {"combine"}
     assert changed("classes balanced") == {"balance"} and changed("weak views alone") == {"strong"}
     assert changed("mean teacher without agreement") == {"agree", "teacher"}
