@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, form_of, is_word
+from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, Video, form_of, is_word
 from fedmed.errors import DataError
 
 
@@ -59,3 +59,19 @@ def test_an_image_alone_keeps_what_else_is_written(tmp_path):
     (tmp_path / "a").touch()
     read = ImageAlone().read(tmp_path, "training", "here", {"image": "a", "label": "gone.nii", "patient": "p"})
     assert read == {"image": str(tmp_path / "a"), "label": "gone.nii", "patient": "p"}
+
+
+def test_a_video_with_what_is_wanted(tmp_path):
+    (tmp_path / "frames").mkdir()
+    (tmp_path / "a.csv").touch()
+    entry = {"video": "frames", "labels": "a.csv", "patient": "p"}
+    read = Video().read(tmp_path, "training", "here", entry)
+    assert read == {"video": str(tmp_path / "frames"), "labels": str(tmp_path / "a.csv"), "patient": "p"}
+    assert Video(labels=False).files("training") == Video().files("unlabeled") == ("video",)
+    with pytest.raises(DataError, match="here has no 'masks'; cases without masks belong into 'unlabeled'"):
+        Video(masks=True).read(tmp_path, "training", "here", entry)
+    with pytest.raises(DataError, match="the masks .*a.csv does not exist"):
+        Video(masks=True).read(tmp_path, "training", "here", {**entry, "masks": "a.csv"})
+    with pytest.raises(DataError, match="here is 'a.mp4'; it must look like .*videos/a.mp4"):
+        Video().read(tmp_path, "training", "here", "a.mp4")
+    assert "names an 'image'" in Video().wrong("training", "here", {"image": "a.png"})

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.entry_forms import UNLABELED, ImageAlone, form_of
+from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, form_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -22,6 +22,7 @@ def load_datalist(
     key: str,
     required: bool = True,
     classes: Sequence[str] | None = None,
+    form: ImageAlone | None = None,
 ) -> list[dict[str, Any]]:
     """Return the cases of one list with absolute paths.
 
@@ -32,6 +33,7 @@ def load_datalist(
         required: whether a missing or empty list is an error; otherwise it gives ``[]``.
         classes: names of classes, where a label is such a name and no mask; ``label`` becomes its place in
             ``classes``, an int counted from 0.
+        form: how an entry looks, where it is neither of these: :class:`fedmed.data.entry_forms.Video`.
 
     Raises:
         DataError: the folder, the file, the list or an image is missing, the JSON is malformed, an entry points
@@ -40,19 +42,19 @@ def load_datalist(
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    entries, form = list_entries(path, key, required), form_of(classes)
+    entries, form = list_entries(path, key, required), form or form_of(classes)
     cases = [form.read(root, key, f"{path}: entry {n} of '{key}'", entry) for n, entry in enumerate(entries)]
     if key == UNLABELED:
-        cases = [{name: value for name, value in case.items() if name != "label"} for case in cases]
-        dropped = sum("label" in entry for entry in entries)
+        cases = [{name: value for name, value in case.items() if name not in LABEL_KEYS} for case in cases]
+        dropped = sum(any(name in entry for name in LABEL_KEYS) for entry in entries)
         if dropped:
             log.warning("%s: %d entries of '%s' carry a label; these labels are ignored", path, dropped, key)
     return cases
 
 
 def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Names of cases: the image's file name without its extension."""
-    return [Path(case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
+    """Names of cases: the file name of the image or video without its extension."""
+    return [Path(case.get("video") or case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
 
 
 def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> None:

@@ -4,18 +4,26 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 from fedmed.errors import DataError
 
 UNLABELED = "unlabeled"  # the list whose labels nobody reads
 FILE_KEYS = ("image", "label")  # under which a case may name a file
+LABEL_KEYS = ("label", "labels", "masks")  # what an entry of that list must not be read for
+_THERE = {"video": Path.exists, "masks": Path.is_dir}  # others are files; a video may be a folder of frames
 _FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
 
 
 @dataclass(frozen=True)
 class ImageAlone:
-    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read."""
+    """``{"image": file}``. What else stands there under ``label`` is listed by a check, and never read.
+
+    Attributes:
+        main: the name of what is looked at, under which every entry names a file.
+    """
+
+    main: ClassVar[str] = "image"
 
     def files(self, key: str) -> tuple[str, ...]:
         """Names under which an entry of the list ``key`` must name a file."""
@@ -95,6 +103,34 @@ class ImageWithClass(ImageAlone):
         return {**case, "label": classes.index(entry["label"])}
 
 
+@dataclass(frozen=True)
+class Video(ImageAlone):
+    """``{"video": file or folder of frames, "labels": table, "masks": folder, "patient": name}``.
+
+    Args:
+        labels: whether a labelled entry must name a table by time, see :mod:`fedmed.data.video.label_table`.
+        masks: whether it must name a folder of masks by frame, see :mod:`fedmed.data.video.frame_masks`.
+    """
+
+    labels: bool = True
+    masks: bool = False
+    main: ClassVar[str] = "video"
+
+    def files(self, key: str) -> tuple[str, ...]:
+        wanted = {"labels": self.labels and key != UNLABELED, "masks": self.masks and key != UNLABELED}
+        return ("video", *(name for name, needed in wanted.items() if needed))
+
+    def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
+        return None
+
+    def wrong(self, key: str, where: str, entry: Mapping[str, Any]) -> str:
+        if "video" in entry or "image" not in entry:
+            return ""
+        return (
+            f"{where} names an 'image', and this task needs a 'video'; use the bundle for such images, or list videos"
+        )
+
+
 def is_word(label: Any) -> bool:
     """Whether a label is spelled like the name of a class, and not like a file: no folder, no extension."""
     return isinstance(label, str) and bool(label) and not _FILE_NAME.search(label)
@@ -106,7 +142,8 @@ def form_of(classes: Sequence[str] | None) -> ImageAlone:
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
-    """Absolute path of the file, below the site's ``root``, that an entry names as its ``image`` or ``label``.
+    """Absolute path of the file, below the site's ``root``, that an entry names as its ``image``, ``label``, ``labels``,
+    ``masks`` (a folder) or ``video`` (a file or a folder).
 
     The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
 
@@ -114,9 +151,11 @@ def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
         DataError: not an entry, or it names no such file or one outside ``root``, or the file is not there.
     """
     if not isinstance(entry, Mapping):
-        raise DataError(f'{where} is {entry!r}; it must look like {{"image": "images/a.nii.gz"}}')
+        example = '{"image": "images/a.nii.gz"}' if name in FILE_KEYS else '{"video": "videos/a.mp4"}'
+        raise DataError(f"{where} is {entry!r}; it must look like {example}")
     if name not in entry:
-        hint = f"; cases without a mask belong into '{UNLABELED}'" if name == "label" else ""
+        kind = "a mask" if name == "label" else name
+        hint = f"; cases without {kind} belong into '{UNLABELED}'" if name in LABEL_KEYS else ""
         raise DataError(f"{where} has no '{name}'{hint}")
     value = entry[name]
     relative = PurePosixPath(value) if isinstance(value, str) and value else None
@@ -124,7 +163,7 @@ def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
         raise DataError(f"{where}: '{name}' is {value!r}; it must be a path below the data folder {root}")
     file = root / relative
     try:
-        found = file.is_file()
+        found = _THERE.get(name, Path.is_file)(file)
     except OSError as error:  # a folder that may not be read, or a name that no file system takes
         raise DataError(f"{where}: the {name} {file} cannot be reached ({error.strerror}); correct that") from error
     if not found:

@@ -10,7 +10,8 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
-from fedmed.data.datalist import load_datalist
+from fedmed.data.datalist import list_entries
+from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import BundleError
 from fedmed.messages.task import Task
 from fedmed.seeds import derive_seed
@@ -76,7 +77,7 @@ def site_parser(
 
 def mention_unused(site: SiteConfig) -> None:
     """A supervised site trains on masks alone; say so rather than leave scans unused in silence."""
-    if unused := load_datalist(site.data_root, site.datalist, "unlabeled", required=False):
+    if unused := list_entries(site.datalist, UNLABELED):
         hint = "give it the role 'unsupervised' to learn from both lists"
         log.warning("%s: %d unlabelled scans are not used by a supervised site; %s", site.site, len(unused), hint)
 

@@ -1,0 +1,100 @@
+"""Masks of single frames of a video: PNG files named by the time of their frame."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from fedmed.data.video.source import open_video
+from fedmed.data.video.video_store import StoredVideo
+from fedmed.errors import DataError
+
+ROUNDING = 0.001  # seconds: names hold whole milliseconds
+
+
+@dataclass(frozen=True)
+class FrameMasks:
+    """A folder of masks: ``00012000.png`` is that of the frame which is shown from 12 000 ms on.
+
+    Args:
+        folder: of the files. Times count as those of a table, see :class:`fedmed.data.video.label_table.LabelTable`.
+        values: those that a mask may have, such as ``range(4)``.
+    """
+
+    folder: Path
+    values: Collection[int]
+
+    def files(self) -> list[tuple[float, Path]]:
+        """(second, file) of every mask, in the order of time.
+
+        Raises:
+            DataError: the folder cannot be read, holds no masks, or a name does not tell a time.
+        """
+        try:
+            found = sorted(path for path in self.folder.iterdir() if path.suffix.lower() == ".png")
+        except OSError as error:
+            raise DataError(
+                f"{self.folder}: the masks cannot be read ({error.strerror}); restore the folder"
+            ) from error
+        if not found:
+            raise DataError(f"{self.folder}: holds no masks; put PNG files named by milliseconds there: 00012000.png")
+        for path in found:
+            if not (path.stem.isascii() and path.stem.isdigit()):
+                raise DataError(f"{path}: the name is not a time in milliseconds; call it like 00012000.png")
+        return sorted((int(path.stem) / 1000, path) for path in found)
+
+    def of(self, video: StoredVideo) -> dict[int, Path]:
+        """Frame of the store -> its mask, for the frames that have one.
+
+        Frame k has the mask of the frame of the video that it shows, so masks of frames between two of the store are
+        not among them.
+
+        Raises:
+            DataError: as :meth:`files`; or a mask is later than the video ends.
+        """
+        start = float(video.facts["first_second"]) if video.source.is_dir() else 0.0
+        end, times = start + float(video.facts["seconds"]), video.times + start
+        # How long the video shows a frame: a frame of the store shows one that began less than that before.
+        source = open_video(video.source) if video.facts["rate"] else None
+        shown = source.seconds() / max(1, source.count()) if source else 0.0
+        masks: dict[int, Path] = {}
+        for second, path in self.files():
+            if second > end + ROUNDING:
+                raise DataError(f"{path}: is of {second:g} s, but {video.source} ends at {end:g} s; use its own masks")
+            frame = int(np.searchsorted(times, second - ROUNDING))
+            if frame < len(times) and times[frame] - second < max(shown - ROUNDING, ROUNDING):
+                masks[frame] = path
+        return masks
+
+    def read(self, path: Path, video: StoredVideo) -> NDArray[np.uint8]:
+        """(H, W) a mask on the frames of the store: borders cut off and scaled as they are, by the nearest pixel.
+
+        Raises:
+            DataError: not a picture of one channel, of another size than the video, or with other values.
+        """
+        try:
+            with Image.open(path) as image:
+                mask = np.array(image)
+        except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+            raise DataError(f"{path}: the mask cannot be read ({error}); restore it") from error
+        sizes = [tuple(size) for size in video.facts["source_sizes"]]
+        if mask.ndim != 2 or mask.shape not in sizes:
+            raise DataError(
+                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {' or '.join(map(str, sizes))}; "
+                "draw it on the frame itself, in one channel"
+            )
+        others = sorted(set(np.unique(mask).tolist()) - set(self.values))
+        if others:
+            raise DataError(f"{path}: the mask has the value {others[0]}; use {', '.join(map(str, self.values))}")
+        height, width = mask.shape
+        top, bottom, left, right = video.facts["picture_box"]
+        rows = _nearest(top * height, bottom * height, video.facts["height"])
+        return mask[np.ix_(rows, _nearest(left * width, right * width, video.facts["width"]))].astype(np.uint8)
+
+
+def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:
+    """The pixels from ``low`` to ``high`` that lie nearest to the centres of ``count`` equal parts."""
+    return (low + (np.arange(count) + 0.5) * (high - low) / count).astype(np.int64)

@@ -1,0 +1,207 @@
+"""Labels of a video by time: a table with a row for each time at which something is written down."""
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedmed.data.video.video_store import StoredVideo
+from fedmed.errors import DataError
+
+SECOND, PHASE = "second", "phase"  # columns; every other one is a tool
+SAME = 1e-6  # seconds
+ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate than of another video
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """A table that was read. A row holds from its second to that of the next.
+
+    Attributes:
+        path: the file.
+        seconds: (N,) increasing. Of a file they count from its first frame; of a folder of frames they are those of its
+            ``frames.csv`` or names.
+        interval: seconds from one row to the next, the median.
+        phases: (N,) int64, places in ``phase_names``; None where phases are not asked for.
+        tools: (N, n) uint8, 0 or 1, columns as ``tool_names``; None where tools are not asked for.
+        phase_names, tool_names: what the numbers mean.
+    """
+
+    path: Path
+    seconds: NDArray[np.float64]
+    interval: float
+    phases: NDArray[np.int64] | None
+    tools: NDArray[np.uint8] | None
+    phase_names: tuple[str, ...]
+    tool_names: tuple[str, ...]
+
+    def phases_of(self, video: StoredVideo) -> NDArray[np.int64]:
+        """(T,) the phase of each frame of the store, dropped or not; see :meth:`rows_of`."""
+        if self.phases is None:
+            raise DataError(f"{self.path}: was read without phases; ask for them")
+        return self.phases[self.rows_of(video)]
+
+    def tools_of(self, video: StoredVideo) -> NDArray[np.uint8]:
+        """(T, n) the tools of each frame of the store, dropped or not; see :meth:`rows_of`."""
+        if self.tools is None:
+            raise DataError(f"{self.path}: was read without tools; ask for them")
+        return self.tools[self.rows_of(video)]
+
+    def rows_of(self, video: StoredVideo) -> NDArray[np.int64]:
+        """(T,) the row that holds at the time of each frame of the store; a frame before the first row takes that.
+
+        Raises:
+            DataError: table and video begin or end apart by more than one interval (of rows or of frames, whichever is
+                longer), or frames lie where rows are missing.
+        """
+        offset = float(video.facts["first_second"]) if video.source.is_dir() else 0.0
+        times, rate = video.times + offset, video.facts["rate"]
+        self._compare_ends(video, offset, offset + float(video.facts["seconds"]), 1 / rate if rate else 0.0)
+        rows = np.searchsorted(self.seconds, times + SAME, side="right") - 1
+        steps = np.append(np.diff(self.seconds), 0.0)
+        missing = (
+            (steps[rows] > 1.5 * self.interval) & (times - self.seconds[rows] > self.interval - SAME) & (rows >= 0)
+        )
+        if missing.any():
+            frame = int(np.argmax(missing))
+            line, hint = int(rows[frame]) + 2, "" if rate is None else ", or take single frames with rate: null"
+            raise DataError(
+                f"{self.path}: no row from line {line} ({self.seconds[line - 2]:g} s) to line {line + 1} "
+                f"({self.seconds[line - 1]:g} s), though one comes every {self.interval:g} s, and the frame of "
+                f"{video.source} at {times[frame]:g} s lies there; fill the gap{hint if video.source.is_dir() else ''}"
+            )
+        return np.maximum(rows, 0)
+
+    def _compare_ends(self, video: StoredVideo, start: float, end: float, frame: float) -> None:
+        allowed = max(self.interval, frame) + SAME
+        first, last = float(self.seconds[0]), float(self.seconds[-1])
+        if first - start > allowed:
+            raise DataError(
+                f"{self.path}: line 2 is of {first:g} s, but {video.source} begins at {start:g} s; add the rows before"
+            )
+        closes = last + self.interval
+        if abs(closes - end) <= allowed:
+            return
+        ratio = (closes - start) / max(end - start, SAME)
+        shown = f"{ratio:.3g}" if ratio > 1 else f"1/{1 / max(ratio, SAME):.3g}"
+        odd = not 1 / ODD_RATIO < ratio < ODD_RATIO
+        hint = (
+            f", {shown} times as far: perhaps '{SECOND}' holds numbers of frames, or counts at another rate"
+            if odd
+            else ""
+        )
+        raise DataError(
+            f"{self.path}: is {'longer' if closes > end else 'shorter'} than its video: line {len(self.seconds) + 1} is of "
+            f"{last:g} s, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
+        )
+
+
+def read_label_table(
+    path: Path | str, phases: Sequence[str] | None = (), tools: Sequence[str] | None = ()
+) -> LabelTable:
+    """Read a CSV with the columns ``second``, ``phase`` (a name) and one of 0 and 1 for each tool.
+
+    Args:
+        path: the file.
+        phases, tools: the names that there are, in the order of the network's outputs. Empty: that part is not asked
+            for and not looked at. None: whatever the table has; phases then are in the order of their first use.
+
+    Raises:
+        DataError: no such file, or it is not such a table: a column is missing or unknown, a time is no number, negative
+            or not later than the one before, a phase unknown, a value other than 0 and 1. It names file and line.
+    """
+    path = Path(path)
+    header, rows = _lines(path)
+    columns = [name for name in header if name not in (SECOND, PHASE)]
+    wanted = columns if tools is None else list(tools)
+    _check_columns(path, header, phases, wanted, columns if tools else wanted)
+    seconds = np.array(list(_seconds(path, rows)))
+    used = list(dict.fromkeys(row[PHASE] for row in rows)) if phases is None and PHASE in header else list(phases or ())
+    return LabelTable(
+        path,
+        seconds,
+        float(np.median(np.diff(seconds))) if len(seconds) > 1 else 1.0,
+        np.array([_phase(path, line, row[PHASE], used) for line, row in enumerate(rows, 2)], np.int64)
+        if used
+        else None,
+        np.array([_present(path, line, row, wanted) for line, row in enumerate(rows, 2)], np.uint8) if wanted else None,
+        tuple(used),
+        tuple(wanted),
+    )
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """A sentence about a name that nobody knows: those that there are, and the nearest."""
+    near = get_close_matches(name, known, 1, 0.5)
+    return f"the {what} {name!r} is unknown; use {', '.join(known)}" + (f" (did you mean {near[0]!r}?)" if near else "")
+
+
+def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
+    """Heading and rows, in which nothing is missing and nothing is too much."""
+    try:
+        text = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: the table of labels cannot be read ({error}); write it as CSV in UTF-8") from error
+    lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
+    header = [name.strip() for name in lines[0]] if lines else []
+    if len(lines) < 2:
+        raise DataError(
+            f"{path}: has no rows of labels; write a heading such as {SECOND},{PHASE},grasper and one row a second"
+        )
+    if len(set(header)) < len(header):
+        raise DataError(f"{path}: line 1: a column is there twice in {', '.join(header)}; keep one")
+    for number, cells in enumerate(lines[1:], 2):
+        if len(cells) != len(header):
+            raise DataError(f"{path}: line {number}: has {len(cells)} values for {len(header)} columns; correct it")
+    return header, [{name: cell.strip() for name, cell in zip(header, cells, strict=True)} for cells in lines[1:]]
+
+
+def _check_columns(
+    path: Path, header: Sequence[str], phases: Sequence[str] | None, tools: Sequence[str], columns: Sequence[str]
+) -> None:
+    needed = [SECOND, *([PHASE] if phases else []), *tools]
+    for name in columns:
+        if name not in tools:
+            raise DataError(f"{path}: line 1: {unknown('tool', name, tools)}")
+    for name in needed:
+        if name not in header:
+            raise DataError(f"{path}: line 1: the column '{name}' is missing; it has {', '.join(header)}")
+
+
+def _seconds(path: Path, rows: Sequence[Mapping[str, str]]) -> Iterator[float]:
+    last = -math.inf
+    for line, row in enumerate(rows, 2):
+        second = _number(row[SECOND])
+        if not math.isfinite(second) or second < 0:
+            raise DataError(f"{path}: line {line}: second is {row[SECOND]!r}; write a number of seconds, 0 or more")
+        if second <= last:
+            raise DataError(
+                f"{path}: line {line}: the time goes from {last:g} s to {second:g} s; put the rows in order"
+            )
+        last = second
+        yield second
+
+
+def _phase(path: Path, line: int, name: str, known: Sequence[str]) -> int:
+    if name not in known or not name:
+        raise DataError(f"{path}: line {line}: {unknown('phase', name, known)}")
+    return known.index(name)
+
+
+def _present(path: Path, line: int, row: Mapping[str, str], tools: Sequence[str]) -> list[int]:
+    for name in tools:
+        if _number(row[name]) not in (0, 1):
+            raise DataError(f"{path}: line {line}: '{name}' is {row[name]!r}; write 1 where the tool is seen, else 0")
+    return [int(_number(row[name])) for name in tools]
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
