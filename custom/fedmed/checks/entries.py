@@ -27,9 +27,12 @@ class Entry:
 
     Attributes:
         list, number: where it stands, counted from 0.
-        image, mask: files that exist; the mask of an ``unlabeled`` entry is ignored, as in training.
+        image, mask: files that exist; the mask of an ``unlabeled`` entry is ignored, as in training. Of a video, the
+            file or folder of frames, and the folder of its masks.
         patient: who it belongs to, or None when the datalist does not say.
         label: name of its class, where labels are not masks.
+        table: of a video's labels by time.
+        main: what the datalist calls ``image``: image or video.
     """
 
     list: str
@@ -38,6 +41,8 @@ class Entry:
     mask: Path | None = None
     patient: str | None = None
     label: str | None = None
+    table: Path | None = None
+    main: str = "image"
 
     @property
     def where(self) -> str:
@@ -83,7 +88,8 @@ def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[
             if not faults:
                 patient = None if value.get("patient") is None else str(value["patient"])
                 label = form.word(key, value)
-                entries.append(Entry(key, number, files["image"], files.get("label"), patient, label))
+                mask, table = files.get("label") or files.get("masks"), files.get("labels")
+                entries.append(Entry(key, number, files[form.main], mask, patient, label, table, form.main))
     return entries, findings
 
 
@@ -116,8 +122,8 @@ def check_lists(
         chooses, scores: whether a model is chosen by validation lists, and the result scored on testing lists.
     """
     if not any(counts.values()):
-        hint = "scripts/prepare_ct.py or scripts/prepare_cxr.py writes one"
-        yield data_finding("list", f"{datalist}: none of {', '.join(LISTS)} lists an image; {hint}")
+        hint = "scripts/prepare_ct.py, prepare_cxr.py or prepare_video.py writes one"
+        yield data_finding("list", f"{datalist}: none of {', '.join(LISTS)} lists an image or video; {hint}")
     elif not kind.labelled:  # trains on both lists of images together
         if not counts.get(UNLABELED) and not counts.get("training"):
             text = f"neither '{UNLABELED}' nor 'training' lists an image, and pre-training needs some; fill one"

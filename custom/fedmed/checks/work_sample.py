@@ -35,8 +35,9 @@ def write_datalist(folder: Path, site: SiteConfig, sample: Sequence[Entry]) -> P
     """Write a datalist of the sample alone, for the measuring process."""
     lists: dict[str, list[dict[str, str]]] = {}
     for entry in sample:
-        files = {"image": entry.image, **({"label": entry.mask} if entry.mask else {})}
-        relative = {name: path.relative_to(site.data_root).as_posix() for name, path in files.items()}
+        files = {entry.main: entry.image, "labels": entry.table}
+        files["label" if entry.main == "image" else "masks"] = entry.mask
+        relative = {name: path.relative_to(site.data_root).as_posix() for name, path in files.items() if path}
         lists.setdefault(entry.list, []).append(relative | ({"label": entry.label} if entry.label else {}))
     path = folder / "datalist.json"
     path.write_text(json.dumps(lists), encoding="utf-8")

@@ -142,8 +142,8 @@ def form_of(classes: Sequence[str] | None) -> ImageAlone:
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
-    """Absolute path of the file, below the site's ``root``, that an entry names as its ``image``, ``label``, ``labels``,
-    ``masks`` (a folder) or ``video`` (a file or a folder).
+    """Absolute path of what an entry names, below the site's ``root``: a file as its ``image``, ``label`` or
+    ``labels``, a folder as ``masks``, either as ``video``.
 
     The check is by spelling: a link that the site itself placed inside its data folder may lead anywhere.
 

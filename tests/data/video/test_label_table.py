@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedmed.data.video.label_table import read_label_table
-from fedmed.data.video.video_store import StoredVideo
+from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
 PHASES, TOOLS = ("preparation", "dissection"), ("grasper", "clipper")

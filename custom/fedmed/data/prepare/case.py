@@ -42,6 +42,10 @@ class Checked:
         """Whether no fault was found."""
         return not self.faults
 
+    def named(self) -> dict[str, Path | str]:
+        """What its entry of the datalist names beside the patient, files and words; "" for nothing."""
+        return {"image": self.image or self.found, "label": self.mask or self.label}
+
 
 @dataclass
 class Case(Checked):
@@ -63,6 +67,31 @@ class XrayCase(Checked):
     view: str = ""
     low: int | None = None
     high: int | None = None
+
+
+@dataclass
+class VideoCase(Case):
+    """One video: ``shape`` is (frames, height, width) as foretold, ``label`` what is known of it, such as "tools".
+
+    Attributes:
+        table, tools: of its labels, and the tools that have a column there; ``mask`` is the folder of its masks.
+        seconds: its length.
+        sizes: of its own frames, such as "480x854".
+        masks: how many of its frames have one.
+        white, dark, out_of_body: how many of the frames looked at are so.
+    """
+
+    table: Path | None = None
+    tools: tuple[str, ...] = ()
+    seconds: float = 0.0
+    sizes: str = ""
+    masks: int = 0
+    white: int = 0
+    dark: int = 0
+    out_of_body: int = 0
+
+    def named(self) -> dict[str, Path | str]:
+        return {"video": self.image or self.found, "labels": self.table or "", "masks": self.mask or ""}
 
 
 def content_hash(values: np.ndarray) -> str:

@@ -71,7 +71,7 @@ def print_site(prepared: Prepared, site: str) -> None:
         if entries:
             console.print(f"[bold]{name}[/bold]")
             console.print("\n".join(f"  {escape(entry)}" for entry in shortened(entries, 20)), soft_wrap=True)
-    console.print(f"Images: {prepared.data_root}", soft_wrap=True)
+    console.print(f"Data: {prepared.data_root}", soft_wrap=True)
     console.print(f"Written: {prepared.out} ({site}.yaml, datalist.json, prepare_report.md, .csv)", soft_wrap=True)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from fedmed.data.entry_forms import ImageAlone
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
 
@@ -29,6 +30,7 @@ class Prepared:
     rows: Rows  # one for each list that has cases
     sections: Mapping[str, Sequence[str]]  # after the table: heading → lines, possibly none
     classes: Sequence[str] | None = None  # of X-rays; None where labels are masks
+    form: ImageAlone | None = None  # of an entry, where it names something else than an image
 
 
 def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
@@ -67,6 +69,7 @@ def row_of(case: Checked, entry: Mapping[str, str]) -> dict[str, object]:
         **{f"spacing_{axis}_mm": mm for axis, mm in zip(AXES, getattr(case, "spacing", ()), strict=False)},
         **dict(zip(("rows", "columns"), case.shape, strict=False)),
         **{"image": entry.get("image", ""), "mask": entry.get("label", "") if case.mask else ""},
+        **{name: entry[name] for name in ("video", "labels") if name in entry},
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from fedmed.data.datalist import load_datalist
-from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone
 from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.place import DATALIST, REPORT, publish
 from fedmed.data.prepare.report import LISTS, Prepared, page, row_of, table
@@ -29,14 +29,16 @@ def write_site(prepared: Prepared, staging: Path, site: str, settings: Mapping[s
     """Write a site's files into ``staging``, check them, and turn it into the site's folder."""
     write_files(prepared, staging, site, settings)
     root = staging if prepared.data_root == prepared.out else prepared.data_root
-    require_readable(staging / DATALIST, root, prepared.classes)
+    require_readable(staging / DATALIST, root, prepared.classes, prepared.form)
     publish(staging, prepared.out)
 
 
-def require_readable(datalist: Path, data_root: Path, classes: Sequence[str] | None = None) -> None:
+def require_readable(
+    datalist: Path, data_root: Path, classes: Sequence[str] | None = None, form: ImageAlone | None = None
+) -> None:
     """Read a written datalist as training does, which raises DataError for what it does not accept."""
     for name in LISTS:
-        load_datalist(data_root, datalist, name, required=False, classes=classes)
+        load_datalist(data_root, datalist, name, required=False, classes=classes, form=form)
 
 
 def write_files(prepared: Prepared, staging: Path, site: str, settings: Mapping[str, object]) -> None:
@@ -52,24 +54,23 @@ def write_files(prepared: Prepared, staging: Path, site: str, settings: Mapping[
 
 
 def entry(case: Checked, data_root: Path, out: Path, staging: Path) -> dict[str, str]:
-    """Return the datalist entry of a case: ``image``, ``label`` if it has a mask or a class, ``patient``."""
+    """Return the datalist entry of a case: what it names, such as ``image`` and ``label``, and ``patient``."""
 
     def relative(path: Path) -> str:
         final = out / path.relative_to(staging) if path.is_relative_to(staging) else path
         return final.relative_to(data_root).as_posix()
 
-    label = relative(case.mask) if case.mask else case.label
-    image = relative(case.image or case.found)
-    return {"image": image, **({"label": label} if label else {}), "patient": case.patient}
+    named = {name: relative(value) if isinstance(value, Path) else value for name, value in case.named().items()}
+    return {name: value for name, value in named.items() if value} | {"patient": case.patient}
 
 
 def write_datalist(path: Path, cases: Sequence[Checked], entries: Mapping[str, Mapping[str, str]]) -> None:
     """Write the MSD-style JSON; an ``unlabeled`` entry carries no label even when there is one."""
     content: dict[str, list[dict[str, str]]] = {}
     for name in LISTS:
-        dropped = "label" if name == UNLABELED else ""
+        dropped = LABEL_KEYS if name == UNLABELED else ()
         listed = [entries[case.case] for case in cases if name in case.lists]
-        content[name] = [{key: value for key, value in one.items() if key != dropped} for one in listed]
+        content[name] = [{key: value for key, value in one.items() if key not in dropped} for one in listed]
     content = {name: listed for name, listed in content.items() if listed}
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from fedmed.data.prepare.case import XrayCase
+from fedmed.data.prepare.case import Checked, XrayCase
 from fedmed.data.prepare.split import split_patients
 
 
@@ -23,8 +23,8 @@ def refuse_copies(cases: Sequence[XrayCase]) -> None:
             first.faults.append(f"same pixels as '{others[0].case}', but different labels: {', '.join(labels)}")
 
 
-def fill_lists(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int, ignore: bool) -> None:
-    """Set ``lists`` of every usable image: a patient is in one of training, validation and testing.
+def fill_lists(cases: Sequence[Checked], fractions: Sequence[float], seed: int, ignore: bool) -> None:
+    """Set ``lists`` of every usable image or video: a patient is in one of training, validation and testing.
 
     Images without a label are ``unlabeled``, but left out where their patient is validated or tested on; with
     ``ignore`` no image has a label.
@@ -41,7 +41,7 @@ def fill_lists(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int,
             case.notes.append("left out: without a label, and its patient is in validation or testing")
 
 
-def _stratified(cases: Sequence[XrayCase], fractions: Sequence[float], seed: int) -> dict[str, str]:
+def _stratified(cases: Sequence[Checked], fractions: Sequence[float], seed: int) -> dict[str, str]:
     """Patient → list, for patients with a label; each class is divided by ``fractions``, rounded to patients.
 
     A patient with several classes counts for the rarest of them.

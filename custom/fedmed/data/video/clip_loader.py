@@ -12,7 +12,8 @@ from torch.utils.data import Dataset
 
 from fedmed.data.video.clip_plan import ClipRule, Clips, every_frame, training_clips
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.video_store import Progress, StoredVideo, VideoStore
+from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.video_store import Progress, VideoStore
 from fedmed.errors import DataError
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fedmed.data.video.clips import Rows, history, partition, random_order, stride
 from fedmed.data.video.frame_settings import frames_between
-from fedmed.data.video.video_store import StoredVideo
+from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
 

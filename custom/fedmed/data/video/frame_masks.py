@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
 from fedmed.data.video.source import open_video
-from fedmed.data.video.video_store import StoredVideo
+from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
 ROUNDING = 0.001  # seconds: names hold whole milliseconds
@@ -82,8 +82,9 @@ class FrameMasks:
             raise DataError(f"{path}: the mask cannot be read ({error}); restore it") from error
         sizes = [tuple(size) for size in video.facts["source_sizes"]]
         if mask.ndim != 2 or mask.shape not in sizes:
+            own = " or ".join(map(str, sizes))
             raise DataError(
-                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {' or '.join(map(str, sizes))}; "
+                f"{path}: the mask has shape {mask.shape}, and its video {video.source} {own}; "
                 "draw it on the frame itself, in one channel"
             )
         others = sorted(set(np.unique(mask).tolist()) - set(self.values))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmed.data.video.video_store import StoredVideo
+from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
 SECOND, PHASE = "second", "phase"  # columns; every other one is a tool
@@ -89,15 +89,11 @@ class LabelTable:
             return
         ratio = (closes - start) / max(end - start, SAME)
         shown = f"{ratio:.3g}" if ratio > 1 else f"1/{1 / max(ratio, SAME):.3g}"
-        odd = not 1 / ODD_RATIO < ratio < ODD_RATIO
-        hint = (
-            f", {shown} times as far: perhaps '{SECOND}' holds numbers of frames, or counts at another rate"
-            if odd
-            else ""
-        )
+        hint = f", {shown} times as far: perhaps '{SECOND}' holds numbers of frames, or counts at another rate"
+        hint = "" if 1 / ODD_RATIO < ratio < ODD_RATIO else hint
         raise DataError(
-            f"{self.path}: is {'longer' if closes > end else 'shorter'} than its video: line {len(self.seconds) + 1} is of "
-            f"{last:g} s, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
+            f"{self.path}: is {'longer' if closes > end else 'shorter'} than its video: line {len(self.seconds) + 1} "
+            f"is of {last:g} s, and {video.source} ends at {end:g} s{hint}; use the table of this video, in seconds"
         )
 
 
@@ -112,8 +108,8 @@ def read_label_table(
             for and not looked at. None: whatever the table has; phases then are in the order of their first use.
 
     Raises:
-        DataError: no such file, or it is not such a table: a column is missing or unknown, a time is no number, negative
-            or not later than the one before, a phase unknown, a value other than 0 and 1. It names file and line.
+        DataError: no such file, or not such a table: a column is missing or unknown, a time is not a number, negative or
+            not later than the one before, a phase unknown, a value other than 0 and 1. It names file and line.
     """
     path = Path(path)
     header, rows = _lines(path)

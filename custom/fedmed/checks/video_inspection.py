@@ -1,0 +1,124 @@
+"""What a site's check opens and lists of videos with labels by time and masks by frame."""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from fedmed.checks.entries import Cases, Entry
+from fedmed.checks.inspection import Inspection, with_lists
+from fedmed.checks.site_findings import SiteFinding, data_finding
+from fedmed.data.prepare.case import Case, VideoCase
+from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.video_inspect import inspect_video
+from fedmed.data.prepare.video_layouts.layout import PARTS
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.label_table import read_label_table
+from fedmed.errors import DataError
+from fedmed.reports.words import NOTHING
+
+FORETOLD = FrameSettings((224, 224), 1)  # whose space is foretold, where nothing was measured
+
+
+class VideoInspection(Inspection):
+    """Videos, streamed from beginning to end, with their tables and masks.
+
+    Attributes:
+        names: the part of a table whose names are the job's classes: ``tools`` or ``phases``.
+    """
+
+    noun = "video"
+    facts = (
+        ("Minutes", (1, 10, 30, 60, 120), lambda case: getattr(case, "seconds", 0) / 60),
+        ("Lines of a frame", (240, 480, 720, 1080), lambda case: _lines(case)),
+        ("Frames out of the body (%)", (1, 5, 10, 25), lambda case: _share(case)),
+        ("Masks", (1, 10, 100, 1000), lambda case: getattr(case, "masks", None)),
+    )
+    names: ClassVar[str] = "tools"
+    values: ClassVar[Collection[int]] = PARTS
+
+    def open(
+        self,
+        entries: Sequence[Entry],
+        workers: int = 1,
+        track: Track | None = None,
+        bundle: str | None = None,
+        site_bundles: Path | None = None,
+    ) -> dict[Entry, Case]:
+        """As training streams them, whatever the bundle; nothing is stored."""
+        named = list(dict.fromkeys((entry.image, entry.table, entry.mask) for entry in entries))
+        cases = dict(zip(named, run_all(partial(_inspected, values=self.values), named, workers, track), strict=True))
+        return with_lists({entry: cases[entry.image, entry.table, entry.mask] for entry in entries})
+
+    def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
+        """What is wrong with single videos and their labels, and which contain frames out of the body."""
+        for entry, case in cases.items():
+            for fault in case.faults:
+                kind = "video_labels" if fault.startswith(("table", "mask")) else "video"
+                yield data_finding(kind, f"{entry.where}: {fault}", entry.list, entry.number)
+            for note in case.notes if case.usable else ():
+                yield data_finding("odd_video", f"{entry.where}: {note}", entry.list, entry.number)
+
+    def judge_labels(
+        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
+    ) -> Iterator[SiteFinding]:
+        """Which tables name what is not one of the job's classes, or lack a column of one."""
+        for entry in entries if classes else ():
+            if entry.table is None:
+                continue
+            try:
+                read_label_table(entry.table, **{self.names: classes})
+            except DataError as error:
+                yield data_finding("video_labels", f"{entry.where}: {error}", entry.list, entry.number)
+
+    def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
+        rows: list[tuple[str, ...]] = [("list", "videos", "patients", "minutes", "known", "masks")]
+        for key in dict.fromkeys(entry.list for entry in entries):
+            listed = [entry for entry in entries if entry.list == key]
+            videos = [case for case in cases if key in case.lists and isinstance(case, VideoCase)]
+            patients = str(len({entry.patient for entry in listed})) if all(e.patient for e in listed) else NOTHING
+            known = "; ".join(sorted({case.label for case in videos if case.label})) or NOTHING
+            minutes = f"{sum(case.seconds for case in videos) / 60:.1f}"
+            rows.append((key, str(len(listed)), patients, minutes, known, str(sum(case.masks for case in videos))))
+        return rows
+
+    def cache_bytes(self, entries: Sequence[Entry], cases: Cases, sample: Sequence[Entry], mean: float | None) -> int:
+        """Frames are all of one size, so the space grows with their number.
+
+        Without a measurement, at 224 x 224 pixels and one frame a second.
+        """
+        used = {entry.image: cases[entry] for entry in entries if entry in cases and cases[entry].usable}
+        frames = sum(case.shape[0] for case in used.values())
+        measured = sum(cases[entry].shape[0] for entry in sample if entry in cases and cases[entry].shape)
+        if mean and measured:
+            return round(mean * len(sample) * frames / measured)
+        height, width = FORETOLD.size
+        return frames * height * width * 3
+
+
+def _inspected(named: tuple[Path, Path | None, Path | None], values: Collection[int]) -> VideoCase:
+    """Stream one video. Never raises for bad data: the faults stand in the returned case."""
+    video, table, masks = named
+    case = VideoCase(video.name, video.name, video, video, masks, table=table)
+    try:
+        inspect_video(case, FORETOLD, None, None, values)
+    except DataError as error:
+        text = re.sub(rf"^{re.escape(str(video))}:? ?", "", str(error))  # the entry's place says it
+        part = next((word for word, place in (("table", table), ("mask", masks)) if place and str(place) in text), "")
+        case.faults.append(f"{part} {text}".strip())
+    if case.out_of_body:
+        case.notes.append(
+            f"{case.out_of_body} of {case.shape[0]} frames look as if the camera was out of the body, where faces and "
+            "names may be seen; let the study drop 'out_of_body'"
+        )
+    return case
+
+
+def _lines(case: Case) -> float | None:
+    sizes = getattr(case, "sizes", "")
+    return float(sizes.split("x")[0]) if sizes else None
+
+
+def _share(case: Case) -> float | None:
+    return 100 * case.out_of_body / case.shape[0] if isinstance(case, VideoCase) and case.shape else None

@@ -1,0 +1,198 @@
+"""Stream a video once, and hold its labels and masks against it."""
+
+import csv
+import hashlib
+import os
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from fedmed.data.prepare.case import VideoCase
+from fedmed.data.prepare.place import PREPARED, link_or_copy
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
+from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.folder_source import TABLE
+from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.stored_video import StoredVideo
+from fedmed.errors import DataError
+
+LOOKED_AT = (72, 96)  # height and width at which a video is streamed
+Names = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked for.
+
+    Args:
+        layout: name of a file of the folder ``video_layouts``; None: what the folder obviously is, else ``plain``.
+        phases, tools: the names that there may be; None: those of the layout.
+        leave_out: phases whose frames are left out, of folders with single frames.
+        ignore: whether all videos go to ``unlabeled``.
+        patient_pattern: finds the patient in the name of a video, where the folder does not say it.
+        settings: size and rate for which the space is foretold.
+    """
+
+    layout: str | None = None
+    phases: Names = None
+    tools: Names = None
+    leave_out: Collection[str] = ()
+    ignore: bool = False
+    patient_pattern: str | None = None
+    settings: FrameSettings = FrameSettings((224, 224))
+
+
+DEFAULT = Wanted()
+
+
+def prepare_video(
+    recording: Recording,
+    layout: Layout,
+    staging: Path,
+    wanted: Wanted,
+    copy: bool = False,
+) -> VideoCase:
+    """Bring one recording into ``staging/prepared``, with its table and masks, and look at all of it.
+
+    Videos and frames are linked, or with ``copy`` hard links or copies. Never raises for bad data: the faults stand in
+    the returned case.
+
+    Args:
+        recording, layout: what was found, and what reads its labels.
+        staging: of the site.
+        wanted: what is asked for.
+        copy: whether videos are copied.
+    """
+    case = VideoCase(recording.case, recording.patient or recording.case, recording.video)
+    case.notes += [layout.note] if layout.note else []
+    place = {part: staging / PREPARED / part / recording.case for part in ("videos", "labels", "masks")}
+    if recording.fault:
+        case.faults.append(recording.fault.removeprefix(f"{recording.video}: "))
+        return case
+    try:
+        rows = layout.rows(recording) if recording.labels else []
+        if wanted.leave_out:
+            recording, rows = _shortened(recording, rows, wanted.leave_out, case)
+        case.image = bring_video(recording, place["videos"], copy)
+        if recording.labels:
+            case.table = _write_table(rows, place["labels"].with_name(f"{place['labels'].name}.csv"))
+        if recording.masks:
+            case.mask = _write_masks(recording, layout, place["masks"])
+        phases = layout.phases if wanted.phases is None else wanted.phases
+        tools = layout.tools if wanted.tools is None else wanted.tools
+        inspect_video(case, wanted.settings, phases, tools, values=set(layout.mask_values.values()))
+    except DataError as error:
+        case.faults.append(_without(str(error), recording, case))
+    return case
+
+
+def inspect_video(
+    case: VideoCase, settings: FrameSettings, phases: Names, tools: Names, values: Collection[int]
+) -> None:
+    """Stream a video from beginning to end, and fill in what is known of it then.
+
+    A folder of frames is taken at its own times, since its frames may lie apart.
+
+    Args:
+        case: with ``image``, and perhaps ``table`` and ``mask``, the folder of its masks.
+        settings: size and rate for which the space is foretold.
+        phases, tools, values: the names and values that there may be; None for names: whatever the table has.
+
+    Raises:
+        DataError: what is wrong, and where.
+    """
+    video = case.image or case.found
+    looked = replace(settings, size=LOOKED_AT, rate=None if video.is_dir() else settings.rate)
+    extraction, digest = Extraction(video, looked), hashlib.sha256()
+    for frame in extraction:
+        digest.update(np.ascontiguousarray(frame).data)
+    facts = extraction.facts()
+    stored = StoredVideo(video, Path(), facts)
+    case.content, case.seconds, case.shape = digest.hexdigest(), facts["seconds"], (facts["frames"], *settings.size)
+    case.sizes = ", ".join(f"{height}x{width}" for height, width in facts["source_sizes"])
+    case.white, case.dark, case.out_of_body = (len(facts["flagged"][name]) for name in ("white", "dark", "out_of_body"))
+    known = []
+    if case.table:
+        table = read_label_table(case.table, phases, tools)
+        table.rows_of(stored)
+        case.tools = table.tool_names
+        held = {"phases": table.phases is not None, "tools": table.tools is not None}
+        known = [name for name, there in held.items() if there]
+    if case.mask:
+        masks = FrameMasks(case.mask, values)
+        found = masks.of(stored)
+        for path in masks.files():
+            masks.read(path[1], stored)
+        case.masks, known = len(found), [*known, "masks"]
+    case.label = ", ".join(known)
+    if len(facts["source_sizes"]) > 1:
+        case.notes.append("the size of the frames changes midway")
+
+
+def bring_video(recording: Recording, target: Path, copy: bool) -> Path:
+    """Link or copy a video, or frames with a table of their times, to ``target``; return it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if not recording.frames:
+        if copy and recording.video.is_dir():
+            shutil.copytree(recording.video, target)
+        else:
+            _bring(recording.video, target, copy)
+        return target
+    for name, _ in recording.frames:
+        _bring(recording.video / name, target / name, copy)
+    with (target / TABLE).open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows([("file", "second"), *recording.frames])
+    return target
+
+
+def _bring(source: Path, target: Path, copy: bool) -> None:
+    if copy:
+        link_or_copy(source, target)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        os.symlink(source.absolute(), target)
+
+
+def _shortened(
+    recording: Recording, rows: list[Row], leave_out: Collection[str], case: VideoCase
+) -> tuple[Recording, list[Row]]:
+    """Single frames and their rows without those of some phases."""
+    if not recording.frames or not rows:
+        raise DataError("only single frames with phases can be left out, and this is a whole video; keep the phase")
+    gone = {row["second"] for row in rows if row.get("phase") in leave_out}
+    kept = tuple((name, second) for name, second in recording.frames if second not in gone)
+    if not kept:
+        raise DataError(f"every frame is of {' or '.join(leave_out)}, which is left out")
+    if len(kept) < len(recording.frames):
+        case.notes.append(f"{len(recording.frames) - len(kept)} frames of {', '.join(leave_out)} are left out")
+    return replace(recording, frames=kept), [row for row in rows if row["second"] not in gone]
+
+
+def _write_table(rows: list[Row], path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "second": f"{row['second']:.10g}"} for row in rows)
+    return path
+
+
+def _write_masks(recording: Recording, layout: Layout, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for second, files in recording.masks:
+        mask = layout.mask(files)
+        cv2.imwrite(str(folder / f"{round(1000 * second):08d}.png"), mask)
+    return folder
+
+
+def _without(text: str, recording: Recording, case: VideoCase) -> str:
+    """A sentence with the paths of what was found, not of what was written in between."""
+    for written, found in ((case.image, recording.video), (case.table, next(iter(recording.labels), None))):
+        text = text.replace(str(written), str(found)) if written and found else text
+    return text.removeprefix(f"{recording.video}: ")

@@ -1,0 +1,148 @@
+"""What every layout of recordings has: the base of the classes in this folder, a file each."""
+
+import csv
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from fedmed.data.prepare.folder import visible_files
+from fedmed.data.video.source import open_video
+from fedmed.errors import DataError, first_line
+
+MOVIES = {".mp4", ".avi", ".mov", ".mkv", ".m4v", ".mpg", ".mpeg", ".mts", ".m2ts", ".ts", ".wmv", ".webm", ".mxf"}
+PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
+PHASES = (  # as the made-up operations call them; the last is in no protocol of six phases
+    "preparation",
+    "hepatocystic_triangle_dissection",
+    "clipping_and_cutting",
+    "gallbladder_dissection",
+    "gallbladder_packaging",
+    "cleaning_and_coagulation",
+    "gallbladder_extraction",
+)
+Row = dict[str, Any]  # of a table: second, phase, tools
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One video as it was found; nothing of it has been read.
+
+    Attributes:
+        case: its name, unique in the folder.
+        video: a file, or a folder of frames.
+        patient: "" where nothing but its name tells.
+        frames: of a folder that does not say when its frames are shown: (file relative to it, second).
+        labels: files with its labels.
+        masks: (second, files of one mask).
+        list: of the datalist, where the folder says it.
+        fault: why it is refused before it is read.
+    """
+
+    case: str
+    video: Path
+    patient: str = ""
+    frames: tuple[tuple[str, float], ...] = ()
+    labels: tuple[Path, ...] = ()
+    masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
+    list: str = ""
+    fault: str = ""
+
+
+class Layout(ABC):
+    """Finds the recordings of a folder, and reads their labels.
+
+    Attributes:
+        about: a line for ``--help``.
+        phases, tools: the names that its tables have once written; None: whatever they have.
+        mask_values: value of a mask -> the value that is written.
+        note: what is worth knowing of each recording.
+    """
+
+    about: ClassVar[str]
+    phases: ClassVar[Sequence[str] | None] = ()
+    tools: ClassVar[Sequence[str] | None] = ()
+    mask_values: ClassVar[Mapping[int, int]] = PARTS
+    note: ClassVar[str] = ""
+
+    @abstractmethod
+    def fits(self, folder: Path) -> bool:
+        """Whether a folder obviously has this layout."""
+
+    @abstractmethod
+    def find(self, folder: Path) -> list[Recording]:
+        """The recordings, in the order of their names; DataError for a folder that cannot be listed."""
+
+    def rows(self, recording: Recording) -> list[Row]:
+        """The labels of a recording that has some: rows with ``second``, ``phase`` and a column of 0 and 1 a tool.
+
+        Raises:
+            DataError: a file is not what this layout has, or holds an unknown name; it names file and line.
+        """
+        raise NotImplementedError
+
+    def mask(self, files: Sequence[Path]) -> NDArray[np.uint8]:
+        """(H, W) one mask, of the values that are written; where several files overlap, the larger value counts.
+
+        Raises:
+            DataError: a file cannot be read, has several channels, another size, or a value that is not known.
+        """
+        return np.max([self._values(file) for file in files], axis=0)
+
+    def _values(self, file: Path) -> NDArray[np.uint8]:
+        stored = picture(file)
+        table = np.full(256, 255, np.uint8)
+        table[list(self.mask_values)] = list(self.mask_values.values())
+        unknown = sorted(set(np.unique(stored).tolist()) - set(self.mask_values))
+        if stored.ndim != 2 or unknown:
+            what = f"the value {unknown[0]}" if stored.ndim == 2 else f"shape {stored.shape}"
+            raise DataError(f"{file}: the mask has {what}; use {', '.join(map(str, self.mask_values))} in one channel")
+        return table[stored]
+
+
+def picture(file: Path) -> NDArray[Any]:
+    """The values of a PNG as they are stored; DataError where it cannot be read."""
+    try:
+        with Image.open(file) as image:
+            return np.array(image)
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
+
+
+def movies(folder: Path) -> list[Path]:
+    """Files whose extension is that of a video, at any depth."""
+    return [file for _, files in visible_files(folder, ()) for file in files if file.suffix.lower() in MOVIES]
+
+
+def rows_of_text(file: Path, delimiter: str) -> list[tuple[int, list[str]]]:
+    """(line, cells) of a text file, heading included; DataError where it cannot be read or has fewer than two."""
+    try:
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{file}: the labels cannot be read ({error}); restore them") from error
+    numbered = enumerate(csv.reader(lines, delimiter=delimiter), 1)
+    rows = [(number, [cell.strip() for cell in cells]) for number, cells in numbered if any(cells)]
+    if len(rows) < 2:
+        raise DataError(f"{file}: has no rows of labels; restore it")
+    return rows
+
+
+def whole(file: Path, line: int, text: str) -> int:
+    """A whole number of a table; DataError for anything else."""
+    try:
+        return int(float(text))
+    except (ValueError, OverflowError) as error:
+        raise DataError(f"{file}: line {line}: {text!r} is not a whole number; correct it") from error
+
+
+def frames_a_second(video: Path) -> float:
+    """How many frames a file shows a second, as its header says; DataError where it does not."""
+    source = open_video(video)
+    if not (seconds := source.seconds()) > 0:
+        raise DataError(f"{video}: states that it has no length, so its frames have no rate; write it anew with times")
+    return source.count() / seconds

@@ -1,0 +1,185 @@
+"""Make a site from a folder of recordings: datalist, tables, masks, site YAML, report; completely or not at all."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from fedmed.class_paths import classes_below
+from fedmed.data.entry_forms import UNLABELED, Video
+from fedmed.data.prepare.case import VideoCase
+from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
+from fedmed.data.prepare.place import staging_for
+from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording
+from fedmed.data.prepare.write import write_site
+from fedmed.data.prepare.xray_split import fill_lists
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.label_table import unknown
+from fedmed.data.video.space_needed import SpaceNeeded
+from fedmed.errors import DataError
+
+LAYOUTS = "fedmed.data.prepare.video_layouts"
+PLAIN = "plain"
+COLUMNS = (
+    *("case", "patient", "status", "list", "reason", "notes", "label", "seconds", "sizes", "masks"),
+    *("white", "dark", "out_of_body", "found", "video", "labels"),
+)
+
+
+def layouts() -> dict[str, type[Layout]]:
+    """Name -> layout."""
+    return classes_below(LAYOUTS, Layout)  # type: ignore[type-abstract]  # it returns classes and makes none
+
+
+def find_recordings(folder: Path, wanted: Wanted) -> tuple[str, Layout, list[Recording]]:
+    """The layout of a folder, by name too, and its recordings with their patients.
+
+    Raises:
+        DataError: no such folder or layout, several that fit, or no recording.
+    """
+    folder, known = existing(folder, "the folder of videos"), layouts()
+    fitting = [name for name, layout in known.items() if name != PLAIN and layout().fits(folder)]
+    if wanted.layout not in (None, *known):
+        raise DataError(f"the layout '{wanted.layout}' is unknown; use one of {', '.join(known)}")
+    if wanted.layout is None and len(fitting) > 1:
+        raise DataError(f"{folder} looks like {' and '.join(fitting)}; say which with --layout")
+    name = wanted.layout or (fitting or [PLAIN])[0]
+    layout, pattern = known[name](), compile_pattern(wanted.patient_pattern)
+    for phase in wanted.leave_out if layout.phases is not None else ():
+        if phase not in layout.phases:
+            raise DataError(f"--leave-out: {unknown('phase', phase, layout.phases)}")
+    recordings = []
+    for one in layout.find(folder):
+        patient = one.patient or (patient_in(pattern, one.case) if pattern else one.case)
+        fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
+        recordings.append(replace(one, patient=patient, fault=fault))
+    if not recordings:
+        raise DataError(f"{folder}: no video for the layout '{name}': {known[name].about}")
+    return name, layout, recordings
+
+
+def prepare_video_site(
+    folder: Path,
+    out: Path,
+    site: str,
+    wanted: Wanted = DEFAULT,
+    *,
+    fractions: Sequence[float] = (0.6, 0.2, 0.2),
+    seed: int = 0,
+    workers: int = 1,
+    copy: bool = False,
+    track: Track[VideoCase] | None = None,
+    only: str | None = None,
+) -> Prepared:
+    """Check every video below ``folder`` and write the site folder ``out``.
+
+    Videos and frames stay where they are: ``out/prepared`` holds links to them, their tables and their masks.
+
+    Args:
+        folder, wanted: what is there; see :class:`Wanted`.
+        out: site folder; what an earlier preparation left there is replaced, other files are not touched.
+        site: the site's name in the federation.
+        fractions, seed: training, validation, testing, of the patients with labels; seed of the split.
+        copy: link (hard) or copy the videos instead of pointing at them.
+        workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
+        only: name of the one recording that is used; None: all.
+
+    Raises:
+        DataError: wrong arguments, a patient in two lists, or nothing usable; nothing is written.
+    """
+    folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
+    name, layout, recordings = find_recordings(folder, wanted)
+    recordings = [one for one in recordings if only in (None, one.case)]
+    given = {one.case: one.list for one in recordings if one.list}
+    with staging_for(out) as staging:
+        work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
+        cases = run_all(work, recordings, workers, track)
+        refuse_copies(cases)
+        refuse_other_tools(cases)
+        if given:
+            fill_given(cases, given, folder)
+        else:
+            fill_lists(cases, fractions, seed, wanted.ignore)
+        require_used(cases, folder, "videos")
+        prepared = _prepared(out, cases, wanted.settings)
+        split = "as videos.csv says" if given else tuple(fractions)
+        write_site(prepared, staging, site, {"folder": folder, "layout": name, "split": split, "seed": seed})
+    return prepared
+
+
+def refuse_copies(cases: Sequence[VideoCase]) -> None:
+    """Keep one of several videos with equal frames, if possible a labelled one."""
+    groups: dict[str, list[VideoCase]] = defaultdict(list)
+    for case in cases:
+        if case.usable:
+            groups[case.content].append(case)
+    for group in groups.values():
+        first, *others = sorted(group, key=lambda case: (not case.label, case.case))
+        for case in others:
+            owner = "" if case.patient == first.patient else f" of another patient, '{first.patient}'"
+            case.faults.append(f"same frames as '{first.case}'{owner}; one video counts once")
+
+
+def refuse_other_tools(cases: Sequence[VideoCase]) -> None:
+    """Refuse tables whose tools are not those of most tables: what a missing column means, nobody knows."""
+    counts = Counter(frozenset(case.tools) for case in cases if case.usable and case.tools)
+    usual = max(counts, key=lambda tools: (counts[tools], sorted(tools)), default=frozenset())
+    for case in cases:
+        if case.usable and case.tools and (other := usual ^ set(case.tools)):
+            hint = "write the same columns in each, or name them with --tools"
+            case.faults.append(
+                f"its table and those of most videos differ in the tools {', '.join(sorted(other))}; {hint}"
+            )
+
+
+def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Path) -> None:
+    """Set ``lists`` as the folder says them; videos without a list are left out.
+
+    Raises:
+        DataError: a patient is in two lists of which one is scored.
+    """
+    lists: dict[str, dict[str, str]] = defaultdict(dict)
+    for case in cases:
+        if case.usable and (name := given.get(case.case)):
+            if name != UNLABELED and not case.label:
+                case.faults.append(f"is listed for '{name}', and nothing is known of it; list it as '{UNLABELED}'")
+                continue
+            case.lists = [name]
+            lists[case.patient].setdefault(name, case.case)
+    for patient, held in lists.items():
+        if len(held) > 1 and set(held) & {"validation", "testing"}:
+            shown = " and ".join(f"{name} ({case})" for name, case in held.items())
+            text = f"patient '{patient}' is in two lists, {shown}; a score would be too good: keep one"
+            raise DataError(f"{folder}: {text}")
+
+
+def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) -> Prepared:
+    used = [case for case in cases if case.lists]
+    labelled = [case for case in used if case.lists != [UNLABELED]]
+    rate = None if any(case.found.is_dir() for case in used) else settings.rate  # single frames have no rate
+    space = SpaceNeeded(sum(case.shape[0] for case in used), *settings.size, rate)
+    sections = {
+        "Refused": refusals(cases),
+        "Worth a look": note_counts(cases),
+        "Space of the prepared frames": [space.words()],
+    }
+    has = {part: all(getattr(case, part) for case in labelled) for part in ("table", "mask")}
+    form = Video(labels=has["table"], masks=has["mask"])
+    return Prepared(out, out, cases, "videos", COLUMNS, _list_table(cases), sections, form=form)
+
+
+def _list_table(cases: Sequence[VideoCase]) -> Rows:
+    """Rows (list, videos, patients, minutes, what is known, masks, share out of the body), a heading first."""
+    rows: Rows = [("list", "videos", "patients", "minutes", "known", "masks", "frames out of the body")]
+    for name, videos in listed(cases).items():
+        frames = sum(case.shape[0] for case in videos)
+        known = "–" if name == UNLABELED else "; ".join(sorted({case.label for case in videos}))
+        minutes, outside = sum(case.seconds for case in videos) / 60, sum(case.out_of_body for case in videos)
+        people, masks = len({case.patient for case in videos}), sum(case.masks for case in videos)
+        share = f"{outside / max(1, frames):.1%}"
+        rows.append((name, str(len(videos)), str(people), f"{minutes:.1f}", known, str(masks), share))
+    return rows
