@@ -40,7 +40,7 @@ def build_encoder(
         raise ValueError(f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed")
     if any(width % groups for width in widths):
         raise ValueError(f"groups {groups} do not divide the widths {list(widths)}; use a common divisor of them")
-    return ResNet(
+    encoder = ResNet(
         block="basic",
         layers=list(layers),
         block_inplanes=list(widths),
@@ -51,8 +51,20 @@ def build_encoder(
         no_max_pool=not stem_pool,
         bias_downsample=False,
         feed_forward=False,
-        norm=("group", {"num_groups": groups}),
     )
+    replace_batch_norm(encoder, groups)  # MONAI's `norm` reaches the first layer alone
+    return encoder
+
+
+def replace_batch_norm(module: nn.Module, groups: int) -> None:
+    """Put GroupNorm with the same affine tensors in the place of every BatchNorm below a module."""
+    for name, part in module.named_children():
+        if isinstance(part, nn.BatchNorm2d):
+            made = nn.GroupNorm(groups, part.num_features, part.eps)
+            made.load_state_dict({key: getattr(part, key) for key in ("weight", "bias")})
+            setattr(module, name, made)
+        else:
+            replace_batch_norm(part, groups)
 
 
 class ToolNet(nn.Module):
