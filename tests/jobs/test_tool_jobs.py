@@ -10,10 +10,14 @@ import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.engines.label_counts import LabelCounts
+from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.privacy.sendings import SiteAnswers
+from fedmed.reports.presence_charts import counts_of, total
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file
 
 JOB = Path(__file__).resolve().parents[2] / "jobs" / "tools_fedavg"
@@ -75,3 +79,32 @@ def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
     foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
     result = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
     assert set(result["test"]["lap_cho2"]) <= foreseen
+
+
+def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_path):
+    html, pngs = write_report(workspace, tmp_path)
+    names = {path.stem for path in pngs}
+    assert {"labels", "bars", "test_scores", "slices_lap_cho1"} <= names
+    text = html.read_text()
+    assert "F1 of each tool" in text and "Videos along time" in text and "suction_irrigation" in text
+    labels, counts = counts_of(read_run(workspace))
+    sent = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())["test"]
+    assert labels[0] == "grasper" and total(counts, labels).tp[0] == sum(site["tp_grasper"] for site in sent.values())
+
+
+def test_the_report_of_the_server_alone_has_counts_and_no_videos(workspace, tmp_path):
+    shutil.copytree(workspace / "server", tmp_path / "run" / "server")
+    html, pngs = write_report(tmp_path / "run")
+    assert "Single videos never leave a site" in html.read_text()
+    assert {"labels", "bars"} <= {path.stem for path in pngs}
+
+
+def test_the_run_becomes_a_bundle(workspace, tmp_path):
+    """Inference on a generated frame gives the same before and after, the second without FedMed."""
+    made = export_bundle(workspace, tmp_path / "tools_classification", verify=True)
+    card = (made.out / "docs/README.md").read_text()
+    assert "equal probabilities" in card and "on a generated frame of an operation" in card and "{{" not in card
+    assert "a probability each, which do not sum to 1: grasper, clipper" in card and "None" not in card
+    meta = json.loads((made.out / "configs/metadata.json").read_text())
+    assert meta["network_data_format"]["inputs"]["image"]["spatial_shape"] == [24, 32]
+    assert not any("label.sh" in line for line in made.next_steps), "MONAI Label does not serve frames"
