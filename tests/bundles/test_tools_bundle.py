@@ -91,9 +91,7 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     made.run()
     model = Path(facts["ckpt_dir"]) / "model.pt"
     assert model.is_file()
-    ConfigWorkflow(
-        configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts
-    ).run()
+    ConfigWorkflow(configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts).run()
     with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
         assert [0 <= float(row["f1"]) <= 1 for row in csv.DictReader(file)] == [True]
     (tmp_path / "in").mkdir()

@@ -94,8 +94,8 @@ def average_precisions(truth: ArrayLike, probabilities: ArrayLike, absent: str =
         )
     found = recall_scores(true.sum(0), np.zeros(true.shape[1]), absent)  # 1 for a label that there is
     for label in np.flatnonzero(true.any(0) & ~true.all(0)):
-        ranked = [torch.from_numpy(np.ascontiguousarray(part[:, label])) for part in (values, true.astype(np.int64))]
-        found[label] = compute_average_precision(*ranked)
+        values_of, truth_of = (torch.from_numpy(part[:, label].copy()) for part in (values, true.astype(np.int64)))
+        found[label] = compute_average_precision(values_of, truth_of)
     return found
 
 

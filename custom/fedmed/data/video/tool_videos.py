@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.data.video.clip_loader import PreparedVideos
@@ -42,5 +44,5 @@ def load_tool_videos(
 def shown_frames(prepared: PreparedVideos) -> list[int]:
     """(J,) how many of the kept frames of all videos show each label."""
     labelled = zip(prepared.videos, prepared.labels or (), strict=False)
-    found: list[int] = sum(labels[video.kept].sum(dim=0) for video, labels in labelled).tolist()
-    return found
+    counts = [labels[video.kept].sum(dim=0) for video, labels in labelled]
+    return [int(count) for count in torch.stack(counts).sum(dim=0)] if counts else []
