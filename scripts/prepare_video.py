@@ -8,6 +8,7 @@ Writes datalist.json, <site>.yaml, prepare_report.csv and prepare_report.md into
 """
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def prepare(options: argparse.Namespace) -> None:
         return
     made, parent = 0, options.out if options.out != fedmed_home() / "sites" / options.site else options.out.parent
     for recording in find_recordings(options.folder, wanted)[2]:
-        name = f"{options.site}_{Path(recording.case).stem.lower()}"
+        name = f"{options.site}_{re.sub(r'[^a-z0-9]+', '_', recording.stem.lower())}"
         try:
             prepare_one(options, wanted, parent / name, name, recording.case)
             made += 1

@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from fedmed.data.datalist import case_names, check_words, list_entries, load_datalist
-from fedmed.data.entry_forms import ImageWithClass, ImageWithMask
+from fedmed.data.entry_forms import ImageWithClass, ImageWithMask, Video
 from fedmed.errors import DataError
 
 
@@ -31,6 +31,18 @@ def test_paths_become_absolute_and_other_keys_stay(site):
     assert [case["image"] for case in cases] == [str(root / f"images/c{n}.nii.gz") for n in range(2)]
     assert cases[0]["label"] == str(root / "labels/c0.nii.gz") and cases[0]["patient"] == "p"
     assert case_names(cases) == ["c0", "c1"]
+
+
+def test_labels_of_unlabelled_videos_are_dropped_too(site):
+    root, datalist = site()
+    (root / "a.mp4").touch()
+    (root / "a.csv").touch()
+    entry = {"video": "a.mp4", "labels": "a.csv", "patient": "p"}
+    rewrite(datalist, training=[entry], unlabeled=[entry])
+    (labelled,) = load_datalist(root, datalist, "training", form=Video())
+    assert labelled == {"video": str(root / "a.mp4"), "labels": str(root / "a.csv"), "patient": "p"}
+    assert load_datalist(root, datalist, "unlabeled", form=Video()) == [{"video": str(root / "a.mp4"), "patient": "p"}]
+    assert case_names([labelled]) == ["a"]
 
 
 def test_labels_of_unlabelled_cases_are_dropped_and_that_is_said(site, caplog):

@@ -12,7 +12,6 @@ def test_quantiles_worked_out_by_hand():
     counter.count(p, y)
     assert counter.quantiles(0.5).tolist() == pytest.approx([0.75, 0.7], abs=1.5 / BINS)
     assert counter.quantiles(0.9).tolist() == pytest.approx([0.95, 0.9], abs=1.5 / BINS)
-    assert counter.shares().tolist() == [3 / 8, 5 / 8]
     assert counter.quantiles(0.1).tolist() == pytest.approx([0.75, 0.6], abs=1.5 / BINS)
 
 
@@ -33,4 +32,4 @@ def test_logits():
 
 
 def test_nothing_counted():
-    assert LabelConfidence().quantiles(0.5) is None and LabelConfidence().shares() is None
+    assert LabelConfidence().quantiles(0.5) is None

@@ -138,3 +138,22 @@ def test_apps_with_different_studies_are_not_a_job(tmp_path, job):
     path.write_bytes((folder / "app_server/config/study.yaml").read_bytes())
     with pytest.raises(JobError, match="site 'a' is not both there and in config/study.yaml"):
         read_job(folder)
+
+
+def test_overlays_of_a_role_come_between_the_studys_and_the_methods(job_of, tmp_path):
+    study = {
+        "bundle": "covid_ct_segmentation",
+        "sites": {"a": "supervised", "b": "unsupervised"},
+        "rounds": 1,
+        "steps": 1,
+    }
+    method = {"path": "fedmed.methods.consistency.Consistency"}
+    more = {"overlays": ["demo"], "role_overlays": {"supervised": ["one_cycle"]}}
+    job = job_of(name="x", method=method, **study, **more)
+    assert job.clients["a"]["overlays"] == ["demo", "one_cycle"]
+    assert job.clients["b"]["overlays"][0] == "demo" and "one_cycle" not in job.clients["b"]["overlays"]
+    more = {"overlays": ["demo"], "role_overlays": {"unsupervised": ["one_cicle"]}}
+    misspelt = job_of(name="x", method=method, **study, **more)
+    line = next(n for n, text in enumerate(misspelt.text.splitlines(), start=1) if text.startswith("role_overlays"))
+    with pytest.raises(JobError, match=f"line {line}: role 'unsupervised': .* no overlay 'one_cicle'"):
+        write_job(misspelt, tmp_path / "x")

@@ -13,7 +13,7 @@ from fedmed.errors import UpdateRefused
 
 SHARE = "agreed_share"  # of a site without labels: share of voxels, or images, on which the two models agree
 CONFIDENCE = "label_confidence"  # of a labelled one: for each class a quantile of its confidence where it is right
-SHARES = "label_shares"  # of a labelled one: share of each class in the labels of its validation list
+SHARES = "label_shares"  # of a labelled one: share of each class among its training labels
 SCORES = "mean_scores"  # of a labelled one: score of the model with what sites without labels added, and without
 
 

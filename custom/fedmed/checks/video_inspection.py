@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -15,6 +16,7 @@ from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.space_needed import space_needed
 from fedmed.errors import DataError
 from fedmed.reports.words import NOTHING
 
@@ -88,8 +90,7 @@ class VideoInspection(Inspection):
 
         Without a measurement, at 224 x 224 pixels and one frame a second.
         """
-        used = {entry.image: cases[entry] for entry in entries if entry in cases and cases[entry].usable}
-        frames = sum(case.shape[0] for case in used.values())
+        frames = sum({entry.image: _frames(entry, cases) for entry in entries}.values())
         measured = sum(cases[entry].shape[0] for entry in sample if entry in cases and cases[entry].shape)
         if mean and measured:
             return round(mean * len(sample) * frames / measured)
@@ -113,6 +114,16 @@ def _inspected(named: tuple[Path, Path | None, Path | None], values: Collection[
             "names may be seen; let the study drop 'out_of_body'"
         )
     return case
+
+
+def _frames(entry: Entry, cases: Cases) -> int:
+    """How many frames a video will have in the store; of one that was not opened, as its header says."""
+    if entry in cases:
+        return cases[entry].shape[0] if cases[entry].usable else 0
+    try:
+        return space_needed([entry.image], replace(FORETOLD, rate=None if entry.image.is_dir() else 1)).frames
+    except DataError:
+        return 0  # said where it is opened
 
 
 def _lines(case: Case) -> float | None:

@@ -19,6 +19,7 @@ from fedmed.files import fedmed_home, write_atomically
 log = logging.getLogger("fedmed.data")
 
 FOLDER = "fedmed-cases"
+PREPARED = (".pt", ".frames")  # files of prepared cases and videos
 _OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|json|source|lock|[^.]+\.tmp)")
 _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
 

@@ -25,7 +25,6 @@ class JudgedMeans(Correction):
         network: the network that it evaluates.
         confidence: has counted then.
         first, last: quantile in the first and in the last round, 0 to 1.
-        tell_shares: also send ``label_shares``, the share of each class in the labels of the validation list, (C,).
     """
 
     takes = (MEAN,)
@@ -37,10 +36,9 @@ class JudgedMeans(Correction):
         confidence: LabelConfidence,
         first: float = 0.5,
         last: float = 0.1,
-        tell_shares: bool = False,
     ) -> None:
         self.evaluator, self.network, self.confidence = evaluator, network, confidence
-        self.first, self.last, self.tell_shares = first, last, tell_shares
+        self.first, self.last = first, last
         self._found: dict[str, float | Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
@@ -50,8 +48,6 @@ class JudgedMeans(Correction):
         if quantiles is None:
             return
         self._found = {"label_confidence": quantiles}
-        if self.tell_shares and (shares := self.confidence.shares()) is not None:
-            self._found["label_shares"] = shares
         if MEAN in start.values:
             received = score(self.evaluator)
             self._found["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])

@@ -26,7 +26,6 @@ class LabelConfidence:
     def __init__(self, pred: str = "pred", label: str = "label") -> None:
         self.pred, self.label = pred, label
         self.counts: Tensor | None = None
-        self.labels: Tensor | None = None
         self.paused = False
 
     def attach(self, engine: Engine) -> None:
@@ -44,15 +43,9 @@ class LabelConfidence:
         p = all_classes(pred.softmax(dim=1) if logits else pred)
         confidence, named = p.max(dim=1)
         classes = label.reshape(named.shape).long()
-        labels = torch.bincount(classes.flatten(), minlength=p.shape[1])[: p.shape[1]]
-        self.labels = labels.cpu() + (0 if self.labels is None else self.labels)
         right = named == classes
         counts = torch.stack([torch.histc(confidence[right & (named == c)], BINS, 0, 1) for c in range(p.shape[1])])
         self.counts = counts.cpu() + (0 if self.counts is None else self.counts)
-
-    def shares(self) -> Tensor | None:
-        """Share of each class in the labels, (C,), summing to 1; None if nothing was counted."""
-        return None if self.labels is None else self.labels / self.labels.sum().clamp_min(1)
 
     def quantiles(self, level: float) -> Tensor | None:
         """For each class the probability below which a share ``level`` of the right ones lies, (C,) in [0, 1].

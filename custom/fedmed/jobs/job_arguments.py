@@ -74,7 +74,8 @@ class JobArguments:
         study = self.study
         overrides = {str(name): values for name, values in study.overrides.items()}.get(role, {})
         overrides = dict(overrides) | ({"classes": [one.name for one in study.structures]} if study.classes else {})
-        overlays = [*study.overlays, *self.method.role(role).overlays]
+        of_role = {str(name): overlays for name, overlays in study.role_overlays.items()}.get(role, [])
+        overlays = [*study.overlays, *of_role, *self.method.role(role).overlays]
         return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": overrides}
 
     @property

@@ -60,6 +60,9 @@ class Study(YamlModel):
     )
     bundle: str = Field(description="installed bundle that is trained")
     overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
+    role_overlays: dict[Role, list[str]] = Field(
+        default={}, description="role: further overlays, such as a schedule, of the sites of this role alone"
+    )
     classes: list[Class] | None = Field(
         default=None,
         min_length=1,

@@ -59,7 +59,7 @@ class Agreement(Consistency):
         if self.careful:
             found.append(BesideModel("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
         if self.align:
-            shares = "The share of each class in the labels of the validation list."
+            shares = "The share of each class among the training labels."
             found.append(BesideModel("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))
         return tuple(found)
 

@@ -74,15 +74,15 @@ class VideoCase(Case):
     """One video: ``shape`` is (frames, height, width) as foretold, ``label`` what is known of it, such as "tools".
 
     Attributes:
-        table, tools: of its labels, and the tools that have a column there; ``mask`` is the folder of its masks.
+        table, columns: of its labels, and the columns beside the second; ``mask`` is the folder of its masks.
         seconds: its length.
         sizes: of its own frames, such as "480x854".
-        masks: how many of its frames have one.
+        masks: how many there are.
         white, dark, out_of_body: how many of the frames looked at are so.
     """
 
     table: Path | None = None
-    tools: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
     seconds: float = 0.0
     sizes: str = ""
     masks: int = 0

@@ -8,8 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import cv2
 import numpy as np
+from PIL import Image
 
 from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.place import PREPARED, link_or_copy
@@ -18,7 +18,7 @@ from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import PHASE, SECOND, read_label_table
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
@@ -84,8 +84,9 @@ def prepare_video(
             case.table = _write_table(rows, place["labels"].with_name(f"{place['labels'].name}.csv"))
         if recording.masks:
             case.mask = _write_masks(recording, layout, place["masks"])
-        phases = layout.phases if wanted.phases is None else wanted.phases
-        tools = layout.tools if wanted.tools is None else wanted.tools
+        header = rows[0] if rows else {}
+        own = layout.phases if PHASE in header else (), layout.tools if set(header) - {SECOND, PHASE} else ()
+        phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
         inspect_video(case, wanted.settings, phases, tools, values=set(layout.mask_values.values()))
     except DataError as error:
         case.faults.append(_without(str(error), recording, case))
@@ -121,15 +122,18 @@ def inspect_video(
     if case.table:
         table = read_label_table(case.table, phases, tools)
         table.rows_of(stored)
-        case.tools = table.tool_names
+        case.columns = (*([] if table.phases is None else [PHASE]), *table.tool_names)
         held = {"phases": table.phases is not None, "tools": table.tools is not None}
         known = [name for name, there in held.items() if there]
     if case.mask:
         masks = FrameMasks(case.mask, values)
-        found = masks.of(stored)
-        for path in masks.files():
-            masks.read(path[1], stored)
-        case.masks, known = len(found), [*known, "masks"]
+        files = masks.files()
+        if len(masks.of(stored)) < len(files):
+            when = "that there are" if looked.rate is None else f"at {looked.rate:g} a second; train at a higher rate"
+            case.notes.append(f"some masks lie between the frames {when}")
+        for _, path in files:
+            masks.read(path, stored)
+        case.masks, known = len(files), [*known, "masks"]
     case.label = ", ".join(known)
     if len(facts["source_sizes"]) > 1:
         case.notes.append("the size of the frames changes midway")
@@ -186,8 +190,7 @@ def _write_table(rows: list[Row], path: Path) -> Path:
 def _write_masks(recording: Recording, layout: Layout, folder: Path) -> Path:
     folder.mkdir(parents=True)
     for second, files in recording.masks:
-        mask = layout.mask(files)
-        cv2.imwrite(str(folder / f"{round(1000 * second):08d}.png"), mask)
+        Image.fromarray(layout.mask(files)).save(folder / f"{round(1000 * second):08d}.png")
     return folder
 
 

@@ -49,12 +49,13 @@ def find_recordings(folder: Path, wanted: Wanted) -> tuple[str, Layout, list[Rec
         raise DataError(f"{folder} looks like {' and '.join(fitting)}; say which with --layout")
     name = wanted.layout or (fitting or [PLAIN])[0]
     layout, pattern = known[name](), compile_pattern(wanted.patient_pattern)
-    for phase in wanted.leave_out if layout.phases is not None else ():
-        if phase not in layout.phases:
-            raise DataError(f"--leave-out: {unknown('phase', phase, layout.phases)}")
+    known_phases = wanted.phases or layout.phases
+    for phase in wanted.leave_out:
+        if known_phases is not None and phase not in known_phases:
+            raise DataError(f"--leave-out: {unknown('phase', phase, known_phases)}")
     recordings = []
     for one in layout.find(folder):
-        patient = one.patient or (patient_in(pattern, one.case) if pattern else one.case)
+        patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
         recordings.append(replace(one, patient=patient, fault=fault))
     if not recordings:
@@ -93,13 +94,13 @@ def prepare_video_site(
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
-    recordings = [one for one in recordings if only in (None, one.case)]
+    recordings = [one for one in recordings if only in (None, one.case) and not one.video.is_relative_to(out)]
     given = {one.case: one.list for one in recordings if one.list}
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
         cases = run_all(work, recordings, workers, track)
         refuse_copies(cases)
-        refuse_other_tools(cases)
+        refuse_other_columns(cases)
         if given:
             fill_given(cases, given, folder)
         else:
@@ -124,16 +125,14 @@ def refuse_copies(cases: Sequence[VideoCase]) -> None:
             case.faults.append(f"same frames as '{first.case}'{owner}; one video counts once")
 
 
-def refuse_other_tools(cases: Sequence[VideoCase]) -> None:
-    """Refuse tables whose tools are not those of most tables: what a missing column means, nobody knows."""
-    counts = Counter(frozenset(case.tools) for case in cases if case.usable and case.tools)
-    usual = max(counts, key=lambda tools: (counts[tools], sorted(tools)), default=frozenset())
-    for case in cases:
-        if case.usable and case.tools and (other := usual ^ set(case.tools)):
-            hint = "write the same columns in each, or name them with --tools"
-            case.faults.append(
-                f"its table and those of most videos differ in the tools {', '.join(sorted(other))}; {hint}"
-            )
+def refuse_other_columns(cases: Sequence[VideoCase]) -> None:
+    """Refuse tables whose columns are not those of most tables: what a missing column means, nobody knows."""
+    tables = [case for case in cases if case.usable and case.table]
+    counts = Counter(frozenset(case.columns) for case in tables)
+    usual = max(counts, key=lambda columns: (counts[columns], len(columns), sorted(columns)), default=frozenset[str]())
+    for case in tables:
+        if other := ", ".join(sorted(usual ^ set(case.columns))):
+            case.faults.append(f"its table and those of most videos differ in the columns {other}; write them in each")
 
 
 def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Path) -> None:

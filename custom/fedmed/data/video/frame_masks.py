@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from PIL import Image, UnidentifiedImageError
 
 from fedmed.data.video.source import open_video
 from fedmed.data.video.stored_video import StoredVideo
-from fedmed.errors import DataError
+from fedmed.errors import DataError, first_line
 
 ROUNDING = 0.001  # seconds: names hold whole milliseconds
 
@@ -75,11 +76,7 @@ class FrameMasks:
         Raises:
             DataError: not a picture of one channel, of another size than the video, or with other values.
         """
-        try:
-            with Image.open(path) as image:
-                mask = np.array(image)
-        except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-            raise DataError(f"{path}: the mask cannot be read ({error}); restore it") from error
+        mask = picture(path)
         sizes = [tuple(size) for size in video.facts["source_sizes"]]
         if mask.ndim != 2 or mask.shape not in sizes:
             own = " or ".join(map(str, sizes))
@@ -94,6 +91,15 @@ class FrameMasks:
         top, bottom, left, right = video.facts["picture_box"]
         rows = _nearest(top * height, bottom * height, video.facts["height"])
         return mask[np.ix_(rows, _nearest(left * width, right * width, video.facts["width"]))].astype(np.uint8)
+
+
+def picture(file: Path) -> NDArray[Any]:
+    """The values of a PNG as they are stored; DataError where it cannot be read."""
+    try:
+        with Image.open(file) as image:
+            return np.array(image)
+    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
+        raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
 
 
 def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:

@@ -108,8 +108,8 @@ def read_label_table(
             for and not looked at. None: whatever the table has; phases then are in the order of their first use.
 
     Raises:
-        DataError: no such file, or not such a table: a column is missing or unknown, a time is not a number, negative or
-            not later than the one before, a phase unknown, a value other than 0 and 1. It names file and line.
+        DataError: no such file, or not such a table: a column is missing or unknown, a time is not a number, negative
+            or not later than the one before, a phase unknown, a value other than 0 and 1. It names file and line.
     """
     path = Path(path)
     header, rows = _lines(path)

@@ -1,6 +1,5 @@
 """Cholec80 (Twinanda et al. 2017, Strasbourg): 80 videos at 25 frames a second."""
 
-import re
 from pathlib import Path
 
 from fedmed.data.prepare.video_layouts.layout import PHASES, Layout, Recording, Row, movies, rows_of_text, whole
@@ -46,15 +45,17 @@ class Cholec80(Layout):
 
     def rows(self, recording: Recording) -> list[Row]:
         rows: dict[int, Row] = {}
-        for path in sorted(recording.labels, key=lambda path: "-tool" not in path.name):  # tools name the seconds
+        for path in reversed(recording.labels):  # tools first: they name the seconds
             header, *lines = rows_of_text(path, "\t")
-            if re.search("-tool", path.name):
+            if path.stem.endswith("-tool"):
                 rows = {frame: row for line, cells in lines for frame, row in [_tools(path, line, header[1], cells)]}
                 continue
             phases = {whole(path, line, cells[0]): _phase(path, line, cells) for line, cells in lines}
             wanted = rows or {frame: {"second": frame / RATE} for frame in range(0, max(phases) + 1, RATE)}
-            if gone := next((frame for frame in wanted if frame not in phases), None):
-                raise DataError(f"{path}: has no phase for frame {gone}; it belongs to another video, or is cut short")
+            if gone := [frame for frame in wanted if frame not in phases]:
+                raise DataError(
+                    f"{path}: has no phase for frame {gone[0]}; it belongs to another video, or is cut short"
+                )
             rows = {frame: {"second": row["second"], "phase": phases[frame], **row} for frame, row in wanted.items()}
         return list(rows.values())
 

@@ -46,8 +46,8 @@ class CholecT50(Layout):
         content = _read(path)
         shown = {round(second * _rate(content, path)): second for _, second in recording.frames}
         annotated = content["annotations"]
-        if gone := next((frame for frame in shown if str(frame) not in annotated), None):
-            raise DataError(f"{path}: has no annotation of frame {gone}; remove the frame, or get the whole file")
+        if gone := [frame for frame in shown if str(frame) not in annotated]:
+            raise DataError(f"{path}: has no annotation of frame {gone[0]}; remove the frame, or get the whole file")
         return [_row(path, frame, second, annotated[str(frame)]) for frame, second in sorted(shown.items())]
 
 

@@ -1,9 +1,8 @@
 """EndoVis 2017, robotic instruments (Allan et al. 2019): frames and masks of parts, one folder an instrument."""
 
-import re
 from pathlib import Path
 
-from fedmed.data.prepare.video_layouts.layout import Layout, Recording
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording, numbered_frames
 
 RATE = 2  # frames a second
 
@@ -11,7 +10,7 @@ RATE = 2  # frames a second
 class EndoVis2017(Layout):
     """``instrument_dataset_1/left_frames/frame000.png`` with ``ground_truth/<instrument>/frame000.png``.
 
-    Values of a mask: 10 shaft, 20 wrist, 30 jaws. ``Other_labels`` (probes and gauze, which have no parts) is left out.
+    Values of a mask: 10 shaft, 20 wrist, 30 jaws. ``Other_labels`` (what has no parts, such as probes) is left out.
     """
 
     about = "EndoVis 2017: left_frames and ground_truth, values 10, 20, 30; two frames a second"
@@ -24,9 +23,7 @@ class EndoVis2017(Layout):
         return [self._recording(place.parent) for place in sorted(folder.glob("*/left_frames"))]
 
     def _recording(self, folder: Path) -> Recording:
-        files = {path.name: number for path in sorted((folder / "left_frames").iterdir())
-                 if path.suffix == ".png" and (number := re.search(r"\d+$", path.stem))}  # fmt: skip
-        frames = tuple((name, int(number[0]) / RATE) for name, number in files.items())
+        frames = numbered_frames(folder / "left_frames", RATE)
         kinds = [kind for kind in sorted((folder / "ground_truth").glob("*")) if not kind.name.startswith("Other")]
         found = [(second, tuple(kind / name for kind in kinds if (kind / name).is_file())) for name, second in frames]
         masks = tuple((second, files) for second, files in found if files)

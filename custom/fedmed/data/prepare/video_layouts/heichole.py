@@ -57,7 +57,10 @@ class HeiChole(Layout):
         for path in recording.labels:
             read = _phase if _part(path)[1] == "phase" else _tools
             frames = {whole(path, line, cells[0]): read(path, line, cells) for line, cells in rows_of_text(path, ",")}
-            for second in range(int(max(frames) / rate) + 1):
+            seconds = range(int(max(frames) / rate) + 1)
+            if rows and len(rows) != len(seconds):
+                raise DataError(f"{path}: ends at {seconds[-1]} s, and {recording.labels[0].name} at {max(rows)} s")
+            for second in seconds:
                 if (frame := round(second * rate)) not in frames:
                     raise DataError(f"{path}: has no row for frame {frame}; it has gaps, or belongs to another video")
                 rows.setdefault(second, {"second": second}).update(frames[frame])

@@ -1,6 +1,7 @@
 """What every layout of recordings has: the base of the classes in this folder, a file each."""
 
 import csv
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
 
 from fedmed.data.prepare.folder import visible_files
+from fedmed.data.video.frame_masks import picture
 from fedmed.data.video.source import open_video
-from fedmed.errors import DataError, first_line
+from fedmed.errors import DataError
 
 MOVIES = {".mp4", ".avi", ".mov", ".mkv", ".m4v", ".mpg", ".mpeg", ".mts", ".m2ts", ".ts", ".wmv", ".webm", ".mxf"}
 PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
@@ -52,6 +53,12 @@ class Recording:
     masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
     list: str = ""
     fault: str = ""
+
+    @property
+    def stem(self) -> str:
+        """Its name without the ending of a video file."""
+        ending = self.video.suffix if self.video.suffix.lower() in MOVIES else ""
+        return self.case.removesuffix(ending)
 
 
 class Layout(ABC):
@@ -105,18 +112,15 @@ class Layout(ABC):
         return table[stored]
 
 
-def picture(file: Path) -> NDArray[Any]:
-    """The values of a PNG as they are stored; DataError where it cannot be read."""
-    try:
-        with Image.open(file) as image:
-            return np.array(image)
-    except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
-        raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
-
-
 def movies(folder: Path) -> list[Path]:
     """Files whose extension is that of a video, at any depth."""
     return [file for _, files in visible_files(folder, ()) for file in files if file.suffix.lower() in MOVIES]
+
+
+def numbered_frames(folder: Path, rate: float) -> tuple[tuple[str, float], ...]:
+    """(name, second) of the PNG files of a folder whose names end with their number, ``rate`` numbers a second."""
+    numbers = {path.name: re.search(r"\d+$", path.stem) for path in sorted(folder.glob("*.png"))}
+    return tuple((name, int(number[0]) / rate) for name, number in numbers.items() if number)
 
 
 def rows_of_text(file: Path, delimiter: str) -> list[tuple[int, list[str]]]:

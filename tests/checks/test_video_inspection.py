@@ -1,0 +1,122 @@
+"""A site of videos is opened as training opens it: frames, times, tables, masks, copies, space."""
+
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from fedmed.checks.entries import read_entries
+from fedmed.checks.hospital_report import print_checked, write_csv
+from fedmed.checks.site_check import Options, check_site
+from fedmed.checks.study_lead_page import page
+from fedmed.checks.video_inspection import VideoInspection
+from fedmed.checks.work_sample import choose_sample, write_datalist
+from fedmed.data.entry_forms import Video
+from fedmed.kinds.kind import Kind
+from fedmed.settings.site import load_file
+
+
+class Videos(Kind):
+    """A kind whose entries are videos with tables."""
+
+    inspection = "fedmed.checks.video_inspection.VideoInspection"
+
+    def form(self, classes=None):
+        return Video()
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Return a function that writes a site: name of a video -> list; all are of 4 s with a table of two tools."""
+
+    def write(patients=None, **lists):
+        for place in ("videos", "labels", "masks"):
+            (tmp_path / place).mkdir(exist_ok=True)
+        content = {}
+        for seed, (name, key) in enumerate(lists.items()):
+            writer = cv2.VideoWriter(
+                str(tmp_path / f"videos/{name}.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48)
+            )
+            for number in range(40):
+                writer.write(np.full((48, 64, 3), (60, 60, 140), np.uint8) + np.uint8(7 * seed + number))
+            writer.release()
+            rows = "".join(f"{second},1,0\n" for second in range(4))
+            (tmp_path / f"labels/{name}.csv").write_text(f"second,grasper,clipper\n{rows}")
+            entry = {"video": f"videos/{name}.mp4", "labels": f"labels/{name}.csv"}
+            content.setdefault(key, []).append(entry | {"patient": (patients or {}).get(name, name)})
+        (tmp_path / "datalist.json").write_text(json.dumps(content))
+        yaml = tmp_path / "s.yaml"
+        yaml.write_text(
+            f"site: s\ndata_root: {tmp_path}\ndatalist: {tmp_path}/datalist.json\ncache_dir: {tmp_path}/c\n"
+        )
+        return yaml
+
+    return write
+
+
+@pytest.fixture
+def opened(site):
+    """Return a function: lists -> entries and what is found about them."""
+
+    def open(yaml):
+        entries, found = read_entries(load_file(yaml), Video())
+        inspection = VideoInspection()
+        cases = inspection.open(entries)
+        return entries, cases, [*found, *inspection.judge(cases, None)]
+
+    return open
+
+
+def test_a_good_site_has_no_findings(site, opened, tmp_path):
+    yaml = site(a="training", b="testing")
+    entries, cases, found = opened(yaml)
+    assert not found and [case.shape for case in cases.values()] == [(4, 224, 224)] * 2
+    inspection = VideoInspection()
+    assert inspection.rows(entries, list(cases.values()))[1] == ("training", "1", "1", "0.1", "tools", "0")
+    assert inspection.cache_bytes(entries, cases, [], None) == 2 * 4 * 224 * 224 * 3
+    assert inspection.cache_bytes(entries, cases, entries[:1], 500.0) == 1000
+    assert inspection.cache_bytes(entries, {}, [], None) == 2 * 4 * 224 * 224 * 3  # with --skip data
+    assert not list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
+    (first, _) = inspection.judge_labels(entries, ("grasper", "hook"), "supervised", True)
+    assert first.kind == "video_labels" and "the tool 'clipper' is unknown; use grasper, hook" in first.text
+    sample = choose_sample(entries, cases, "evaluate")
+    written = json.loads(write_datalist(tmp_path, load_file(yaml), sample).read_text())
+    assert written == {"testing": [{"video": "videos/b.mp4", "labels": "labels/b.csv"}]}
+
+
+def test_what_is_wrong_is_told_entry_by_entry(site, opened, tmp_path):
+    yaml = site({"e": "d"}, a="training", b="training", c="testing", d="training", e="testing", f="training")
+    (tmp_path / "videos/a.mp4").write_bytes((tmp_path / "videos/a.mp4").read_bytes()[:900])
+    (tmp_path / "labels/b.csv").write_text("second,grasper,clipper\n0,1,0\n1,7,0\n")
+    (tmp_path / "videos/c.mp4").write_bytes((tmp_path / "videos/f.mp4").read_bytes())
+    (tmp_path / "labels/f.csv").unlink()
+    found = opened(yaml)[2]
+    assert sorted(finding.kind for finding in found) == ["missing", "patient", "video", "video_labels"]
+    text = {finding.kind: finding.text for finding in found}
+    assert text["video"].startswith("training, entry 0 (a.mp4): cannot be opened as a video")
+    assert "b.csv: line 3: 'grasper' is '7'" in text["video_labels"] and "patient 'd'" in text["patient"]
+
+
+def test_copies_and_frames_out_of_the_body(site, opened, tmp_path):
+    yaml = site(a="training", b="testing")
+    (tmp_path / "videos/b.mp4").write_bytes((tmp_path / "videos/a.mp4").read_bytes())
+    assert [finding.kind for finding in opened(yaml)[2]] == ["copy"]
+    writer = cv2.VideoWriter(str(tmp_path / "videos/b.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48))
+    for _ in range(40):
+        writer.write(np.full((48, 64, 3), (140, 120, 60), np.uint8))
+    writer.release()
+    (note,) = opened(yaml)[2]
+    assert note.kind == "odd_video" and note.level == "note" and "4 of 4 frames look as if" in note.text
+
+
+def test_the_whole_check_and_what_it_writes(site, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedmed.checks.site_check.kind_by_look", lambda content: Videos())
+    checked = check_site(str(site(a="training", b="testing", c="validation")), Options())
+    assert checked.ready and not checked.findings
+    assert checked.spaces[0].needed == 12 * 224 * 224 * 3
+    listed = write_csv(checked, tmp_path / "checked.csv").read_text()
+    assert "videos/a.mp4" in listed
+    print_checked(checked, None, tmp_path / "page.html")
+    assert "minutes" in capsys.readouterr().out
+    assert "a.mp4" not in page(checked)
