@@ -59,5 +59,12 @@ def test_the_quantile_falls_over_the_rounds(evaluator, undecided):
     assert "mean_scores" not in judge(evaluator, undecided)
 
 
+def test_a_confidence_that_is_not_needed_is_not_sent(evaluator, undecided):
+    evaluator[0].run()
+    item = JudgedMeans(evaluator[0], undecided, evaluator[1], tell_confidence=False)
+    item.begin(RoundStart({}, values={"labelled_mean": {}}))
+    assert list(item.extras()) == ["mean_scores"]
+
+
 def test_without_a_score_of_the_received_model_nothing_is_sent(evaluator, undecided):
     assert judge(evaluator, undecided, values={"labelled_mean": {}}) == {}

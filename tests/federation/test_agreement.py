@@ -46,7 +46,7 @@ def job(tiny_job, lively):
     return job
 
 
-ALL = [value.name for value in Agreement().values()]
+ALL = [value.name for value in Agreement(gate=True).values()]
 
 
 def rounds(workspace):
@@ -66,7 +66,7 @@ def test_labelled_sites_judge_and_the_report_shows_the_weight(job, allow, tmp_pa
     allow(*ALL)
     run_job(job(), tmp_path / "ws")
     first, second, third = rounds(tmp_path / "ws")
-    assert "trust" not in first and second["trust"] == 1.0 and second["strength"] == 0.5
+    assert "trust" not in first and second["trust"] == 1.0 and second["strength"] == 1.0
     assert {"score_with", "score_without"} <= third.keys()
     # A model goes down to three sites; in the last round the labelled sites' mean goes to each of them as well.
     assert second["bytes_down"] < 1.01 * third["bytes_down"] / 2
@@ -79,7 +79,7 @@ def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job,
     allow(*ALL, without=("ct_east",))
     run_job(job(), tmp_path / "ws")
     _, second, third = rounds(tmp_path / "ws")
-    assert second["coefficients"]["ct_east"] == 0.5
+    assert second["coefficients"]["ct_east"] == 1.0
     assert "counts by its images alone" in str(third["warnings"])
     allow()
     run_job(job("nobody"), tmp_path / "nobody")
@@ -123,10 +123,10 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypa
 
 
 def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
-    """The labelled sites' mean, the gate and what sites report go through NVFlare as they are."""
+    """The labelled sites' mean, the gate, the classes' shares and what sites report go through NVFlare as they are."""
     allow(*ALL)
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
-    folder = job(sites=sites, evaluate=False)
+    folder = job(sites=sites, evaluate=False, args={"gate": True})
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(folder), "-w", str(tmp_path / "flare")]
     run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=600, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]

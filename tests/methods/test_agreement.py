@@ -9,20 +9,25 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 def test_what_it_declares():
     method = Agreement()
-    assert [value.name for value in method.values()] == ["agreed_share", "label_confidence", "mean_scores"]
-    assert method.roles()["supervised"].overlays == ("judged_means",)
+    assert [value.name for value in method.values()] == ["agreed_share", "mean_scores", "label_shares"]
+    assert method.roles()["supervised"].overlays == ("judged_means", "label_shares")
     assert method.misfits(SITES) == []
     assert "needs at least 1 site with the role 'supervised'" in method.misfits({"ct_east": "unsupervised"})[0]
 
 
 def test_what_is_not_asked_is_not_sent():
-    plain = Agreement(gate=False, careful=False)
+    off = {"gate": False, "careful": False, "align": False}
+    plain = Agreement(**off)
     assert [value.name for value in plain.values()] == ["agreed_share"]
     assert plain.roles()["supervised"].overlays == ()
-    drawn = Agreement(gate=False, careful=False, align=True)
-    assert drawn.values()[-1].name == "label_shares"
-    assert drawn.roles()["supervised"].overlays == ("judged_means", "label_shares")
-    assert [value.name for value in Agreement(gate=False).values()] == ["agreed_share", "mean_scores"]
+    for option, value, overlay in [
+        ("gate", "label_confidence", ("judged_means", "label_confidence")),
+        ("careful", "mean_scores", ("judged_means",)),
+        ("align", "label_shares", ("judged_means", "label_shares")),
+    ]:
+        method = Agreement(**{**off, option: True})
+        assert [found.name for found in method.values()] == ["agreed_share", value]
+        assert method.roles()["supervised"].overlays == overlay
 
 
 def test_a_study_gives_its_arguments_to_the_rule(job_of):

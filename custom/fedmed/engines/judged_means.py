@@ -15,7 +15,7 @@ class JudgedMeans(Correction):
     """Changes nothing in the training; sends what the server needs to weigh sites without labels.
 
     - ``label_confidence``: for each class a quantile of the received model's confidence where it is right, (C,), of
-      the validation list; the quantile falls evenly over the rounds.
+      the validation list, if the server needs it; the quantile falls evenly over the rounds.
     - ``mean_scores``: the score of the received model, and of the labelled sites' mean, on the validation list, (2,).
 
     Nothing is sent in a round in which the received model is not scored.
@@ -25,6 +25,7 @@ class JudgedMeans(Correction):
         network: the network that it evaluates.
         confidence: has counted then.
         first, last: quantile in the first and in the last round, 0 to 1.
+        tell_confidence: whether the server needs it.
     """
 
     takes = (MEAN,)
@@ -36,9 +37,10 @@ class JudgedMeans(Correction):
         confidence: LabelConfidence,
         first: float = 0.5,
         last: float = 0.1,
+        tell_confidence: bool = True,
     ) -> None:
         self.evaluator, self.network, self.confidence = evaluator, network, confidence
-        self.first, self.last = first, last
+        self.first, self.last, self.tell_confidence = first, last, tell_confidence
         self._found: dict[str, float | Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:
@@ -47,7 +49,7 @@ class JudgedMeans(Correction):
         quantiles = self.confidence.quantiles(self.first + (self.last - self.first) * progress)
         if quantiles is None:
             return
-        self._found = {"label_confidence": quantiles}
+        self._found = {"label_confidence": quantiles} if self.tell_confidence else {}
         if MEAN in start.values:
             received = score(self.evaluator)
             self._found["mean_scores"] = torch.tensor([received, self._score(start.values[MEAN])])

@@ -109,9 +109,9 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
         try:
             bundle = Bundle(args["bundle"], args["overlays"], args["overrides"])
         except BundleError as error:
-            asked = {"role_overlays": job.study.role_overlays.get(role), "overlays": job.study.overlays}
-            said = next((key for key, names in asked.items() if names), "bundle")
-            yield "overrides" if isinstance(error, OverrideError) else said, f"role '{role}': {error}"
+            key = "overlays" if job.study.overlays else "bundle"
+            key = "role_overlays" if role in job.study.role_overlays else key
+            yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"
             continue
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
             yield "classes", misfit

@@ -32,15 +32,16 @@ class Agreement(Consistency):
     source: ClassVar[str] = "after Zhang et al. 2023, IEEE Transactions on Medical Imaging, 10.1109/TMI.2023.3314430"
 
     combine: str = "correct"
-    strength: float = 0.5
+    strength: float = 1.0
     ramp_rounds: int = 0
-    gate: bool = True
+    gate: bool = False
     careful: bool = True
-    align: bool = False
+    align: bool = True
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, which also judge; sites without; and those that are only scored."""
-        told = {"judged_means": self.gate or self.careful or self.align, "label_shares": self.align}
+        told = {"judged_means": self.gate or self.careful or self.align, "label_confidence": self.gate}
+        told |= {"label_shares": self.align}
         asked = tuple(overlay for overlay, is_asked in told.items() if is_asked)
         return {
             "supervised": replace(SUPERVISED, overlays=asked, least=1),
