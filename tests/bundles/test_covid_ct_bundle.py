@@ -148,7 +148,8 @@ def test_sharing_groups_fit_the_real_names(parser, names):
 
 def test_every_overridable_setting_exists_and_is_plain(parser):
     config = parser("train", "unlabelled", "consistency", "agreement")
-    shared = yaml.safe_load((SHARED_OVERLAYS / "judged_means.yaml").read_text())
+    texts = [(SHARED_OVERLAYS / f"{name}.yaml").read_text() for name in ("judged_means", "one_cycle")]
+    shared = yaml.safe_load("".join(texts))
     for key in parser("federation")["overridable"]:
         value = shared[key] if key in shared else config.get_parsed_content(key)
         values = value if isinstance(value, list) else [value]

@@ -9,7 +9,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
 
 
-def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int, steps_before: int = 0) -> OneCycleLR:
+def one_cycle(
+    optimizer: Optimizer, max_lr: float, total_steps: int, steps_before: int = 0, final_div_factor: float = 1e4
+) -> OneCycleLR:
     """One cycle (Smith and Topin 2019) from max/25 up to ``max_lr`` at 30 % of the steps, down to max/250000; cosine.
 
     The momentum is left alone. PyTorch's default cycles it: a plain SGD silently gets a momentum of 0.85 to 0.95, and
@@ -20,8 +22,16 @@ def one_cycle(optimizer: Optimizer, max_lr: float, total_steps: int, steps_befor
         max_lr: highest learning rate.
         total_steps: steps of the whole training, over all rounds.
         steps_before: those that are done, where a site begins a round with an optimizer that is made anew.
+        final_div_factor: the last rate is the first, ``max_lr``/25, divided by this; 0.4 is a tenth of ``max_lr``.
     """
-    cycle = partial(OneCycleLR, optimizer, max_lr=max_lr, total_steps=total_steps, cycle_momentum=False)
+    cycle = partial(
+        OneCycleLR,
+        optimizer,
+        max_lr=max_lr,
+        total_steps=total_steps,
+        cycle_momentum=False,
+        final_div_factor=final_div_factor,
+    )
     schedule = cycle()
     # A second one goes on from the rates that the first one has set.
     return cycle(last_epoch=steps_before - 1) if steps_before else schedule
