@@ -76,7 +76,7 @@ def test_positive_weights_are_those_of_the_sites_own_frames(facts):
     shown = sum(labels[video.kept].sum(0) for video, labels in zip(videos.videos, videos.labels, strict=True))
     n = len(parsed(parser, "train#data"))
     assert n == sum(int(video.kept.sum()) for video in videos.videos)
-    expected = (n - shown.double()) / shown.clamp(min=1)
+    expected = ((n - shown.double()) / shown.clamp(min=1)).clamp(max=parser["weight_cap"])
     assert parsed(parser, "loss").pos_weight.tolist() == pytest.approx(expected.tolist())
     assert parsed(parse("train", "demo", **facts, weighted=False), "loss").pos_weight is None
 
