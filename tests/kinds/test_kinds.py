@@ -4,12 +4,13 @@ import pytest
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.score import DICE, HD95, Score
-from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask
+from fedmed.data.entry_forms import ImageAlone, ImageWithClass, ImageWithMask, Video
 from fedmed.errors import BundleError
 from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
 from fedmed.kinds.find_kind import installed, kind_by_look, kind_of, load_kind, made, named_class
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 IMAGE, MASK = {"image": "a.nii.gz"}, {"image": "a.nii.gz", "label": "m.nii.gz"}
@@ -17,10 +18,15 @@ NAMED = {"image": "a.png", "label": "normal"}
 
 
 def test_every_file_of_the_folder_is_a_kind():
-    assert installed() == {"classification": Classification, "encoder": Encoder, "segmentation_3d": Segmentation3D}
+    assert installed() == {
+        "classification": Classification,
+        "encoder": Encoder,
+        "presence": Presence,
+        "segmentation_3d": Segmentation3D,
+    }
 
 
-@pytest.mark.parametrize("kind", [Segmentation3D(), Classification(), Encoder(Classification())])
+@pytest.mark.parametrize("kind", [Segmentation3D(), Classification(), Presence(), Encoder(Classification())])
 def test_the_classes_that_a_kind_names_are_there(kind):
     for path, methods in {
         kind.inspects: ("open", "judge", "judge_labels", "rows", "bins", "cache_bytes"),
@@ -34,6 +40,7 @@ def test_the_classes_that_a_kind_names_are_there(kind):
 def test_a_bundle_names_its_kind_and_an_overlay_another():
     assert kind_of(Bundle("covid_ct_segmentation", ["demo", "unlabelled", "consistency"])) == Segmentation3D()
     assert kind_of(Bundle("cxr_classification", ["demo", "linear"])) == Classification()
+    assert kind_of(Bundle("surgical_tool_classification", ["demo"])) == Presence()
     assert kind_of(Bundle("cxr_classification", ["demo", "pretrain"])) == Encoder(Classification())
 
 
@@ -41,7 +48,7 @@ def test_a_bundle_names_its_kind_and_an_overlay_another():
     ("spec", "message"),
     [
         ("segmentation3d", "'segmentation3d'; use classification, .* did you mean 'segmentation_3d'"),
-        (None, "None; use classification, encoder, segmentation_3d, or the class path"),
+        (None, "None; use classification, encoder, presence, segmentation_3d, or the class path"),
         (3, "3; use"),
         ("fedmed.kinds.encoder.Decoder", "'fedmed.kinds.encoder.Decoder', which cannot be imported"),
         ("nowhere.Kind", "'nowhere.Kind', which cannot be imported"),
@@ -66,6 +73,7 @@ def test_a_kind_without_images_of_its_own_needs_a_base():
 def test_forms_and_scores():
     assert Segmentation3D().form(["a"]) == ImageWithMask() and Encoder().form() == ImageAlone()
     assert Classification().form(["a", "b"]) == ImageWithClass(("a", "b"))
+    assert Presence().form(["grasper"]) == Video()
     auroc = Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high")
     assert [score.name for score in Classification().beside(auroc)] == ["accuracy"]
     assert Segmentation3D().beside(DICE) == (HD95,) and Encoder().beside(auroc) == ()
@@ -89,6 +97,8 @@ def test_words_of_the_card():
         ({"training": [NAMED], "testing": [MASK]}, Segmentation3D),
         ({"training": [{"image": "a.png", "label": 3}, NAMED]}, Segmentation3D),
         ({"training": [{"image": "a.png", "label": ""}]}, Segmentation3D),
+        ({"training": [{"video": "a.mp4", "labels": "a.csv"}], "unlabeled": [{"video": "b.mp4"}]}, Presence),
+        ({"unlabeled": [{"video": "b"}, IMAGE]}, Segmentation3D),
         ({"unlabeled": [{"image": "a.PNG"}, {"image": "b.dcm"}]}, Classification),
         ({"unlabeled": [{"image": "a.png"}, IMAGE]}, Segmentation3D),
         ({"unlabeled": [{"image": "a.png", "label": "labels/x.nii.gz"}]}, Classification),  # nobody reads that label

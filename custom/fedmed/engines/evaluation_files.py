@@ -43,7 +43,7 @@ def write_evaluation(
     Raises:
         DataError: the folder cannot be written.
     """
-    _write_table(folder / "cases.csv", header, rows)
+    write_table(folder / "cases.csv", header, rows)
     write_pictures(folder, pictures)
 
 
@@ -57,10 +57,11 @@ def write_patients(folder: Path, names: Sequence[str], patients: Sequence[str]) 
     Raises:
         DataError: the folder cannot be written.
     """
-    _write_table(folder / "patients.csv", ["case", "patient"], zip(names, patients, strict=True))
+    write_table(folder / "patients.csv", ["case", "patient"], zip(names, patients, strict=True))
 
 
-def _write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a CSV completely or not at all; its folder is made. DataError as above."""
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
     writer.writerow(header)

@@ -1,4 +1,4 @@
-"""Scores of hard predictions: overlap and F1."""
+"""Scores of hard predictions: overlap, precision, recall and F1."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -36,12 +36,27 @@ def f1_scores(tp: ArrayLike, fp: ArrayLike, fn: ArrayLike, absent: str = "zero")
     Raises:
         FedMedError: an unknown ``absent``.
     """
+    tp, fp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp, fn))
+    return _shares(2 * tp, 2 * tp + fp + fn, absent)
+
+
+def precision_scores(tp: ArrayLike, fp: ArrayLike, absent: str = "zero") -> np.ndarray:
+    """``TP / (TP + FP)`` of each label; ``absent``: of one that is never predicted. Otherwise as :func:`f1_scores`."""
+    tp, fp = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp))
+    return _shares(tp, tp + fp, absent)
+
+
+def recall_scores(tp: ArrayLike, fn: ArrayLike, absent: str = "zero") -> np.ndarray:
+    """``TP / (TP + FN)`` of each label; ``absent``: of one that is never present. Otherwise as :func:`f1_scores`."""
+    tp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fn))
+    return _shares(tp, tp + fn, absent)
+
+
+def _shares(part: np.ndarray, whole: np.ndarray, absent: str) -> np.ndarray:
     if absent not in ("zero", "skip"):
         raise FedMedError(f"F1: absent is {absent!r}; use 'zero' or 'skip'")
-    tp, fp, fn = (np.asarray(counts, dtype=np.float64) for counts in (tp, fp, fn))
-    total = 2 * tp + fp + fn
     empty = 0.0 if absent == "zero" else np.nan
-    return np.divide(2 * tp, total, out=np.full_like(total, empty), where=total > 0)
+    return np.divide(part, whole, out=np.full_like(whole, empty), where=whole > 0)
 
 
 def f1_of_confusion(confusion: ArrayLike, absent: str = "zero") -> np.ndarray:

@@ -118,6 +118,14 @@ class ClassificationExporter(Exporter):
         return compare_predictions(before, after)
 
 
+class PresenceExporter(ClassificationExporter):
+    """Probabilities of labels of which several may hold."""
+
+    def next_steps(self, out: Path) -> list[str]:
+        """Without MONAI Label, which has no answer for frames of a video."""
+        return super().next_steps(out)[1:]
+
+
 def exporter_of(bundle: Bundle, method: Method) -> Exporter:
     """The exporter that a bundle's kind names.
 

@@ -12,7 +12,7 @@ from fedmed.errors import ExportError
 
 
 def phantom(folder: Path, image: Mapping[str, Any], config: Path) -> tuple[Path, str]:
-    """Write a made-up chest X-ray or chest CT into a folder; return its file and what it is.
+    """Write a made-up chest X-ray, frame of an operation or chest CT into a folder; return its file and what it is.
 
     Args:
         folder: where to.
@@ -26,9 +26,14 @@ def phantom(folder: Path, image: Mapping[str, Any], config: Path) -> tuple[Path,
     flat = len(image["spatial_shape"]) == 2
     if flat and image.get("modality") == "xray" and image["num_channels"] == 1:
         return _xray(folder), "chest X-ray"
+    if flat and image.get("modality") == "endoscopy" and image["num_channels"] == 3:
+        return _frame(folder / "phantom.png"), "frame of an operation"
     if not flat and content.get("pixdim") is not None and len(content.get("window_size") or ()) == 3:
         return _ct(folder / "phantom.nii.gz", np.multiply(content["window_size"], content["pixdim"])), "chest CT"
-    raise ExportError("--verify: generated images are chest X-rays and chest CTs only; name an image: --verify IMAGE")
+    raise ExportError(
+        "--verify: generated images are chest X-rays, frames of operations and chest CTs only; name an image: "
+        "--verify IMAGE"
+    )
 
 
 def _xray(folder: Path) -> Path:
@@ -40,6 +45,17 @@ def _xray(folder: Path) -> Path:
     person = draw_person(tiny(SITES["cxr_children"]), "phantom", "consolidation")
     made = radiograph(person)
     return folder / save(made.image, folder, "phantom", "png", Header("phantom", 0, 1, made.pixel, made.position))
+
+
+def _frame(path: Path) -> Path:
+    """The first frame of a small made-up operation."""
+    from PIL import Image
+
+    from fedmed.data.synthetic.federation import LAP_TOOLS
+    from fedmed.data.synthetic.surgery.recording import Recording
+
+    Image.fromarray(next(iter(Recording(LAP_TOOLS["lap_hei1"].tiny(), "phantom"))).image).save(path)
+    return path
 
 
 def _ct(path: Path, window: np.ndarray) -> Path:

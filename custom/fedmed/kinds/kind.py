@@ -65,6 +65,10 @@ class Kind:
         """Why a model of this kind cannot have these classes, as a sentence; empty where it can, or names none."""
         return ""
 
+    def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
+        """What a site sends of its testing list beside the scores and the number of cases, such as counts a class."""
+        return ()
+
     @property
     def inspects(self) -> str:
         """Class path of the inspection: its own, or that of its base.

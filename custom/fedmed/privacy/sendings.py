@@ -66,8 +66,10 @@ class SiteAnswers:
         network = initial_network(bundle.parser(device="cpu"), args["seed"])
         self.site, self.plan, self.role, self.allowed = site, job.plan, str(args["role"]), Allowed(site)
         self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
-        scores = (bundle.score, *kind_of(bundle).beside(bundle.score))
-        self.tested = [*(metric for score in scores for metric in score.tested), "n_cases"]
+        kind = kind_of(bundle)
+        scores = (bundle.score, *kind.beside(bundle.score))
+        also = kind.numbers([one.name for one in bundle.classes])
+        self.tested = [*(metric for score in scores for metric in score.tested), *also, "n_cases"]
         self.policies = RolePolicies(self.tensors, bundle.groups(network), job.plan, job.aggregator)
         self.rounds = [round for round in range(job.plan.rounds) if site.site in job.plan.participants(round)]
 

@@ -1,0 +1,95 @@
+"""A residual network for single frames, with one output for each tool."""
+
+from collections.abc import Sequence
+
+import torch
+from monai.networks.nets import ResNet
+from torch import Tensor, nn
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colours
+
+
+def build_encoder(
+    layers: Sequence[int] = (2, 2, 2, 2),
+    widths: Sequence[int] = (64, 128, 256, 512),
+    groups: int = 32,
+    stem_kernel: int = 7,
+    stem_stride: int = 2,
+    stem_pool: bool = True,
+) -> ResNet:
+    """A 2D ResNet of basic blocks for colour images (He et al. 2016) with GroupNorm (Wu and He 2018).
+
+    BatchNorm's statistics are those of one hospital's camera; GroupNorm has none to average or to keep apart.
+
+    Args:
+        layers: blocks in each of the four stages.
+        widths: channels of each stage; the last is the number of features.
+        groups: of channels that are normalised together; it divides every width.
+        stem_kernel: size of the first convolution.
+        stem_stride: its stride.
+        stem_pool: whether a 3 x 3 pooling of stride 2 follows. Without it, small frames keep some rows for the last
+            stage.
+
+    Returns:
+        A network (B, 3, H, W) -> (B, widths[-1]), globally averaged, for any H and W.
+
+    Raises:
+        ValueError: not four stages, a number below 1, or groups that do not divide the widths.
+    """
+    if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups, stem_kernel, stem_stride) < 1:
+        raise ValueError(f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed")
+    if any(width % groups for width in widths):
+        raise ValueError(f"groups {groups} do not divide the widths {list(widths)}; use a common divisor of them")
+    encoder = ResNet(
+        block="basic",
+        layers=list(layers),
+        block_inplanes=list(widths),
+        spatial_dims=2,
+        n_input_channels=3,
+        conv1_t_size=stem_kernel,
+        conv1_t_stride=stem_stride,
+        no_max_pool=not stem_pool,
+        bias_downsample=False,
+        feed_forward=False,
+    )
+    replace_batch_norm(encoder, groups)  # MONAI's `norm` reaches the first layer alone
+    return encoder
+
+
+def replace_batch_norm(module: nn.Module, groups: int) -> None:
+    """Put GroupNorm with the same affine tensors in the place of every BatchNorm below a module."""
+    for name, part in module.named_children():
+        if isinstance(part, nn.BatchNorm2d):
+            made = nn.GroupNorm(groups, part.num_features, part.eps)
+            made.load_state_dict({key: getattr(part, key) for key in ("weight", "bias")})
+            setattr(module, name, made)
+        else:
+            replace_batch_norm(part, groups)
+
+
+class ToolNet(nn.Module):
+    """Encoder and one linear layer; colours are normalised inside, so that any runtime takes plain images.
+
+    Args:
+        encoder: (B, 3, H, W) -> (B, features).
+        features: features that the encoder gives.
+        tools: number of tools, each of which may be seen or not.
+
+    Tensors are called ``encoder.*`` and ``classifier.*``.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, encoder: nn.Module, features: int, tools: int) -> None:
+        super().__init__()
+        if tools < 1:
+            raise ValueError(f"tools is {tools}; at least one is needed")
+        self.encoder = encoder
+        self.classifier = nn.Linear(features, tools)
+        for name, values in (("mean", MEAN), ("std", STD)):  # constants, neither trained nor sent
+            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits (B, tools) of frames (B, 3, H, W), red, green and blue in [0, 1]."""
+        return self.classifier(self.encoder((x - self.mean) / self.std))

@@ -1,0 +1,39 @@
+"""From batches of a loader of clips to what a network of single frames takes."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedmed.data.video.clip_loader import unit_float
+from fedmed.errors import FedMedError
+
+
+class FrameBatches:
+    """``prepare_batch`` of an engine: clips of one frame become frames on the device, and may be changed there.
+
+    Args:
+        views: (B, 1, 3, H, W) uint8 -> float, such as :class:`fedmed.data.augment.clip_views.ClipViews`; None = frames
+            as they are.
+    """
+
+    def __init__(self, views: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.views = views
+
+    def __call__(
+        self, batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **_: Any
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return images (B, 3, H, W) float32 in [0, 1], and labels (B, J) float32, None without.
+
+        Raises:
+            FedMedError: clips of more than one frame.
+        """
+        clips, labels = batch["image"], batch.get("labels")
+        if clips.ndim != 5 or clips.shape[1] != 1:
+            raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips of one frame are needed: size 1")
+        clips = clips.to(device, non_blocking=non_blocking)
+        images = unit_float(clips) if self.views is None else self.views(clips)
+        if labels is None:
+            return images[:, 0], None
+        return images[:, 0], labels[:, 0].to(device, non_blocking=non_blocking).float()

@@ -1,0 +1,110 @@
+"""The job for tools says what its name promises, and five hospitals with videos learn in one process."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.engines.label_counts import LabelCounts
+from fedmed.export.bundle import export_bundle
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.study_text import changed_text
+from fedmed.privacy.sendings import SiteAnswers
+from fedmed.reports.presence_charts import counts_of, total
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import write_report
+from fedmed.settings.site import load_file
+
+JOB = Path(__file__).resolve().parents[2] / "jobs" / "tools_fedavg"
+SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
+
+
+def test_five_hospitals_with_labels_are_averaged_by_their_frames():
+    job = read_job(JOB)
+    assert job.controller["sites"] == dict.fromkeys(SITES, "supervised")
+    assert job.aggregator["weighting"] == "samples" and job.controller["epochs"] == 1
+    assert {args["bundle"] for args in job.clients.values()} == {"surgical_tool_classification"}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    folder, found = tmp_path_factory.mktemp("sites"), {}
+    for site in SITES:
+        path = folder / f"{site}.yaml"
+        path.write_text(yaml.safe_dump({"site": site, "demo": "lap_tools_tiny", "device": "cpu", "threads": 1}))
+        found[site] = load_file(path)
+    return found
+
+
+@pytest.fixture(scope="module")
+def workspace(sites, tmp_path_factory):
+    """One round of the job on the tiny sites."""
+    folder = tmp_path_factory.mktemp("tools")
+    job = shutil.copytree(JOB, folder / "tools_fedavg")
+    small = {"rounds": 1, "overrides": {"supervised": {"image_size": [24, 32], "batch_size": 8}}}
+    for path in job.glob("app_*/config/study.yaml"):
+        path.write_text(changed_text(path.read_text(), small))
+    run_job(job, folder / "ws", sites)
+    return folder / "ws"
+
+
+def test_one_round_with_videos(workspace, sites):
+    records = workspace / "server/simulate_job/fedmed"
+    (line,) = [json.loads(text) for text in (records / "rounds.jsonl").read_text().splitlines()]
+    assert sorted(line["accepted"]) == SITES and not line["refused"]
+    tests = json.loads((records / "result.json").read_text())["test"]
+    tools = [one.name for one in Bundle("surgical_tool_classification", ["demo"]).classes]
+    for site in SITES:
+        found = tests[site]
+        assert 0 <= found["f1_mean"] <= 1 and found["n_cases"] == 1 and "f1_std" not in found
+        counts = LabelCounts.from_numbers(found, tools)
+        assert counts is not None and counts.f1().mean() == pytest.approx(found["pooled_f1_zero"])
+        (place,) = workspace.glob(f"{site}/**/evaluation")
+        (frames,) = (place / "frames").iterdir()
+        with frames.open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == found["n_frames"]
+        seen = [sum(int(row[f"true_{tool}"]) for row in rows) for tool in tools]
+        assert seen == (counts.tp + counts.fn).tolist()
+        assert all((place / f"{name}.npz").is_file() for name in ("best", "median", "worst"))
+
+
+def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
+    answers = SiteAnswers(read_job(JOB), sites["lap_cho2"])
+    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
+    result = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())
+    assert set(result["test"]["lap_cho2"]) <= foreseen
+
+
+def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_path):
+    html, pngs = write_report(workspace, tmp_path)
+    names = {path.stem for path in pngs}
+    assert {"labels", "bars", "test_scores", "slices_lap_cho1"} <= names
+    text = html.read_text()
+    assert "F1 of each tool" in text and "Videos along time" in text and "suction_irrigation" in text
+    labels, counts = counts_of(read_run(workspace))
+    sent = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())["test"]
+    assert labels[0] == "grasper" and total(counts, labels).tp[0] == sum(site["tp_grasper"] for site in sent.values())
+
+
+def test_the_report_of_the_server_alone_has_counts_and_no_videos(workspace, tmp_path):
+    shutil.copytree(workspace / "server", tmp_path / "run" / "server")
+    html, pngs = write_report(tmp_path / "run")
+    assert "Single videos never leave a site" in html.read_text()
+    assert {"labels", "bars"} <= {path.stem for path in pngs}
+
+
+def test_the_run_becomes_a_bundle(workspace, tmp_path):
+    """Inference on a generated frame gives the same before and after, the second without FedMed."""
+    made = export_bundle(workspace, tmp_path / "tools_classification", verify=True)
+    card = (made.out / "docs/README.md").read_text()
+    assert "equal probabilities" in card and "on a generated frame of an operation" in card and "{{" not in card
+    assert "a probability each, which do not sum to 1: grasper, clipper" in card and "None" not in card
+    meta = json.loads((made.out / "configs/metadata.json").read_text())
+    assert meta["network_data_format"]["inputs"]["image"]["spatial_shape"] == [24, 32]
+    assert not any("label.sh" in line for line in made.next_steps), "MONAI Label does not serve frames"
