@@ -257,9 +257,10 @@ def test_a_made_up_image_fits_the_bundle(tmp_path):
         assert what == kind
     with Image.open(path) as image:
         assert image.size[0] != image.size[1] and np.ptp(np.asarray(image)) > 10_000
-    other = {"spatial_shape": [64, 64], "modality": "endoscopy", "num_channels": 3}
-    with pytest.raises(ExportError, match="chest X-rays and chest CTs only; name an image: --verify IMAGE"):
-        phantom(tmp_path, other, config)
+    operation = {"spatial_shape": [64, 64], "modality": "endoscopy", "num_channels": 3}
+    assert phantom(tmp_path, operation, config)[1] == "frame of an operation"
+    with pytest.raises(ExportError, match="and chest CTs only; name an image: --verify IMAGE"):
+        phantom(tmp_path, {**operation, "modality": "photograph"}, config)
 
 
 @pytest.mark.parametrize(
