@@ -17,8 +17,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.federation import LAP_TOOLS
-from fedmed.data.synthetic.surgery.profile import PARTS, PHASES, TOOLS
+from fedmed.data.synthetic.surgery.profile import PARTS
 from fedmed.data.synthetic.surgery.recording import Recording, Room
 
 SIZE = (64, 48)  # columns and rows that are classified

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedmed.checks.site_findings import SiteFinding
-from fedmed.data.store import FOLDER, PREPARED
+from fedmed.data.store import FOLDER, prepared_sizes
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 
@@ -64,8 +64,7 @@ def nearest_folder(folder: Path) -> Path:
 
 def _stored(cache_dir: Path) -> int:
     try:
-        files = (cache_dir / FOLDER).iterdir()
-        return sum(path.stat().st_size for path in files if path.suffix in PREPARED)
+        return sum(prepared_sizes(cache_dir))
     except OSError:
         return 0
 

@@ -21,7 +21,7 @@ import torch
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.network import initial_network, named_tensors, parsed
-from fedmed.data.store import FOLDER, PREPARED
+from fedmed.data.store import prepared_sizes
 from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
 from fedmed.files import write_atomically
@@ -108,8 +108,8 @@ def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, flo
         elif part in parser:
             dataset = parsed(parser, f"{part}#dataset")
             seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
-    sizes = [float(path.stat().st_size) for path in (site.cache_dir / FOLDER).glob("*") if path.suffix in PREPARED]
     times = {"prepare_seconds": statistics.fmean(seconds)} if seconds else {}
+    sizes = prepared_sizes(site.cache_dir) if seconds else []
     return times | ({"cache_bytes": statistics.fmean(sizes)} if sizes else {})
 
 

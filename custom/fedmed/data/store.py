@@ -29,6 +29,15 @@ def default_cache_dir() -> str:
     return str(fedmed_home() / "cache")
 
 
+def prepared_sizes(cache_dir: Path) -> list[int]:
+    """Bytes of each case and video that is prepared there.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return [path.stat().st_size for path in (cache_dir / FOLDER).iterdir() if path.suffix in PREPARED]
+
+
 class CaseStore:
     """A folder of preprocessed cases; see :class:`fedmed.data.cache.CaseCacheDataset` for what MONAI's cache lacks.
 

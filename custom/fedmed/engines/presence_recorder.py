@@ -88,7 +88,7 @@ class PresenceRecorder:
         if video.truth.shape[1] != len(self.classes):
             raise DataError(f"{video.truth.shape[1]} labels a frame, {len(self.classes)} classes; correct 'classes'")
         self.counts += video.counts
-        own = {"n_frames": len(video.times), "labels_ap": video.average_precisions()}
+        own = {"n_frames": len(video.times), "labels_ap": video.average_precisions}
         self.rows.append(video.scores() | own)
         header = ["second", *(TRUTH + name for name in self.classes), *(PROBABILITY + name for name in self.classes)]
         lines = zip(video.times, video.truth, video.probabilities, strict=True)
@@ -137,7 +137,7 @@ class VideoF1:
 
     def __init__(self, threshold: float = THRESHOLD) -> None:
         self.values: list[float] = []
-        self.frames = VideoFrames(lambda video: self.values.append(video.scores()["f1"]), threshold)
+        self.frames = VideoFrames(lambda video: self.values.append(video.f1), threshold)
 
     def attach(self, engine: Engine, name: str) -> None:
         """Add to an evaluator; the score is ``engine.state.metrics[name]``, NaN without videos."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,26 +36,30 @@ class ScoredVideo:
     probabilities: NDArray[np.float64]
     threshold: float = THRESHOLD
 
-    @property
+    @cached_property
     def counts(self) -> LabelCounts:
         """Of its frames."""
         return LabelCounts.of(self.truth, self.probabilities >= self.threshold)
 
+    @property
+    def f1(self) -> float:
+        """Mean over labels in truth or prediction; 1 where there are none: nothing was there, nothing was called."""
+        f1 = macro(self.counts.f1("skip"))
+        return 1.0 if np.isnan(f1) else f1
+
     def scores(self) -> dict[str, float]:
         """``f1``, ``precision``, ``recall`` and ``ap``: means over the labels for which the video has them.
 
-        F1 over labels in truth or prediction, precision over those predicted, recall and average precision over those
-        in truth. F1 is 1 where no label is in either: nothing was there, and nothing was called.
+        Precision over labels that are predicted, recall and average precision over those in truth.
         """
-        counts = self.counts
-        f1 = macro(counts.f1("skip"))
         return {
-            "f1": 1.0 if np.isnan(f1) else f1,
-            "precision": macro(counts.precision("skip")),
-            "recall": macro(counts.recall("skip")),
-            "ap": macro(self.average_precisions()),
+            "f1": self.f1,
+            "precision": macro(self.counts.precision("skip")),
+            "recall": macro(self.counts.recall("skip")),
+            "ap": macro(self.average_precisions),
         }
 
+    @cached_property
     def average_precisions(self) -> np.ndarray:
         """(J,); NaN for a label that no frame has."""
         return average_precisions(self.truth, self.probabilities, "skip")

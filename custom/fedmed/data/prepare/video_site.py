@@ -10,13 +10,13 @@ from fedmed.class_paths import classes_below
 from fedmed.data.entry_forms import UNLABELED, Video
 from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
+from fedmed.data.prepare.label_split import fill_lists, refuse_copies
 from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.write import write_site
-from fedmed.data.prepare.xray_split import fill_lists
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import unknown
 from fedmed.data.video.space_needed import SpaceNeeded
@@ -99,7 +99,7 @@ def prepare_video_site(
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
         cases = run_all(work, recordings, workers, track)
-        refuse_copies(cases)
+        refuse_copies(cases, "frames", "video")
         refuse_other_columns(cases)
         if given:
             fill_given(cases, given, folder)
@@ -110,19 +110,6 @@ def prepare_video_site(
         split = "as videos.csv says" if given else tuple(fractions)
         write_site(prepared, staging, site, {"folder": folder, "layout": name, "split": split, "seed": seed})
     return prepared
-
-
-def refuse_copies(cases: Sequence[VideoCase]) -> None:
-    """Keep one of several videos with equal frames, if possible a labelled one."""
-    groups: dict[str, list[VideoCase]] = defaultdict(list)
-    for case in cases:
-        if case.usable:
-            groups[case.content].append(case)
-    for group in groups.values():
-        first, *others = sorted(group, key=lambda case: (not case.label, case.case))
-        for case in others:
-            owner = "" if case.patient == first.patient else f" of another patient, '{first.patient}'"
-            case.faults.append(f"same frames as '{first.case}'{owner}; one video counts once")
 
 
 def refuse_other_columns(cases: Sequence[VideoCase]) -> None:

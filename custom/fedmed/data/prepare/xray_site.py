@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source, XrayCase
+from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
-from fedmed.data.prepare.xray_split import fill_lists, refuse_copies
 from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
 from fedmed.data.prepare.xray_view import TAKEN, Wanted, count_views
 from fedmed.errors import DataError
@@ -72,7 +72,7 @@ def prepare_xray_site(
     sources, missing = _find(folder, labels, patient_pattern, out / PREPARED)
     with staging_for(out) as staging:
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track)
-        refuse_copies(cases)
+        refuse_copied_images(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
         require_used(cases, folder, "images")

@@ -56,8 +56,7 @@ class FrameMasks:
         Raises:
             DataError: as :meth:`files`; or a mask is later than the video ends.
         """
-        start = float(video.facts["first_second"]) if video.source.is_dir() else 0.0
-        end, times = start + float(video.facts["seconds"]), video.times + start
+        end, times = video.start + float(video.facts["seconds"]), video.times + video.start
         # How long the video shows a frame: a frame of the store shows one that began less than that before.
         source = open_video(video.source) if video.facts["rate"] else None
         shown = source.seconds() / max(1, source.count()) if source else 0.0

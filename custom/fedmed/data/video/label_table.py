@@ -59,7 +59,7 @@ class LabelTable:
             DataError: table and video begin or end apart by more than one interval (of rows or of frames, whichever is
                 longer), or frames lie where rows are missing.
         """
-        offset = float(video.facts["first_second"]) if video.source.is_dir() else 0.0
+        offset = video.start
         times, rate = video.times + offset, video.facts["rate"]
         self._compare_ends(video, offset, offset + float(video.facts["seconds"]), 1 / rate if rate else 0.0)
         rows = np.searchsorted(self.seconds, times + SAME, side="right") - 1

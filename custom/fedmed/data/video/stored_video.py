@@ -43,6 +43,11 @@ class StoredVideo:
         rate = self.facts["rate"]
         return np.asarray(self.facts["times"]) if rate is None else np.arange(self.facts["frames"]) / rate
 
+    @property
+    def start(self) -> float:
+        """The first frame's own time, in seconds: of a folder of frames that of its table or names, of a file 0."""
+        return float(self.facts["first_second"]) if self.source.is_dir() else 0.0
+
     def __len__(self) -> int:
         return int(self.facts["frames"])
 

@@ -5,9 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.federation import LAP_TOOLS
 from fedmed.data.synthetic.surgery.operation import WORK, draw_operation, draw_order
-from fedmed.data.synthetic.surgery.profile import FOLDER, PHASES, TOOLS, Course, read_profiles
+from fedmed.data.synthetic.surgery.profile import FOLDER, Course, read_profiles
 from fedmed.errors import DataError
 
 

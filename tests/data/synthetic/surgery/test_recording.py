@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
+from fedmed.data.operation_names import TOOLS
 from fedmed.data.synthetic.federation import LAP_TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
 from fedmed.data.synthetic.surgery.instruments import parts
 from fedmed.data.synthetic.surgery.motion import Pose
-from fedmed.data.synthetic.surgery.profile import TOOLS, Instruments
+from fedmed.data.synthetic.surgery.profile import Instruments
 from fedmed.data.synthetic.surgery.recording import SEEN, Recording, Room
 from fedmed.data.synthetic.surgery.texture import Grid
 from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, WRIST, Style

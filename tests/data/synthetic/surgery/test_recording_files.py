@@ -9,10 +9,11 @@ import cv2
 import numpy as np
 import pytest
 
+from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.federation import LAP_TOOLS
 from fedmed.data.synthetic.surgery import movie
-from fedmed.data.synthetic.surgery.profile import PHASES, TOOLS, VERSION, VideoList
+from fedmed.data.synthetic.surgery.profile import VERSION, VideoList
 from fedmed.data.synthetic.surgery.recording import Recording
 from fedmed.data.synthetic.surgery.recording_files import fill, mask_frames, roster
 from fedmed.errors import DataError

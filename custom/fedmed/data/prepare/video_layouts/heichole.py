@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from fedmed.data.operation_names import TOOLS
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.prepare.video_layouts.layout import (
     PHASES,
@@ -16,7 +17,6 @@ from fedmed.data.prepare.video_layouts.layout import (
 )
 from fedmed.errors import DataError
 
-TOOLS = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
 NAME = re.compile(r"hei-?chole(\d+)(?:_annotation_(phase|instrument))?$", re.IGNORECASE)
 
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmed.data import operation_names
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.video.frame_masks import picture
 from fedmed.data.video.source import open_video
@@ -18,15 +19,7 @@ from fedmed.errors import DataError
 
 MOVIES = {".mp4", ".avi", ".mov", ".mkv", ".m4v", ".mpg", ".mpeg", ".mts", ".m2ts", ".ts", ".wmv", ".webm", ".mxf"}
 PARTS = {0: 0, 1: 1, 2: 2, 3: 3}  # background, shaft, wrist, jaw or another working end
-PHASES = (  # as the made-up operations call them; the last is in no protocol of six phases
-    "preparation",
-    "hepatocystic_triangle_dissection",
-    "clipping_and_cutting",
-    "gallbladder_dissection",
-    "gallbladder_packaging",
-    "cleaning_and_coagulation",
-    "gallbladder_extraction",
-)
+PHASES = (*operation_names.PHASES, "gallbladder_extraction")  # the last is in no protocol of six phases
 Row = dict[str, Any]  # of a table: second, phase, tools
 
 

@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedmed.data.synthetic.surgery.profile import TOOLS, Course
+from fedmed.data.operation_names import TOOLS
+from fedmed.data.synthetic.surgery.profile import Course
 
 # How much of a tool's work falls into a second of each phase; 0 where it does not belong.
 WORK = {

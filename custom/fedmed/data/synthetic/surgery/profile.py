@@ -7,19 +7,9 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from fedmed.data.operation_names import Tool
 from fedmed.errors import DataError
 
-Tool = Literal["grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag"]
-
-PHASES = (
-    "preparation",
-    "hepatocystic_triangle_dissection",
-    "clipping_and_cutting",
-    "gallbladder_dissection",
-    "gallbladder_packaging",
-    "cleaning_and_coagulation",
-)
-TOOLS = ("grasper", "clipper", "coagulation", "scissors", "suction_irrigation", "specimen_bag")
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 1  # grows with every change of the frames: the folder's name holds it
 FOLDER = Path(__file__).parent / "profiles"

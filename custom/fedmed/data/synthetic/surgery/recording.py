@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedmed.data.operation_names import TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
 from fedmed.data.synthetic.surgery.instruments import Style, parts
 from fedmed.data.synthetic.surgery.motion import Camera, Hands, Pose, View, work_site
 from fedmed.data.synthetic.surgery.operation import draw_operation
 from fedmed.data.synthetic.surgery.optics import Lens, Outside, Smoke
-from fedmed.data.synthetic.surgery.profile import TOOLS, Hospital
+from fedmed.data.synthetic.surgery.profile import Hospital
 from fedmed.data.synthetic.surgery.sight import Sight
 from fedmed.data.synthetic.surgery.texture import Grid, noise
 from fedmed.data.synthetic.surgery.tissue import Body

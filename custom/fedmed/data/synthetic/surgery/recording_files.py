@@ -10,8 +10,9 @@ import cv2
 import numpy as np
 
 from fedmed.data.entry_forms import UNLABELED
+from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.surgery.movie import write_movie
-from fedmed.data.synthetic.surgery.profile import PHASES, TOOLS, Hospital
+from fedmed.data.synthetic.surgery.profile import Hospital
 from fedmed.data.synthetic.surgery.recording import Frame, Recording
 
 Entry = dict[str, str]

@@ -1,26 +1,41 @@
-"""Which of equal X-rays counts, and which patient is in which list."""
+"""Which of equal images or videos counts, and which patient is in which list, by labels."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from fedmed.data.prepare.case import Checked, XrayCase
+from fedmed.data.prepare.case import Checked
 from fedmed.data.prepare.split import split_patients
 
 
-def refuse_copies(cases: Sequence[XrayCase]) -> None:
-    """Keep one of several equal images, if possible a labelled one; refuse all of them if their labels differ."""
-    groups: dict[str, list[XrayCase]] = defaultdict(list)
+def refuse_copies(cases: Sequence[Checked], same: str, noun: str) -> list[list[Checked]]:
+    """Keep one of several equal images or videos, if possible a labelled one.
+
+    Args:
+        cases: those that are usable are compared by their content.
+        same: what is equal, such as ``pixels``.
+        noun: what a case is called.
+
+    Returns:
+        The groups of two and more, the one that is kept first.
+    """
+    groups: dict[str, list[Checked]] = defaultdict(list)
     for case in cases:
         if case.usable:
             groups[case.content].append(case)
-    for group in groups.values():
-        labels = sorted({case.label for case in group if case.label})
-        first, *others = sorted(group, key=lambda case: (not case.label, case.case))
+    equal = [sorted(group, key=lambda case: (not case.label, case.case)) for group in groups.values() if len(group) > 1]
+    for first, *others in equal:
         for case in others:
             owner = "" if case.patient == first.patient else f" of another patient, '{first.patient}'"
-            case.faults.append(f"same pixels as '{first.case}'{owner}; one image counts once")
+            case.faults.append(f"same {same} as '{first.case}'{owner}; one {noun} counts once")
+    return equal
+
+
+def refuse_copied_images(cases: Sequence[Checked]) -> None:
+    """Keep one of several equal images, if possible a labelled one; refuse all of them if their labels differ."""
+    for first, second, *others in refuse_copies(cases, "pixels", "image"):
+        labels = sorted({case.label for case in (first, second, *others) if case.label})
         if len(labels) > 1:
-            first.faults.append(f"same pixels as '{others[0].case}', but different labels: {', '.join(labels)}")
+            first.faults.append(f"same pixels as '{second.case}', but different labels: {', '.join(labels)}")
 
 
 def fill_lists(cases: Sequence[Checked], fractions: Sequence[float], seed: int, ignore: bool) -> None:
