@@ -79,7 +79,7 @@ class PresenceRecorder:
         return zip(self.names, self.rows, strict=True)
 
     def _file(self, place: int) -> Path:
-        return self.folder / "frames" / f"{place + 1:03d}_{self.names[place]}.csv"
+        return frames_file(self.folder, place, self.names[place])
 
     def _record(self, video: ScoredVideo) -> None:
         if video.place >= len(self.names) or video.place != len(self.rows):
@@ -147,6 +147,11 @@ class VideoF1:
 
     def _finish(self, engine: Engine, name: str) -> None:
         engine.state.metrics[name] = macro(np.array(self.values))
+
+
+def frames_file(folder: Path, place: int, name: str) -> Path:
+    """The table of a video's frames in the folder of an evaluation; ``place``: of the video in its list, from 0."""
+    return folder / "frames" / f"{place + 1:03d}_{name}.csv"
 
 
 def _known(values: dict[str, float]) -> dict[str, float | int]:

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import DataError
-from fedmed.reports.palette import GRID, INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.plots import WIDTH
+from fedmed.reports.ribbon import draw_ribbons, held
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import read_arrays
 from fedmed.reports.site_rows import site_rows
@@ -116,15 +117,10 @@ def timelines(pictures: Sequence[Timeline], site: str) -> Figure:
 
 def _timeline(axes: Axes, picture: Timeline) -> None:
     axes.set_title(f"{picture.kind}: {picture.case}, F1 {picture.f1:.2f}", fontsize=9.5, loc="left")
-    step = float(np.median(np.diff(picture.times))) if len(picture.times) > 1 else 1.0
     unit, name = (60.0, "minutes") if picture.times[-1] > 600 else (1.0, "seconds")
-    for row in range(len(picture.classes)):
-        for seen, top, colour in ((picture.truth, -0.36, TRUTH_INK), (picture.predicted, 0.02, PREDICTION_INK)):
-            bars = [(start / unit, step / unit) for start in picture.times[seen[:, row]]]
-            axes.broken_barh(bars, (row + top, 0.34), color=colour, linewidth=0)
-    axes.set_yticks(range(len(picture.classes)), picture.classes, color=INK)
-    end = (picture.times[-1] + step) / unit
-    axes.set(ylim=(len(picture.classes) - 0.5, -0.5), xlim=(0, end), xlabel=name)
-    axes.grid(visible=False)
-    axes.hlines(np.arange(len(picture.classes) - 1) + 0.5, 0, end, color=GRID, linewidth=0.8)
+    seen = ((picture.truth, TRUTH_INK), (picture.predicted, PREDICTION_INK))
+    ribbons = [(held(picture.times, present, picture.classes, bridge=False), colour) for present, colour in seen]
+    draw_ribbons(axes, picture.classes, ribbons, unit)
+    axes.set(xlim=(0, ribbons[0][0].ends[-1] / unit), xlabel=name)
     axes.tick_params(axis="x", colors=MUTED)
+    axes.tick_params(axis="y", labelcolor=INK)

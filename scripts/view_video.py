@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Draw a video with its labels: frames spread over it, and a row along time for each label.
+
+    scripts/view_video.py LHB-005 --site lap_hei2 --out sheet.png                       # a video of a site, by name
+    scripts/view_video.py 0 --site lap_hei2 --run runs/tools --out sheet.png            # the first of 'testing'
+    scripts/view_video.py a.mp4 --labels a.csv --masks a_masks --out sheet.png --video a_labels.mp4
+
+Truth blue, prediction orange; masks are outlined. Labels and masks of a site's video are those of its datalist.
+--video plays the whole video with all of it. Frames show the patient, and before the camera is inside perhaps faces
+and names: treat the pictures as you treat the video.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedmed.errors import FedMedError
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("video", metavar="VIDEO", help="file or folder of frames; with --site also its name, or its place in --list")
+    add("--site", help="the site's YAML, or its name in the federation")
+    add("--list", default="testing", help="in which VIDEO is a place, counted from 0 (default %(default)s)")
+    add("--labels", type=Path, metavar="CSV", help="table of labels by time")
+    add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
+    add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
+    add("--predictions", type=Path, metavar="CSV", help="columns 'second' and a probability for each label")
+    add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
+    add("--out", metavar="PNG", type=Path, required=True, help="the sheet")
+    add("--video", dest="film", metavar="MP4", type=Path, help="also the whole video with its labels")
+    add("--rate", type=float, help="frames a second of --video (default: the video's own, at most 25)")
+    add("--frames", type=int, choices=range(1, 121), metavar="1...120", default=12, help="of the sheet (default 12)")
+    add("--title", help="default: the video's name")
+    add("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
+    options = parser.parse_args(arguments)
+    if options.run and not options.site:
+        parser.error("--run needs --site: a run tests videos of sites")
+    if options.run and options.predictions:
+        parser.error("give either --run or --predictions")
+    if options.rate is not None and not 0 < options.rate <= 100:
+        parser.error("--rate must be above 0, and 100 at most")
+    return options
+
+
+def draw(options: argparse.Namespace) -> list[Path]:
+    """Write what is asked for; return the files."""
+    from fedmed.checks.site_check import find_site
+    from fedmed.reports.dark_picture import save_picture
+    from fedmed.reports.plots import style
+    from fedmed.reports.video_overlay import write_overlay
+    from fedmed.reports.video_sheet import thumbnail_times, video_figure
+    from fedmed.reports.video_stills import stills
+    from fedmed.reports.viewed_video import find_listed, find_predictions, read_viewed
+
+    path, labels, masks, predictions = Path(options.video), options.labels, options.masks, options.predictions
+    if options.site:
+        site = find_site(options.site, None)
+        listed = find_listed(site, options.video, options.list)
+        path, labels = listed.files["video"], labels or listed.files.get("labels")
+        masks = masks or listed.files.get("masks")
+        predictions = find_predictions(options.run, site.site, listed) if options.run else predictions
+    video = read_viewed(path, labels, masks, predictions, options.threshold)
+    if video.doubt:
+        print(f"note: {video.doubt}", file=sys.stderr)
+    if not (video.names or video.masks):
+        print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
+    frames = list(stills(video.source, path, video.masks, thumbnail_times(video, options.frames), 2 * options.dpi))
+    with style():
+        save_picture(video_figure(video, frames, options.title or path.stem), options.out, options.dpi, None)
+        if options.film:
+            write_overlay(video, options.film, options.rate)
+    return [options.out, *([options.film] if options.film else [])]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Return 0, or 2 when there is nothing to draw, or a file cannot be read or does not fit."""
+    options = parse(arguments)
+    try:
+        print(*draw(options), sep="\n")
+    except FedMedError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
