@@ -22,7 +22,11 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("video", metavar="VIDEO", help="file or folder of frames; with --site also its name, or its place in --list")
     add("--site", help="the site's YAML, or its name in the federation")
-    add("--list", default="testing", help="in which VIDEO is a place, counted from 0 (default %(default)s)")
+    add(
+        "--list",
+        choices=("training", "validation", "testing", "unlabeled"),
+        help="in which VIDEO is a place, counted from 0 (default: testing, or the first that there is)",
+    )
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
     add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
     add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
@@ -46,17 +50,17 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 def draw(options: argparse.Namespace) -> list[Path]:
     """Write what is asked for; return the files."""
-    from fedmed.checks.site_check import find_site
     from fedmed.reports.dark_picture import save_picture
     from fedmed.reports.plots import style
     from fedmed.reports.video_overlay import write_overlay
     from fedmed.reports.video_sheet import thumbnail_times, video_figure
     from fedmed.reports.video_stills import stills
     from fedmed.reports.viewed_video import find_listed, find_predictions, read_viewed
+    from fedmed.settings.site import load_named
 
     path, labels, masks, predictions = Path(options.video), options.labels, options.masks, options.predictions
     if options.site:
-        site = find_site(options.site, None)
+        site = load_named(options.site)
         listed = find_listed(site, options.video, options.list)
         path, labels = listed.files["video"], labels or listed.files.get("labels")
         masks = masks or listed.files.get("masks")

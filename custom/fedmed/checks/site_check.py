@@ -22,7 +22,7 @@ from fedmed.checks.work_sample import choose_sample
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.find_kind import kind_by_look
-from fedmed.settings.site import SiteConfig, load_file, load_site
+from fedmed.settings.site import SiteConfig, load_file, load_named
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
 
@@ -64,10 +64,7 @@ def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
         SiteConfigError: neither is given, or the YAML is missing or wrong.
     """
     if name is not None:
-        path = Path(name).expanduser()
-        if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
-            return load_site(name, kit.folder if kit else None)
-        return load_file(path, kit.site if kit else None)
+        return load_named(name, *((kit.folder, kit.site) if kit else ()))
     if kit is None:
         raise SiteConfigError("name the site's YAML, its name in the federation, or its startup kit (--kit)")
     return load_file(kit.folder / SITE_FILE, kit.site)

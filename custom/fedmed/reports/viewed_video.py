@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from fedmed.data.datalist import LABELLED, case_names, list_entries
+from fedmed.data.datalist import case_names, list_entries, read_datalist
 from fedmed.data.entry_forms import UNLABELED, listed_file
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import SECOND, LabelTable, read_label_table, unknown
@@ -20,6 +21,8 @@ from fedmed.reports.run import JOB_FOLDER
 from fedmed.reports.run_files import read_table
 from fedmed.reports.video_stills import ANY, upright
 from fedmed.settings.site import SiteConfig
+
+LISTS = ("testing", "training", "validation", UNLABELED)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def _truth(table: LabelTable, shift: float) -> Ribbon:
 
 
 def _doubt(table: LabelTable, video: Path, source: VideoSource, first: float) -> str:
-    facts = {"frames": 0, "rate": None, "times": [], "seconds": source.seconds(), "first_second": first}
+    facts: dict[str, Any] = {"frames": 0, "rate": None, "times": [], "seconds": source.seconds(), "first_second": first}
     try:
         table.rows_of(StoredVideo(video, Path(), facts))
     except DataError as error:
@@ -142,19 +145,20 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
     return held(seconds, called, names, bridge=False)
 
 
-def find_listed(site: SiteConfig, video: str, key: str) -> Listed:
+def find_listed(site: SiteConfig, video: str, key: str | None = None) -> Listed:
     """The video of a site that a person means.
 
     Args:
         site: whose datalist is looked at.
-        video: its place in the list ``key``, counted from 0 as in a check's messages; or, in whatever list, its name or
-            its path.
-        key: one of the datalist's lists.
+        video: its name or its path, or its place in the list ``key``, counted from 0 as in a check's messages.
+        key: one of the datalist's lists; None is ``testing``, or else the first that there is.
 
     Raises:
         DataError: there is no such video, or one of its files is missing.
     """
-    keys = [key] if video.isdigit() else [key, *(other for other in (*LABELLED, UNLABELED) if other != key)]
+    content = read_datalist(site.datalist)
+    key = key or next((one for one in LISTS if content.get(one)), LISTS[0])
+    keys = [key] if video.isdigit() else [key, *(one for one in LISTS if one != key)]
     listed = [(one, *item) for one in keys for item in enumerate(list_entries(site.datalist, one, video.isdigit()))]
     known = [(one, place, entry) for one, place, entry in listed if isinstance(entry, Mapping) and "video" in entry]
     for one, place, entry in known:
@@ -165,7 +169,7 @@ def find_listed(site: SiteConfig, video: str, key: str) -> Listed:
             where = f"{site.datalist}: entry {place} of '{one}'"
             return Listed(one, place, name, {part: listed_file(site.data_root, where, part, entry) for part in parts})
     names = [str(place) if video.isdigit() else case_names([entry])[0] for _, place, entry in known]
-    has = unknown("video", video, names) if names else f"the list '{key}' names no video"
+    has = f"{unknown('video', video, names)}; a place is one in '{key}'" if names else f"'{key}' names no video"
     raise DataError(f"{site.datalist}: {has}")
 
 

@@ -89,6 +89,22 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
     return _checked(name, replace(document, values={**document.values, **instead}))
 
 
+def load_named(name: str, workspace: Path | None = None, site: str | None = None) -> SiteConfig:
+    """Read and check the YAML of a site that a person names by it, or by its name in the federation.
+
+    Args:
+        name: the YAML, or a name that is looked up as in :func:`find_site_file`, with ``workspace``.
+        site: name of the site in the federation, where ``name`` is a file that may say another.
+
+    Raises:
+        SiteConfigError: as :func:`load_site`.
+    """
+    path = Path(name).expanduser()
+    if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
+        return load_site(name, workspace)
+    return load_file(path, site)
+
+
 def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
     """Check the values of one site's YAML and fill in the defaults.
 
