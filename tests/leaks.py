@@ -67,7 +67,7 @@ class Secrets:
         self.content[f"{path.name} file"] = path.read_bytes()
         pixels = pydicom.dcmread(path).pixel_array if path.suffix == ".dcm" else np.asarray(Image.open(path))
         self._add_numbers(path, pixels)
-        self.content[f"{path.name} between 0 and 1"] = (pixels / np.float32(pixels.max())).tobytes()
+        self.content[f"{path.name} between 0 and 1"] = (pixels / np.float32(max(1, pixels.max()))).tobytes()
 
     def add_video(self, path: Path) -> None:
         """Add a video as it lies on the disk, and its first frame of each second as numbers."""
@@ -82,9 +82,23 @@ class Secrets:
         self.content[f"{name} pixels"], self.content[f"{name} channels"] = frames.tobytes(), channels.tobytes()
         self.content[f"{name} between 0 and 1"] = (channels / np.float32(255)).tobytes()
 
-    def add_table(self, path: Path) -> None:
+    def add_table(self, path: Path, kind: str = "table") -> None:
         """Add the rows of a table of labels or of predictions; its heading is no secret."""
-        self.content[f"{path.name} table"] = path.read_bytes().partition(b"\n")[2]
+        self.content[f"{path.name} {kind}"] = path.read_bytes().partition(b"\n")[2]
+
+    def add_prepared(self, cache: Path) -> "Secrets":
+        """Add videos as they lie prepared in a site's cache."""
+        for path in cache.rglob("*.frames"):
+            facts = json.loads(path.with_suffix(".json").read_text())
+            shape = (facts["frames"], facts["height"], facts["width"], 3)
+            self.add_frames(f"prepared {path.stem[:8]}", np.fromfile(path, np.uint8).reshape(shape))
+        return self
+
+    def add_tested(self, run: Path) -> "Secrets":
+        """Add what a site wrote of single videos when it tested a model."""
+        for path in run.rglob("evaluation*/frames/*.csv"):
+            self.add_table(path, "of the test")
+        return self
 
     def _add_numbers(self, path: Path, numbers: np.ndarray) -> None:
         for dtype in (np.uint8, np.int16, np.float16, np.float32):
