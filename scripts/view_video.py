@@ -13,8 +13,14 @@ and names: treat the pictures as you treat the video.
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedmed.errors import FedMedError
+from fedmed.errors import DataError, FedMedError, JobError
+
+if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
+    from fedmed.settings.site import SiteConfig
+
+LISTS = ("testing", "training", "validation", "unlabeled")
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -24,7 +30,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--site", help="the site's YAML, or its name in the federation")
     add(
         "--list",
-        choices=("training", "validation", "testing", "unlabeled"),
+        choices=LISTS,
         help="in which VIDEO is a place, counted from 0 (default: testing, or the first that there is)",
     )
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
@@ -48,6 +54,56 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def find_video(site: "SiteConfig", video: str, key: str | None) -> tuple[str, int, dict[str, Path]]:
+    """The list, the place in it and the files of the video that a person means by a place, a name or a path.
+
+    Raises:
+        DataError: there is no such video, or one of its files is missing.
+    """
+    from fedmed.data.datalist import case_names, list_entries, read_datalist
+    from fedmed.data.entry_forms import UNLABELED, listed_file
+    from fedmed.data.video.label_table import unknown
+
+    content = read_datalist(site.datalist)
+    key = key or next((one for one in LISTS if content.get(one)), LISTS[0])
+    keys = [key] if video.isdigit() else [key, *(one for one in LISTS if one != key)]
+    listed = [(one, *item) for one in keys for item in enumerate(list_entries(site.datalist, one, video.isdigit()))]
+    known = {}
+    for one, place, entry in listed:
+        if isinstance(entry, dict) and isinstance(entry.get("video"), str):
+            path, (name,) = site.data_root / entry["video"], case_names([entry])
+            names = {str(place)} if video.isdigit() else {name, path.name, entry["video"], str(path)}
+            known[str(place) if video.isdigit() else name] = one
+            if video in names or Path(video).absolute() == path:
+                parts = ["video", *(part for part in ("labels", "masks") if part in entry and one != UNLABELED)]
+                where = f"{site.datalist}: entry {place} of '{one}'"
+                return one, place, {part: listed_file(site.data_root, where, part, entry) for part in parts}
+    has = f"{unknown('video', video, list(known))}; a place is one in '{key}'" if known else f"'{key}' names no video"
+    raise DataError(f"{site.datalist}: {has}")
+
+
+def find_predictions(run: Path, site: str, key: str, place: int, video: Path) -> Path:
+    """The table that a site wrote for a video when it tested a run's model.
+
+    Raises:
+        JobError: no test of videos is there, or none of this one.
+    """
+    from fedmed.data.datalist import case_names
+    from fedmed.engines.presence_recorder import frames_file
+    from fedmed.reports.run import JOB_FOLDER
+
+    places = [where / "evaluation" for where in (run / site / JOB_FOLDER, run / JOB_FOLDER, run / "fedmed", run)]
+    folder = next((one for one in places if (one / "frames").is_dir()), None)
+    if folder is None:
+        looked = ", ".join(map(str, places))
+        raise JobError(f"no test of videos of {site} at {run}; looked at {looked}. Give a run that ended, where it ran")
+    file = frames_file(folder, place, case_names([{"video": video}])[0])
+    if key != "testing" or not file.is_file():
+        tested = ", ".join(sorted(path.name for path in file.parent.iterdir()))
+        raise JobError(f"the run at {run} did not test {video.name} of '{key}'; of 'testing' it tested {tested}")
+    return file
+
+
 def draw(options: argparse.Namespace) -> list[Path]:
     """Write what is asked for; return the files."""
     from fedmed.reports.dark_picture import save_picture
@@ -55,22 +111,21 @@ def draw(options: argparse.Namespace) -> list[Path]:
     from fedmed.reports.video_overlay import write_overlay
     from fedmed.reports.video_sheet import thumbnail_times, video_figure
     from fedmed.reports.video_stills import stills
-    from fedmed.reports.viewed_video import find_listed, find_predictions, read_viewed
+    from fedmed.reports.viewed_video import read_viewed
     from fedmed.settings.site import load_named
 
     path, labels, masks, predictions = Path(options.video), options.labels, options.masks, options.predictions
     if options.site:
         site = load_named(options.site)
-        listed = find_listed(site, options.video, options.list)
-        path, labels = listed.files["video"], labels or listed.files.get("labels")
-        masks = masks or listed.files.get("masks")
-        predictions = find_predictions(options.run, site.site, listed) if options.run else predictions
+        key, place, files = find_video(site, options.video, options.list)
+        path, labels, masks = files["video"], labels or files.get("labels"), masks or files.get("masks")
+        predictions = find_predictions(options.run, site.site, key, place, path) if options.run else predictions
     video = read_viewed(path, labels, masks, predictions, options.threshold)
-    if video.doubt:
-        print(f"note: {video.doubt}", file=sys.stderr)
-    if not (video.names or video.masks):
+    if not video.rows:
         print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
     frames = list(stills(video.source, path, video.masks, thumbnail_times(video, options.frames), 2 * options.dpi))
+    if not frames:
+        raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")
     with style():
         save_picture(video_figure(video, frames, options.title or path.stem), options.out, options.dpi, None)
         if options.film:

@@ -16,17 +16,13 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports.dark_picture import NIGHT
 from fedmed.reports.palette import INK_DARK
-from fedmed.reports.video_sheet import clock, draw_labels, named_ribbons, outline_colour, row_names
+from fedmed.reports.video_sheet import COLOURS, clock, draw_labels, outline_colour
 from fedmed.reports.video_stills import Still, stills
 from fedmed.reports.viewed_video import ViewedVideo
 
 NARROWEST, WIDEST, FASTEST = 640, 1280, 25.0  # pixels; frames a second
-ROW, LETTER, WORDS, MARGIN = (
-    22,
-    7.8,
-    15,
-    12,
-)  # pixels: a row of labels, a letter of a name, letters in the frame, free
+ROW, LETTER = 22, 7.8  # pixels: of a row of labels, and of a letter of its name
+WORDS, MARGIN = 15, 12  # pixels: of letters in the frame, and what stays free
 DOTS = 100  # an inch
 
 
@@ -62,10 +58,9 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None) -> 
 
 def label_panel(video: ViewedVideo, width: int) -> tuple[Frame, float, float]:
     """The rows of labels as pixels (P, width, 3) below a frame, where time 0 lies in them, and pixels a second."""
-    names = row_names(video)
-    if not names:
+    if not video.rows:
         return np.empty((0, width, 3), np.uint8), 0.0, 0.0
-    height, left = ROW * len(names) + MARGIN, MARGIN + LETTER * max(map(len, names))
+    height, left = ROW * len(video.rows) + MARGIN, MARGIN + LETTER * max(map(len, video.rows))
     figure = Figure(figsize=(width / DOTS, height / DOTS), dpi=DOTS, facecolor=NIGHT)
     canvas = FigureCanvasAgg(figure)
     long = width - left - MARGIN
@@ -83,8 +78,8 @@ def overlaid(video: ViewedVideo, panel: Frame, zero: float, scale: float, still:
     for value, line in still.outlines:
         draw.line([(x, y) for x, y in line.tolist()], fill=outline_colour(value), width=2)
     words = [(clock(still.second), INK_DARK)]
-    for name, ribbon, colour in named_ribbons(video):
-        words.append((f"{name}: {', '.join(ribbon.at(still.second)) or '–'}", colour))
+    for kind, ribbon in video.ribbons.items():
+        words.append((f"{kind}: {', '.join(ribbon.at(still.second)) or '–'}", COLOURS[kind]))
     for place, (text, colour) in enumerate(words):
         where = (MARGIN, MARGIN + 1.4 * WORDS * place)
         draw.text(where, text, fill=colour, font=letters, stroke_width=2, stroke_fill=NIGHT)

@@ -10,21 +10,15 @@ from matplotlib.figure import Figure
 
 from fedmed.reports.dark_picture import EDGE, NIGHT
 from fedmed.reports.palette import DARK, GRID_DARK, INK_DARK, MUTED_DARK, PREDICTION, TRUTH
-from fedmed.reports.ribbon import Ribbon, draw_ribbons
+from fedmed.reports.ribbon import draw_ribbons
 from fedmed.reports.video_stills import Still
-from fedmed.reports.viewed_video import ViewedVideo
+from fedmed.reports.viewed_video import CALLED, KNOWN, ViewedVideo
 
 WIDE, MARGIN, GAP, HEAD, FOOT = 13.0, 0.12, 0.08, 0.42, 0.4  # inches
 ROW, LINE, LETTER = 0.25, 0.15, 0.078  # inches: a row of labels, a line of words below a frame, a letter of a name
-COLUMNS, LETTERS, MASKS = 6, 38, "masks"  # frames in a row, letters in a line below one
+COLUMNS, LETTERS = 6, 38  # frames in a row, letters in a line below one
+COLOURS = {KNOWN: TRUTH, CALLED: PREDICTION}
 OUTLINES = (DARK[2], DARK[4], DARK[3])  # of the values 1, 2, 3 of a mask, then anew
-Ribbons = Sequence[tuple[str, Ribbon, str]]  # what it is, the ribbon, its colour
-
-
-def named_ribbons(video: ViewedVideo) -> Ribbons:
-    """Truth and prediction with their colours, as far as they are known."""
-    both = (("truth", video.truth, TRUTH), ("prediction", video.predicted, PREDICTION))
-    return [(name, ribbon, colour) for name, ribbon, colour in both if ribbon is not None]
 
 
 def outline_colour(value: int) -> str:
@@ -60,26 +54,26 @@ def video_figure(video: ViewedVideo, frames: Sequence[Still], title: str) -> Fig
         frames: of it, all of one size, at least one.
         title: above.
     """
-    ribbons, columns = named_ribbons(video), min(COLUMNS, len(frames))
-    words = [[wrap(", ".join(ribbon.at(still.second)), LETTERS) for still in frames] for _, ribbon, _ in ribbons]
-    lines = [max(map(len, one)) for one in words]  # of truth and prediction, alike below all frames
+    columns, said = min(COLUMNS, len(frames)), video.ribbons.items()
+    words = {kind: [wrap(", ".join(one.at(still.second)), LETTERS) for still in frames] for kind, one in said}
+    lines = {kind: max(map(len, texts)) for kind, texts in words.items()}  # alike below all frames
     wide = (WIDE - 2 * MARGIN - (columns - 1) * GAP) / columns
     high = wide * frames[0].image.shape[0] / frames[0].image.shape[1]
-    step, rows = high + LINE * sum(lines) + 2 * GAP, ROW * len(row_names(video))
+    step, rows = high + LINE * sum(lines.values()) + 2 * GAP, ROW * len(video.rows)
     height = HEAD + -(-len(frames) // columns) * step + rows + FOOT
     figure = Figure(figsize=(WIDE, height), facecolor=NIGHT)
-    _heading(figure, title, [(name, colour) for name, _, colour in ribbons] + _values(frames), 1 - 0.5 * HEAD / height)
+    _heading(figure, title, video, frames, 1 - 0.5 * HEAD / height)
     for number, still in enumerate(frames):
         row, column = divmod(number, columns)
         left, top = MARGIN + column * (wide + GAP), height - HEAD - row * step
         _picture(figure.add_axes((left / WIDE, (top - high) / height, wide / WIDE, high / height)), still)
         below = top - high - 0.5 * GAP
-        for (_, _, colour), texts, most in zip(ribbons, words, lines, strict=True):
-            own: dict[str, Any] = {"color": colour, "fontsize": 7.5, "va": "top", "linespacing": 1.25}
-            figure.text(left / WIDE, below / height, "\n".join(texts[number]), **own)
-            below -= LINE * most
+        for kind, texts in words.items():
+            look: dict[str, Any] = {"color": COLOURS[kind], "fontsize": 7.5, "va": "top", "linespacing": 1.25}
+            figure.text(left / WIDE, below / height, "\n".join(texts[number]), **look)
+            below -= LINE * lines[kind]
     if rows:
-        left = MARGIN + LETTER * max(map(len, row_names(video))) + GAP
+        left = MARGIN + LETTER * max(map(len, video.rows)) + GAP
         axes = figure.add_axes((left / WIDE, FOOT / height, (WIDE - left - MARGIN) / WIDE, rows / height))
         draw_labels(axes, video)
         ticks = [still.second for still in frames][:: -(-len(frames) // 16)]
@@ -88,35 +82,24 @@ def video_figure(video: ViewedVideo, frames: Sequence[Still], title: str) -> Fig
     return figure
 
 
-def row_names(video: ViewedVideo) -> list[str]:
-    """Of all rows along time."""
-    return [*video.names, *([MASKS] if video.masks else [])]
-
-
 def draw_labels(axes: Axes, video: ViewedVideo) -> None:
     """Rows of labels along time on black, truth above prediction, and one with a mark for every mask."""
-    rows = row_names(video)
-    draw_ribbons(axes, rows, [(ribbon, colour) for _, ribbon, colour in named_ribbons(video)], line=GRID_DARK)
+    draw_ribbons(axes, video.rows, [(one, COLOURS[kind]) for kind, one in video.ribbons.items()], line=GRID_DARK)
     if video.masks:
-        axes.plot(list(video.masks), [len(rows) - 1] * len(video.masks), "|", color=OUTLINES[0], markersize=7)
-    ends = [float(ribbon.ends[-1]) for ribbon in video.ribbons]
-    axes.set_xlim(0, max([video.source.seconds(), *ends]))
+        axes.plot(list(video.masks), [len(video.rows) - 1] * len(video.masks), "|", color=OUTLINES[0], markersize=7)
+    axes.set_xlim(0, max([video.source.seconds(), *(float(one.ends[-1]) for one in video.ribbons.values())]))
     axes.set_facecolor(NIGHT)
     axes.spines[:].set_visible(False)
     axes.tick_params(axis="y", labelcolor=INK_DARK, labelsize=9)
     axes.tick_params(axis="x", labelcolor=MUTED_DARK)
 
 
-def _values(frames: Sequence[Still]) -> list[tuple[str, str]]:
-    """``mask 1`` and so on with their colours, of the masks that are shown."""
-    return [
-        (f"mask {value}", outline_colour(value)) for value in sorted({v for one in frames for v, _ in one.outlines})
-    ]
-
-
-def _heading(figure: Figure, title: str, legend: Sequence[tuple[str, str]], y: float) -> None:
+def _heading(figure: Figure, title: str, video: ViewedVideo, frames: Sequence[Still], y: float) -> None:
+    """The title, and what the colours mean."""
     figure.text(MARGIN / WIDE, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
-    for place, (name, colour) in enumerate(reversed(legend)):
+    values = sorted({value for still in frames for value, _ in still.outlines})
+    legend = {kind: COLOURS[kind] for kind in video.ribbons} | {f"mask {n}": outline_colour(n) for n in values}
+    for place, (name, colour) in enumerate(reversed(legend.items())):
         figure.text(1 - (MARGIN + 0.85 * place) / WIDE, y, name, color=colour, fontsize=10, ha="right", va="center")
 
 

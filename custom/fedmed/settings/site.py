@@ -90,15 +90,7 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
 
 
 def load_named(name: str, workspace: Path | None = None, site: str | None = None) -> SiteConfig:
-    """Read and check the YAML of a site that a person names by it, or by its name in the federation.
-
-    Args:
-        name: the YAML, or a name that is looked up as in :func:`find_site_file`, with ``workspace``.
-        site: name of the site in the federation, where ``name`` is a file that may say another.
-
-    Raises:
-        SiteConfigError: as :func:`load_site`.
-    """
+    """:func:`load_file` of a YAML, or :func:`load_site` of a name in the federation, whichever a person gives."""
     path = Path(name).expanduser()
     if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
         return load_site(name, workspace)
