@@ -123,7 +123,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
     video = read_viewed(path, labels, masks, predictions, options.threshold)
     if not video.rows:
         print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
-    frames = list(stills(video.source, path, video.masks, thumbnail_times(video, options.frames), 2 * options.dpi))
+    frames = list(stills(video.source, path, video.masks, thumbnail_times(video, options.frames), 3 * options.dpi))
     if not frames:
         raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")
     with style():

@@ -47,14 +47,14 @@ def thumbnail_times(video: ViewedVideo, count: int) -> list[float]:
 
 
 def video_figure(video: ViewedVideo, frames: Sequence[Still], title: str) -> Figure:
-    """Frames in rows of six, below each what it shows; below all, a row along time for each label.
+    """Frames in rows of at most six, below each what it shows; below all, a row along time for each label.
 
     Args:
         video: what is known.
         frames: of it, all of one size, at least one.
         title: above.
     """
-    columns, said = min(COLUMNS, len(frames)), video.ribbons.items()
+    columns, said = max(3, -(-len(frames) // -(-len(frames) // COLUMNS))), video.ribbons.items()
     words = {kind: [wrap(", ".join(one.at(still.second)), LETTERS) for still in frames] for kind, one in said}
     lines = {kind: max(map(len, texts)) for kind, texts in words.items()}  # alike below all frames
     wide = (WIDE - 2 * MARGIN - (columns - 1) * GAP) / columns
