@@ -78,9 +78,11 @@ class MaskRecorder(VideoRecorder):
         return {f"{s}_{label}": macro(videos[:, i, j]) for i, label in labels for j, s in enumerate(SCORES)}
 
     def pictures(self) -> dict[str, dict[str, Any]]:
-        """Of the best, the median and the worst frame."""
-        shown = pictured([dice for _, _, dice, _ in self.seen])
-        return {kind: self._of_frame(place) for kind, place in shown.items()}
+        """Of the best, the median and the worst frame of those with something to see, if there are any."""
+        marked = [place for place, frame in enumerate(self.seen) if any(zlib.decompress(frame[-1]))]
+        places = marked or range(len(self.seen))
+        shown = pictured([self.seen[place][2] for place in places])
+        return {kind: self._of_frame(places[n]) for kind, n in shown.items()}
 
     def _of_frame(self, place: int) -> dict[str, Any]:
         """Its image is read again: the images of all frames would need too much memory."""

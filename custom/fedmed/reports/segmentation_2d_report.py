@@ -13,8 +13,9 @@ from fedmed.reports.palette import INK
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
-from fedmed.reports.site_rows import site_rows
+from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.video_report import VideoReport
+from fedmed.reports.words import fixed
 
 TITLES = {"dice": "Dice", "iou": "IoU", "hd95": "HD95, pixels", "assd": "ASSD, pixels"}
 ALL = "mean of the sites"
@@ -24,9 +25,9 @@ class Segmentation2DReport(VideoReport):
     """A run whose videos each have a score, and whose sites send the scores of each class."""
 
     told = (
-        "Of each frame the mean over the classes that are there or called, of each video the mean over its frames. "
-        "HD95 and ASSD are distances of outlines in pixels of the frames that the network sees; where a class is there "
-        "and not called, or called and not there, they are the frame's diagonal."
+        "Of each frame the mean over the classes that are there or called, 1 where none is; of each video the mean "
+        "over its frames. HD95 and ASSD are distances of outlines in pixels of the frames that the network sees; where "
+        "a class is there and not called, or called and not there, they are the frame's diagonal."
     )
     columns = {"Dice": "dice_mean", "IoU": "iou_mean", "HD95": "hd95_mean", "ASSD": "assd_mean"}
     by_class = (
@@ -38,6 +39,11 @@ class Segmentation2DReport(VideoReport):
         "The best, the median and the worst frame of each site: above the true masks, below those that the model "
         "called.",
     )
+
+    def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """Distances with one digit."""
+        distances = {head: row.test.get(key) for head, key in self.columns.items() if head in ("HD95", "ASSD")}
+        return super().cells(run, row) | {head: fixed(value, 1) for head, value in distances.items()}
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
         """The scores of each class at each site."""
@@ -54,7 +60,8 @@ def class_tables(run: Run) -> Figure:
     """Four panels: Dice, IoU, HD95 and ASSD of each class at each site, and means of the sites; a dash: no number."""
     classes, rows = labels_of(run, "dice_"), [row for row in site_rows(run) if row.n_cases]
     names = [row.name for row in rows]
-    figure = Figure(figsize=(WIDTH, 2 * (1.1 + 0.36 * (len(names) + 1))), layout="constrained")
+    figure = Figure(figsize=(WIDTH, 2 * (1.2 + 0.36 * (len(names) + 1))))
+    figure.set_layout_engine("constrained", hspace=0.1)
     for axes, score in zip(figure.subplots(2, 2).flat, SCORES, strict=True):
         values = [[row.test.get(f"{score}_{label}") for label in classes] for row in rows]
         columns = [[v for v in column if v is not None] for column in zip(*values, strict=True)]

@@ -17,6 +17,7 @@ from fedmed.reports.run_files import read_arrays
 
 LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
 PHASES = ("times", "truth", "called", "classes", "f1", "case")
+RIBBON = (0, 1, 2, 3, 4, 6, 7, 5)  # places in LIGHT, its two blues apart
 PLAIN = 1.5  # times the usual step, beyond which there is a gap between two frames
 
 
@@ -84,7 +85,7 @@ def label_rows(pictures: Sequence[Timeline], site: str) -> Figure:
 def ribbons(pictures: Sequence[Timeline], site: str) -> Figure:
     """Videos below one another: a ribbon coloured by what was there, and below it one by what the model called."""
     classes = tuple(dict.fromkeys(name for one in pictures for name in one.classes))
-    colours = {name: LIGHT[place % len(LIGHT)] for place, name in enumerate(classes)}
+    colours = {name: LIGHT[RIBBON[place % len(RIBBON)]] for place, name in enumerate(classes)}
     figure = Figure(figsize=(WIDTH, 1.3 * len(pictures) + 0.5 + 0.25 * -(-len(classes) // 3)), layout="constrained")
     for axes, one, unit in _panels(figure, pictures, site, [1.0] * len(pictures)):
         for row, seen in enumerate((one.truth, one.called)):
