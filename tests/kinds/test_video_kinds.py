@@ -118,5 +118,6 @@ def test_the_report_of_the_server_alone_shows_no_video(run, tmp_path):
         workspace, _, _ = run(bundle)
         shutil.copytree(workspace / "server", tmp_path / bundle / "server")
         alone = read_run(tmp_path / bundle)
-        report = report_of(alone)
+        report, whole = report_of(alone), read_run(workspace)
+        assert report.case_columns(whole, whole.sites[0].cases) == [whole.score.name], "as a control compares cases"
         assert chart in report.charts(alone) and not any(report.figure(alone, site) for site in alone.sites)

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from ignite.engine import Engine
@@ -12,11 +12,20 @@ from torch import Tensor
 from fedmed.data.video.clip_loader import unit_float
 from fedmed.engines.evaluation_files import pictured
 from fedmed.engines.label_counts import macro
-from fedmed.engines.mask_scores import SCORES, Scores, class_scores, frame_scores, known_mean
+from fedmed.engines.mask_scores import SCORES, Scores, class_scores, frame_scores, known_means
 from fedmed.engines.trainer import plain
 from fedmed.engines.video_frames import SeenVideo, VideoMean
 from fedmed.engines.video_recorder import Recorded, VideoRecorder, text
 from fedmed.errors import DataError, FedMedError
+
+
+class SeenFrame(NamedTuple):
+    """Video and second as words, whether there is something to see in a mask, and both masks, packed."""
+
+    case: str
+    dice: float
+    marked: bool
+    masks: bytes
 
 
 class MaskRecorder(VideoRecorder):
@@ -24,7 +33,7 @@ class MaskRecorder(VideoRecorder):
 
     ``frames/<number>_<video>.csv`` has ``second``, the frame's ``dice``, ``iou``, ``hd95`` and ``assd``, and the same
     of each class: ``dice_<class>``; a picture is of a frame and has ``image`` (H, W, 3) uint8, ``truth`` and
-    ``prediction`` (H, W) uint8, ``classes``, ``dice``, ``second`` and ``case``. Distances are in pixels of the frames
+    ``prediction`` (H, W) uint8, ``classes``, ``dice`` and ``case``. Distances are in pixels of the frames
     that the network sees.
 
     :meth:`finish` also gives ``dice_<class>`` and so on: means over the videos in whose truth or prediction it is.
@@ -52,7 +61,7 @@ class MaskRecorder(VideoRecorder):
 
     def begin(self) -> None:
         super().begin()
-        self.seen: list[tuple[str, float, float, bytes]] = []  # of each frame: video, second, Dice, packed masks
+        self.seen: list[SeenFrame] = []
 
     def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
         if logits.shape[1] != len(self.classes) + 1:
@@ -62,15 +71,16 @@ class MaskRecorder(VideoRecorder):
     def record(self, video: SeenVideo) -> Recorded:
         each = scores_of(video, len(self.classes))
         frames, name = frame_scores(each), self.names[video.place]
-        called, truth = video.parts
-        self.size = tuple(truth.shape[1:])
-        packed = (zlib.compress(np.stack(pair).tobytes()) for pair in zip(truth.numpy(), called.numpy(), strict=True))
-        told = zip(video.times.tolist(), frames[:, 0].tolist(), packed, strict=True)
-        self.seen += [(name, second, dice, masks) for second, dice, masks in told]
+        masks = np.stack([part.numpy() for part in video.parts], axis=1)
+        self.size = masks.shape[1:]
+        for second, dice, pair in zip(video.times, frames[:, 0].tolist(), masks, strict=True):
+            self.seen.append(
+                SeenFrame(f"{name}, {second:.1f} s", dice, bool(pair.any()), zlib.compress(pair.tobytes()))
+            )
         header = [*SCORES, *(f"{score}_{label}" for label in self.classes for score in SCORES)]
         lines = (map(text, row) for row in np.hstack([frames, each.reshape(len(each), -1)]))
-        means = dict(zip(SCORES, known_mean(frames, 0).tolist(), strict=True))
-        return Recorded(means | {"of_classes": known_mean(each, 0)}, header, map(tuple, lines))
+        means = dict(zip(SCORES, known_means(frames, 0).tolist(), strict=True))
+        return Recorded(means | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
 
     def together(self) -> dict[str, float]:
         videos = np.stack([row["of_classes"] for row in self.rows])
@@ -79,24 +89,22 @@ class MaskRecorder(VideoRecorder):
 
     def pictures(self) -> dict[str, dict[str, Any]]:
         """Of the best, the median and the worst frame of those with something to see, if there are any."""
-        marked = [place for place, frame in enumerate(self.seen) if any(zlib.decompress(frame[-1]))]
-        places = marked or range(len(self.seen))
-        shown = pictured([self.seen[place][2] for place in places])
+        places = [place for place, frame in enumerate(self.seen) if frame.marked] or range(len(self.seen))
+        shown = pictured([self.seen[place].dice for place in places])
         return {kind: self._of_frame(places[n]) for kind, n in shown.items()}
 
     def _of_frame(self, place: int) -> dict[str, Any]:
         """Its image is read again: the images of all frames would need too much memory."""
-        name, second, dice, masks = self.seen[place]
-        truth, called = np.frombuffer(zlib.decompress(masks), np.uint8).reshape(2, *self.size)
+        frame = self.seen[place]
+        called, truth = np.frombuffer(zlib.decompress(frame.masks), np.uint8).reshape(self.size)
         image = unit_float(plain(self.engine.data_loader.dataset[place]["image"])[-1])
         return {
             "image": (image.clamp(0, 1) * 255).round().byte().permute(1, 2, 0).numpy(),
             "truth": truth,
             "prediction": called,
             "classes": np.array(self.classes),
-            "dice": dice,
-            "second": second,
-            "case": f"{name}, {second:.1f} s",
+            "dice": frame.dice,
+            "case": frame.case,
         }
 
 

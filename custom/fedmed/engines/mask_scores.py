@@ -1,11 +1,10 @@
 """Scores of a mask of several classes: overlap and surface distances of each class, and their means."""
 
-import warnings
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedmed.engines.label_counts import macro
 from fedmed.engines.metrics import hard_dice, hard_iou
 from fedmed.engines.surface_distance import MEAN, PERCENTILE, reduced
 
@@ -44,14 +43,11 @@ def frame_scores(of_classes: Scores) -> Scores:
 
     Where none does, nothing was there and nothing was called: the overlaps are 1, and there are no distances (NaN).
     """
-    means = known_mean(of_classes, 1)
+    means = known_means(of_classes, 1)
     means[:, :2] = np.nan_to_num(means[:, :2], nan=1.0)
     return means
 
 
-def known_mean(values: Scores, axis: int) -> Scores:
-    """Mean of what is a number along an axis; NaN where nothing is."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of a mean of nothing
-        mean: Scores = np.nanmean(values, axis=axis)
-    return mean
+def known_means(values: Scores, axis: int) -> Scores:
+    """Means of what is a number along an axis; NaN where nothing is."""
+    return np.apply_along_axis(macro, axis, values)

@@ -1,5 +1,7 @@
 """Batches of the frames that have masks, and what an engine makes of them."""
 
+import json
+
 import cv2
 import numpy as np
 import pytest
@@ -17,14 +19,21 @@ SINGLE = ClipRule("history", 1)
 @pytest.fixture
 def prepared(write_video, settings, tmp_path):
     """Two videos of 2 s at 5 frames a second; masks of frames 0, 3 and 5, and of frame 2; values tell the video."""
+    return opened(tmp_path, write_video, settings, [(0, 600, 1000), (400,)])
+
+
+def opened(folder, write_video, settings, times):
+    """Videos with masks at some milliseconds; the list is read from a file."""
     entries = []
-    for number, times in enumerate([(0, 600, 1000), (400,)]):
-        folder = tmp_path / f"masks_{number}"
-        folder.mkdir()
-        for time in times:
-            cv2.imwrite(str(folder / f"{time:08d}.png"), np.full((24, 32), number + 1, np.uint8))
-        entries.append({"video": str(write_video(f"{number}.mp4", first=number)), "masks": str(folder)})
-    return MaskedVideos(entries, ["shaft", "wrist"], settings(), tmp_path / "cache")
+    for number, own in enumerate(times):
+        (folder / f"masks_{number}").mkdir()
+        for time in own:
+            mask = np.full((24, 32), number + 1, np.uint8)
+            cv2.imwrite(str(folder / f"masks_{number}" / f"{time:08d}.png"), mask)
+        entries.append({"video": write_video(f"{number}.mp4", first=number).name, "masks": f"masks_{number}"})
+    (folder / "datalist.json").write_text(json.dumps({"training": entries}))
+    classes = ["shaft", "wrist"]
+    return MaskedVideos(folder, folder / "datalist.json", "training", classes, settings(), folder / "cache")
 
 
 def test_each_frame_with_a_mask_once_in_the_order_of_time(prepared):
@@ -61,9 +70,6 @@ def test_masks_move_with_their_frames(prepared):
     assert torch.allclose(mirrored, still.flip(-1), atol=1e-5)
 
 
-def test_masks_of_no_frame_that_is_used(prepared, write_video, settings, tmp_path):
-    (tmp_path / "between").mkdir()
-    cv2.imwrite(str(tmp_path / "between/00000440.png"), np.zeros((24, 32), np.uint8))
-    entry = {"video": str(write_video("c.mp4")), "masks": str(tmp_path / "between")}
-    with pytest.raises(DataError, match=r"between: no mask is of a frame of .*c.mp4 that is used; use a higher rate"):
-        MaskedVideos([entry], ["shaft"], settings(), tmp_path / "cache")
+def test_masks_of_no_frame_that_is_used(write_video, settings, tmp_path):
+    with pytest.raises(DataError, match=r"masks_1: no mask is of a frame of .*1.mp4 that is used; use a higher rate"):
+        opened(tmp_path, write_video, settings, [(400,), (440,)])

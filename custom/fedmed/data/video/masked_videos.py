@@ -19,30 +19,33 @@ from fedmed.seeds import derive_seed
 
 
 class MaskedVideos(PreparedVideos):
-    """Prepared videos with masks.
+    """The videos of a list, prepared, with their masks.
 
     Args:
-        entries: each with ``video`` and ``masks``, a folder, see :class:`fedmed.data.video.frame_masks.FrameMasks`.
+        data_root, datalist, key: see :func:`fedmed.data.datalist.load_datalist`.
         classes: names of what 1, 2, … stand for in a mask.
-        settings, cache_dir: see :class:`fedmed.data.video.clip_loader.PreparedVideos`.
+        settings, cache_dir: see :class:`fedmed.data.video.video_store.VideoStore`.
 
     Attributes:
         masks: of each video.
         files: of each video, a frame of the store that is kept -> its mask.
 
     Raises:
-        DataError: a video or a folder of masks cannot be used, or none of its masks is of a frame of the store.
+        DataError: the list, a video or a folder of masks cannot be used, or no mask is of a frame that is used.
     """
 
     def __init__(
         self,
-        entries: Sequence[dict[str, str]],
+        data_root: Path | str,
+        datalist: Path | str,
+        key: str,
         classes: Sequence[str],
         settings: FrameSettings,
         cache_dir: Path | str,
     ) -> None:
-        super().__init__([{"video": entry["video"]} for entry in entries], settings, cache_dir)
-        self.masks = [FrameMasks(Path(entry["masks"]), range(len(classes) + 1)) for entry in entries]
+        cases = load_datalist(data_root, datalist, key, form=Video(labels=False, masks=True))
+        super().__init__([{"video": case["video"]} for case in cases], settings, cache_dir)
+        self.masks = [FrameMasks(Path(case["masks"]), range(len(classes) + 1)) for case in cases]
         pairs = list(zip(self.masks, self.videos, strict=True))
         self.files = [{row: p for row, p in masks.of(video).items() if video.kept[row]} for masks, video in pairs]
         for (masks, video), files in zip(pairs, self.files, strict=True):
@@ -51,24 +54,6 @@ class MaskedVideos(PreparedVideos):
                     f"{masks.folder}: no mask is of a frame of {video.source} that is used; use a higher rate, or the "
                     "masks of this video"
                 )
-
-
-def load_masked_videos(
-    data_root: Path | str,
-    datalist: Path | str,
-    key: str,
-    classes: Sequence[str],
-    settings: FrameSettings,
-    cache_dir: Path | str,
-) -> MaskedVideos:
-    """Return the videos of a list, prepared, with their masks; see :class:`MaskedVideos`.
-
-    Args:
-        data_root, datalist, key: see :func:`fedmed.data.datalist.load_datalist`.
-        classes, settings, cache_dir: see :class:`MaskedVideos`.
-    """
-    cases = load_datalist(data_root, datalist, key, form=Video(labels=False, masks=True))
-    return MaskedVideos(cases, classes, settings, cache_dir)
 
 
 def masked_frames(prepared: MaskedVideos, rule: ClipRule) -> Clips:
