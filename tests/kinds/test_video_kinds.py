@@ -74,7 +74,8 @@ def test_phases_from_videos_to_the_report(run):
         (frames,) = (place / "frames").iterdir()
         with frames.open() as file:
             rows = list(csv.DictReader(file))
-        pairs = [[phases.index(row[name]) for row in rows] for name in ("true", "called")]
+        true = [phases.index(row["true_phase"]) for row in rows]
+        pairs = true, [int(np.argmax([float(row[f"p_{name}"]) for name in phases])) for row in rows]
         assert np.array_equal(confusion.table, Confusion.of(*pairs, 6).table)
         assert tests[site]["n_frames"] == len(rows) and tests[site]["n_cases"] == 1
         assert tests[site]["f1_mean"] == tests[site]["pooled_f1"] == pytest.approx(confusion.scores()["f1"])

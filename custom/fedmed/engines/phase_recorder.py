@@ -1,25 +1,21 @@
 """The evaluation of one class a frame on videos, such as the phase of an operation."""
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fedmed.engines.confusion import Confusion
 from fedmed.engines.video_frames import SeenVideo, VideoMean
-from fedmed.engines.video_recorder import Recorded, VideoRecorder
+from fedmed.engines.video_recorder import PROBABILITY, TRUTH, Recorded, VideoRecorder
 from fedmed.errors import DataError, FedMedError
-
-PROBABILITY = "p_"  # before the name of a phase, of columns
 
 
 class PhaseRecorder(VideoRecorder):
     """Scores videos whose frames have logits of several phases, of which one is true.
 
-    ``frames/<number>_<video>.csv`` has ``second``, ``true``, ``called`` and ``p_<phase>``; a picture has ``times``
-    (T,), ``truth`` (T,) and ``called`` (T,), places in ``classes`` (C,), ``f1``, ``accuracy`` and ``case``.
+    ``frames/<number>_<video>.csv`` has ``second``, ``true_phase``, a name, and ``p_<phase>``; a picture has ``times``
+    (T,), ``truth`` (T,) and ``called`` (T,), places in ``classes`` (C,), ``f1`` and ``case``.
 
     :meth:`finish` also gives ``pooled_f1`` and ``pooled_accuracy`` of all frames together, and
     ``frames_<phase>><phase>``: how many frames of the first were called the second, counts that add up over sites.
@@ -41,16 +37,12 @@ class PhaseRecorder(VideoRecorder):
             raise DataError(f"{logits.shape[1]} outputs a frame, {len(self.classes)} classes; correct 'classes'")
         found, called = confusion_of(video), logits.argmax(dim=1)
         self.confusion += found
-        named = ([self.classes[place] for place in pair] for pair in zip(truth.tolist(), called.tolist(), strict=True))
         values = torch.softmax(logits.double(), dim=1).tolist()
-        lines = ((*names, *(f"{p:.6f}" for p in row)) for names, row in zip(named, values, strict=True))
-        return Recorded(found.scores(), ["true", "called", *(PROBABILITY + name for name in self.classes)], lines)
-
-    def picture(self, place: int) -> dict[str, Any]:
-        lines, row = self.lines(place), self.rows[place]
-        true, called = (np.array([self.classes.index(line[n]) for line in lines], np.int16) for n in (1, 2))
-        shown = {"times": np.array([float(line[0]) for line in lines]), "truth": true, "called": called}
-        return {**shown, "classes": np.array(self.classes), "f1": row["f1"], "accuracy": row["accuracy"]}
+        pairs = zip(truth.tolist(), values, strict=True)
+        lines = ((self.classes[true], *(f"{p:.6f}" for p in row)) for true, row in pairs)
+        shown = {"times": video.times, "truth": truth.short().numpy(), "called": called.short().numpy()}
+        header = [f"{TRUTH}phase", *(PROBABILITY + name for name in self.classes)]
+        return Recorded(found.scores(), header, lines, shown)
 
     def together(self) -> dict[str, float]:
         pooled = self.confusion.scores()

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,13 +13,12 @@ from torch import Tensor
 
 from fedmed.engines.label_counts import LabelCounts, average_precisions, macro
 from fedmed.engines.video_frames import SeenVideo, VideoMean
-from fedmed.engines.video_recorder import Recorded, VideoRecorder
+from fedmed.engines.video_recorder import PROBABILITY, TRUTH, Recorded, VideoRecorder
 from fedmed.errors import DataError, FedMedError
 
 log = logging.getLogger("fedmed.site")
 
 THRESHOLD = 0.5
-TRUTH, PROBABILITY = "true_", "p_"  # before the name of a label, of columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,18 +103,9 @@ class PresenceRecorder(VideoRecorder):
         header = [*(TRUTH + name for name in self.classes), *(PROBABILITY + name for name in self.classes)]
         pairs = zip(frames.truth, frames.probabilities, strict=True)
         lines = ((*(str(int(v)) for v in true), *(f"{p:.6f}" for p in values)) for true, values in pairs)
-        return Recorded(frames.scores() | {"labels_ap": frames.average_precisions}, header, lines)
-
-    def picture(self, place: int) -> dict[str, Any]:
-        values, j = np.array(self.lines(place), dtype=np.float64), len(self.classes)
-        return {
-            "times": values[:, 0],
-            "truth": values[:, 1 : 1 + j].astype(np.uint8),
-            "probabilities": values[:, 1 + j :],
-            "classes": np.array(self.classes),
-            "threshold": self.threshold,
-            "f1": self.rows[place]["f1"],
-        }
+        shown = {"times": video.times, "truth": frames.truth, "probabilities": frames.probabilities}
+        row = frames.scores() | {"labels_ap": frames.average_precisions}
+        return Recorded(row, header, lines, shown | {"threshold": self.threshold})
 
     def together(self) -> dict[str, float]:
         if absent := [name for name, n in zip(self.classes, self.counts.tp + self.counts.fn, strict=True) if not n]:

@@ -1,10 +1,10 @@
 """The evaluation of a model on videos, whatever it says of a frame: scores of each video, files, and means."""
 
-import csv
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -16,20 +16,30 @@ from fedmed.engines.label_counts import macro
 from fedmed.engines.video_frames import SeenVideo, VideoFrames
 from fedmed.errors import DataError
 
+TRUTH, PROBABILITY = "true_", "p_"  # before the name of a label, of columns of tables of frames
+
 
 class Recorded(NamedTuple):
-    """Of one video: its scores and what else is kept in memory, by name, and a table with a line a frame."""
+    """Of one video.
+
+    Attributes:
+        row: its scores and what else is kept in memory, by name.
+        header, lines: a table with a line a frame.
+        shown: arrays for its picture, kept in memory too.
+    """
 
     row: Mapping[str, Any]
     header: Sequence[str]
     lines: Iterable[Sequence[str]]
+    shown: Mapping[str, Any] = MappingProxyType({})
 
 
 class VideoRecorder(ABC):
     """Scores each video of an evaluator's run; :meth:`finish` writes the table of videos and returns means.
 
     FedMed never sends these files: ``cases.csv``, a line a video with its scores; ``frames/<number>_<video>.csv``, a
-    line a frame; ``best.npz``, ``median.npz`` and ``worst.npz``. Frames of earlier videos do not stay in memory.
+    line a frame; ``best.npz``, ``median.npz`` and ``worst.npz``. A picture is of a
+    video, with its ``case``, ``classes``, first score and what a subclass shows.
 
     Args:
         folder: where to write.
@@ -97,29 +107,26 @@ class VideoRecorder(ABC):
 
     def pictures(self) -> dict[str, dict[str, Any]]:
         """Name -> content of each picture; of the best, the median and the worst video."""
-        shown = pictured([row[self.scores[0]] for row in self.rows])
-        return {kind: {"case": self.names[place], **self.picture(place)} for kind, place in shown.items()}
-
-    def picture(self, place: int) -> dict[str, Any]:
-        """What a picture of a video shows."""
-        raise NotImplementedError
-
-    def lines(self, place: int) -> list[list[str]]:
-        """The lines of a video's frames, read again: the frames of all videos would need too much memory."""
-        with self._file(place).open(newline="", encoding="utf-8") as stream:
-            return [*csv.reader(stream)][1:]
-
-    def _file(self, place: int) -> Path:
-        return self.folder / "frames" / f"{place + 1:03d}_{self.names[place]}.csv"
+        first, classes = self.scores[0], np.array(self.classes)
+        shown = pictured([row[first] for row in self.rows])
+        return {
+            kind: {"case": self.names[n], "classes": classes, first: self.rows[n][first], **self.rows[n]["shown"]}
+            for kind, n in shown.items()
+        }
 
     def _record(self, video: SeenVideo) -> None:
         if video.place >= len(self.names) or video.place != len(self.rows):
             missing = "more videos than names" if video.place >= len(self.names) else "a video without a usable frame"
             raise DataError(f"evaluation met {missing}, at video number {video.place}; correct the list 'testing'")
-        row, header, lines = self.record(video)
-        self.rows.append({**row, "n_frames": len(video.times)})
+        row, header, lines, shown = self.record(video)
+        self.rows.append({**row, "shown": shown, "n_frames": len(video.times)})
         timed = ((f"{second:.3f}", *line) for second, line in zip(video.times, lines, strict=True))
-        write_table(self._file(video.place), ["second", *header], timed)
+        write_table(frames_file(self.folder, video.place, self.names[video.place]), ["second", *header], timed)
+
+
+def frames_file(folder: Path, place: int, name: str) -> Path:
+    """The table of a video's frames in the folder of an evaluation; ``place``: of the video in its list, from 0."""
+    return folder / "frames" / f"{place + 1:03d}_{name}.csv"
 
 
 def text(value: float) -> str:
