@@ -36,7 +36,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
     add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
     add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
-    add("--predictions", type=Path, metavar="CSV", help="columns 'second' and a probability for each label")
+    add("--predictions", type=Path, metavar="CSV", help="columns 'second' and 'p_<label>', probabilities")
     add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
     add("--out", metavar="PNG", type=Path, required=True, help="the sheet")
     add("--video", dest="film", metavar="MP4", type=Path, help="also the whole video with its labels")
@@ -89,7 +89,7 @@ def find_predictions(run: Path, site: str, key: str, place: int, video: Path) ->
         JobError: no test of videos is there, or none of this one.
     """
     from fedmed.data.datalist import case_names
-    from fedmed.engines.presence_recorder import frames_file
+    from fedmed.engines.video_recorder import frames_file
     from fedmed.reports.run import JOB_FOLDER
 
     places = [where / "evaluation" for where in (run / site / JOB_FOLDER, run / JOB_FOLDER, run / "fedmed", run)]

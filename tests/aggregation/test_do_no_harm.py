@@ -11,13 +11,14 @@ def test_the_weight_is_halved_while_harm_is_done_and_raised_slowly():
     assert found == pytest.approx([0.5, 0.25, 0.25, 0.35, 0.45])
 
 
-def test_the_mean_over_sites_decides():
-    assert DoNoHarm().judged([(0.5, 0.6), (0.7, 0.55)]) == 1.0
+def test_the_site_that_loses_most_decides():
+    assert DoNoHarm().judged([(0.5, 0.6), (0.7, 0.55)]) == 0.5
+    assert DoNoHarm().judged([(0.595, 0.6), (0.7, 0.55)]) == 1.0
 
 
 def test_less_than_a_validation_list_can_tell_is_no_harm():
-    assert DoNoHarm().judged([(0.5, 0.504)]) == 1.0
-    assert DoNoHarm().judged([(0.5, 0.506)]) == 0.5
+    assert DoNoHarm().judged([(0.5, 0.509)]) == 1.0
+    assert DoNoHarm().judged([(0.5, 0.511)]) == 0.5
 
 
 def test_it_never_exceeds_1_and_never_reaches_0():

@@ -15,7 +15,7 @@ from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page
-from fedmed.checks.video_inspection import VideoInspection
+from fedmed.checks.video_inspection import MaskInspection, PhaseInspection, VideoInspection
 from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.kinds.kind import Kind
@@ -136,3 +136,31 @@ def test_the_whole_check_and_what_it_writes(site, tmp_path, monkeypatch, capsys)
     print_checked(checked, None, tmp_path / "page.html")
     assert "minutes" in capsys.readouterr().out
     assert "a.mp4" not in page(checked)
+
+
+def test_phases_that_the_job_does_not_know(site, opened, tmp_path):
+    yaml = site(a="training", b="testing")
+    for name in "ab":
+        (tmp_path / f"labels/{name}.csv").write_text("second,phase\n0,clipping\n1,clipping\n2,clipping\n3,cleaning\n")
+    entries, _, found = opened(yaml)
+    assert not found and not list(PhaseInspection().judge_labels(entries, ("clipping", "cleaning"), None, True))
+    (first, _) = PhaseInspection().judge_labels(entries, ("clipping", "clean"), None, True)
+    assert first.kind == "video_labels" and "line 5: the phase 'cleaning' is unknown; use clipping, clean" in first.text
+
+
+def test_masks_whose_values_stand_for_no_class_of_the_job(site, tmp_path):
+    yaml = site(a="training")
+    (tmp_path / "masks/a").mkdir()
+    cv2.imwrite(str(tmp_path / "masks/a/00001000.png"), np.full((48, 64), 9, np.uint8))
+    lists = {"training": [{"video": "videos/a.mp4", "masks": "masks/a", "patient": "a"}, {"video": "videos/a.mp4"}]}
+    (tmp_path / "datalist.json").write_text(json.dumps(lists))
+    entries, found = read_entries(load_file(yaml), Video(labels=False, masks=True))
+    assert [finding.text for finding in found] == [
+        "training, entry 1 has no 'masks'; cases without masks belong into 'unlabeled'"
+    ]
+    inspection = MaskInspection()
+    cases = inspection.open(entries)
+    assert not inspection.judge(cases, None) and cases[entries[0]].masks == 1
+    assert not list(inspection.judge_labels(entries, [str(n) for n in range(9)], None, True))
+    (wrong,) = inspection.judge_labels(entries, ("shaft", "jaw"), None, True)
+    assert wrong.kind == "video_labels" and "00001000.png: the mask has the value 9; use 0, 1, 2" in wrong.text

@@ -24,6 +24,18 @@ def test_rates_of_one_cycle():
     assert max(found) == found[29]
 
 
+def test_a_cycle_may_rise_sooner_and_end_higher():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = one_cycle(optimizer, 1e-3, 100, final_div_factor=0.4, pct_start=0.1)
+    found = []
+    for _ in range(100):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert found[0] == pytest.approx(4e-5) and found.index(max(found)) == 9
+    assert max(found) == pytest.approx(1e-3) and found[99] == pytest.approx(1e-4)
+
+
 @pytest.mark.parametrize("before", [1, 29, 30, 64, 98])
 def test_one_cycle_goes_on_with_a_new_optimizer(before):
     whole = rates(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))

@@ -15,7 +15,7 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.privacy.sendings import SiteAnswers
-from fedmed.reports.presence_charts import counts_of, total
+from fedmed.reports.label_charts import counts_of, total
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file

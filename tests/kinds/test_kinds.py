@@ -10,7 +10,9 @@ from fedmed.kinds.classification import Classification
 from fedmed.kinds.encoder import Encoder
 from fedmed.kinds.find_kind import installed, kind_by_look, kind_of, load_kind, made, named_class
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.phases import Phases
 from fedmed.kinds.presence import Presence
+from fedmed.kinds.segmentation_2d import Segmentation2D
 from fedmed.kinds.segmentation_3d import Segmentation3D
 
 IMAGE, MASK = {"image": "a.nii.gz"}, {"image": "a.nii.gz", "label": "m.nii.gz"}
@@ -21,12 +23,17 @@ def test_every_file_of_the_folder_is_a_kind():
     assert installed() == {
         "classification": Classification,
         "encoder": Encoder,
+        "phases": Phases,
         "presence": Presence,
+        "segmentation_2d": Segmentation2D,
         "segmentation_3d": Segmentation3D,
     }
 
 
-@pytest.mark.parametrize("kind", [Segmentation3D(), Classification(), Presence(), Encoder(Classification())])
+@pytest.mark.parametrize(
+    "kind",
+    [Segmentation3D(), Segmentation2D(), Classification(), Phases(), Presence(), Encoder(Classification())],
+)
 def test_the_classes_that_a_kind_names_are_there(kind):
     for path, methods in {
         kind.inspects: ("open", "judge", "judge_labels", "rows", "bins", "cache_bytes"),
@@ -48,7 +55,10 @@ def test_a_bundle_names_its_kind_and_an_overlay_another():
     ("spec", "message"),
     [
         ("segmentation3d", "'segmentation3d'; use classification, .* did you mean 'segmentation_3d'"),
-        (None, "None; use classification, encoder, presence, segmentation_3d, or the class path"),
+        (
+            None,
+            "None; use classification, encoder, phases, presence, segmentation_2d, segmentation_3d, or the class path",
+        ),
         (3, "3; use"),
         ("fedmed.kinds.encoder.Decoder", "'fedmed.kinds.encoder.Decoder', which cannot be imported"),
         ("nowhere.Kind", "'nowhere.Kind', which cannot be imported"),
@@ -73,7 +83,10 @@ def test_a_kind_without_images_of_its_own_needs_a_base():
 def test_forms_and_scores():
     assert Segmentation3D().form(["a"]) == ImageWithMask() and Encoder().form() == ImageAlone()
     assert Classification().form(["a", "b"]) == ImageWithClass(("a", "b"))
-    assert Presence().form(["grasper"]) == Video()
+    assert Presence().form(["grasper"]) == Phases().form(["cleaning"]) == Video()
+    assert Segmentation2D().form(["shaft"]) == Video(labels=False, masks=True)
+    assert Segmentation2D().misfit(["shaft", "jaw"]) == Phases().misfit(["a", "b"]) == ""
+    assert "phases are two or more" in Phases().misfit(["a"]) and "names 'mean'" in Segmentation2D().misfit(["mean"])
     auroc = Score("auroc", "AUROC", "auroc", low="auroc_low", high="auroc_high")
     assert [score.name for score in Classification().beside(auroc)] == ["accuracy"]
     assert Segmentation3D().beside(DICE) == (HD95,) and Encoder().beside(auroc) == ()
@@ -98,6 +111,9 @@ def test_words_of_the_card():
         ({"training": [{"image": "a.png", "label": 3}, NAMED]}, Segmentation3D),
         ({"training": [{"image": "a.png", "label": ""}]}, Segmentation3D),
         ({"training": [{"video": "a.mp4", "labels": "a.csv"}], "unlabeled": [{"video": "b.mp4"}]}, Presence),
+        ({"training": [{"video": "a", "labels": "a.csv", "masks": "m"}, {"video": "b", "masks": "m"}]}, Presence),
+        ({"training": [{"video": "a", "masks": "m"}], "unlabeled": [{"video": "b"}]}, Segmentation2D),
+        ({"unlabeled": [{"video": "b"}]}, Presence),
         ({"unlabeled": [{"video": "b"}, IMAGE]}, Segmentation3D),
         ({"unlabeled": [{"image": "a.PNG"}, {"image": "b.dcm"}]}, Classification),
         ({"unlabeled": [{"image": "a.png"}, IMAGE]}, Segmentation3D),

@@ -10,9 +10,8 @@ import yaml
 from PIL import Image, ImageColor
 
 from fedmed.data.synthetic import demo_site
-from fedmed.engines.presence_recorder import frames_file
-from fedmed.reports.palette import PREDICTION, TRUTH
-from fedmed.reports.video_sheet import OUTLINES
+from fedmed.engines.video_recorder import frames_file
+from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
 
 FRAMES = ["--frames", "4", "--dpi", "50"]
 
@@ -76,7 +75,7 @@ def test_masks_are_outlined(script, site, tmp_path):
     files = [str(root / entry["video"]), "--labels", str(root / entry["labels"]), *FRAMES]
     assert script.main([*files, "--out", str(plain)]) == 0
     assert script.main([*files, "--masks", str(root / entry["masks"]), "--out", str(outlined)]) == 0
-    counts = [[pixels(Image.open(path), colour) for colour in OUTLINES] for path in (plain, outlined)]
+    counts = [[pixels(Image.open(path), colour) for colour in MARKS[1:3]] for path in (plain, outlined)]
     assert sum(counts[1]) > sum(counts[0]) + 20
     first = sorted((root / entry["masks"]).iterdir())[0]
     (tmp_path / "masks").mkdir()

@@ -1,12 +1,11 @@
 """How much sites without labels may move the model, by what labelled sites saw of it."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedmed.errors import StateError
 
-MARGIN = 0.005  # of a score: less than what a validation list of a few cases can tell
+MARGIN = 0.01  # of a score, at any labelled site
 LOWERED, RAISED = 0.5, 0.1
 
 
@@ -14,7 +13,8 @@ class DoNoHarm:
     """A weight from 0 to 1, the same for all sites without labels: halved while they do harm, raised slowly after.
 
     Every labelled site scores two models of the round before: with what sites without labels added, and without it.
-    Where the first is worse in the mean, the weight is halved; otherwise 0.1 is added to it.
+    Where the first is worse by more than 0.01 at any of them, the weight is halved; otherwise 0.1 is added to it. Not
+    the mean: a site that draws otherwise than the others can lose what these gain.
     """
 
     def __init__(self) -> None:
@@ -23,8 +23,8 @@ class DoNoHarm:
     def judged(self, scores: Sequence[tuple[float, float]]) -> float:
         """Take the labelled sites' (with, without) into account, if there are some, and return the weight."""
         if scores:
-            gain = math.fsum(with_all - without for with_all, without in scores) / len(scores)
-            self.weight = self.weight * LOWERED if gain < -MARGIN else min(1.0, self.weight + RAISED)
+            least = min(with_all - without for with_all, without in scores)
+            self.weight = self.weight * LOWERED if least < -MARGIN else min(1.0, self.weight + RAISED)
         return self.weight
 
     def state(self) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def _site(request: Mapping[str, Any]) -> SiteConfig:
 def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, float]:
     """Prepare the cases into an empty cache, each timed."""
     seconds: list[float] = []
-    frames = {}
+    frames: dict[str, float] = {}
     for part in DATASETS[role]:
         if f"{part}#videos" in parser:  # all are prepared when they are opened
             started = time.monotonic()

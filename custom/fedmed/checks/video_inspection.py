@@ -14,6 +14,7 @@ from fedmed.data.prepare.case import Case, VideoCase
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
+from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import read_label_table
 from fedmed.data.video.space_needed import space_needed
@@ -28,6 +29,7 @@ class VideoInspection(Inspection):
 
     Attributes:
         names: the part of a table whose names are the job's classes: ``tools`` or ``phases``.
+        values: those that a mask may have.
     """
 
     noun = "video"
@@ -96,6 +98,30 @@ class VideoInspection(Inspection):
             return round(mean * len(sample) * frames / measured)
         height, width = FORETOLD.size
         return frames * height * width * 3
+
+
+class PhaseInspection(VideoInspection):
+    """The same where the job's classes are phases."""
+
+    names = "phases"
+
+
+class MaskInspection(VideoInspection):
+    """The same where the job's classes are what 1, 2, … stand for in masks; without a job, masks may have any value."""
+
+    values = range(256)
+
+    def judge_labels(
+        self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
+    ) -> Iterator[SiteFinding]:
+        """Which masks have values that stand for none of the job's classes."""
+        for entry in entries if classes else ():
+            if entry.mask is None:
+                continue
+            try:
+                FrameMasks(entry.mask, range(len(classes or ()) + 1)).check_values()
+            except DataError as error:
+                yield data_finding("video_labels", f"{entry.where}: {error}", entry.list, entry.number)
 
 
 def _inspected(named: tuple[Path, Path | None, Path | None], values: Collection[int]) -> VideoCase:

@@ -2,9 +2,11 @@
 
 import copy
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 import torch
+from ignite.engine import Events
 from torch import Tensor, nn
 
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
@@ -14,6 +16,7 @@ from fedmed.errors import JobError
 from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
 
 MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"  # what the server's rule sends
+AHEAD = 10  # batches that are looked at before the first step of a round, to align to the classes' shares
 
 
 class AgreementEngine(PseudoLabelTrainer):
@@ -43,7 +46,6 @@ class AgreementEngine(PseudoLabelTrainer):
         self.frozen: nn.Module | None = None
         self.gate: Tensor | None = None
         self._alignments: dict[str, ShareAlignment] = {}
-        self._kept: Mapping[str, Mapping[str, Tensor]] = {}
         self._mean: Mapping[str, Tensor] = {}
         self._counted, self._batches = torch.zeros(()), 0
 
@@ -57,8 +59,6 @@ class AgreementEngine(PseudoLabelTrainer):
         self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
         if SHARES in extras:
             self._alignments = {whose: ShareAlignment(extras[SHARES]) for whose in ("local", "labelled")}
-            for whose, kept in self._kept.items():
-                self._alignments[whose].restore(kept)
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
@@ -67,17 +67,14 @@ class AgreementEngine(PseudoLabelTrainer):
             unknown = self.frozen.load_state_dict(dict(self._mean), strict=False).unexpected_keys
             if unknown:
                 raise JobError(f"the labelled sites' mean has '{unknown[0]}', which this site's network has not")
-        super().run()
+        with self.add_event_handler(Events.STARTED, self._look_ahead):
+            super().run()
 
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
-        """Also the alignment of each of the two models."""
-        kept = {whose: alignment.state() for whose, alignment in self._alignments.items()} or self._kept
-        return super().state_dict() | ({"alignments": kept} if kept else {})
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Accept what :meth:`state_dict` returned."""
-        super().load_state_dict(state_dict)
-        self._kept = state_dict.get("alignments", {})
+    def _look_ahead(self) -> None:
+        """Let the alignments see some batches before anything is learned from them."""
+        for batch in islice(self.data_loader, AHEAD if self._alignments else 0):
+            images, _ = self.prepare_batch(batch, self.state.device, self.non_blocking)
+            self._both(images)
 
     def extras(self) -> dict[str, float | Tensor]:
         """The share of voxels that counted in the round."""
@@ -90,8 +87,7 @@ class AgreementEngine(PseudoLabelTrainer):
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
         """Class of each voxel, and whether it counts."""
-        local = self._aligned(self.pseudo_label(images), "local")
-        labelled = local if self.frozen is None else self._aligned(self.predicted(images, self.frozen), "labelled")
+        local, labelled = self._both(images)
         label, counts = agreed(local, labelled, self.gate)
         share = counts.float().mean()
         self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
@@ -99,6 +95,11 @@ class AgreementEngine(PseudoLabelTrainer):
         if label.ndim > 1:  # of an image's class nobody says foreground
             scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
         return (label, counts), scalars
+
+    def _both(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Probabilities of the local model and of the labelled sites' mean, aligned."""
+        local = self._aligned(self.pseudo_label(images), "local")
+        return local, local if self.frozen is None else self._aligned(self.predicted(images, self.frozen), "labelled")
 
     def _aligned(self, p: Tensor, whose: str) -> Tensor:
         return self._alignments[whose](p) if whose in self._alignments else p

@@ -14,17 +14,20 @@ class FrameBatches:
     """``prepare_batch`` of an engine: clips of one frame become frames on the device, and may be changed there.
 
     Args:
-        views: (B, 1, 3, H, W) uint8 -> float, such as :class:`fedmed.data.augment.clip_views.ClipViews`; None = frames
-            as they are.
+        views: (B, 1, 3, H, W) uint8 -> float, such as :class:`fedmed.data.augment.clip_views.ClipViews`, with masks
+            (B, 1, H, W) both; None = frames as they are.
     """
 
-    def __init__(self, views: Callable[[Tensor], Tensor] | None = None) -> None:
+    def __init__(self, views: Callable[..., Any] | None = None) -> None:
         self.views = views
 
     def __call__(
         self, batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **_: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Return images (B, 3, H, W) float32 in [0, 1], and labels (B, J) float32, None without.
+        """Return images (B, 3, H, W) float32 in [0, 1], and labels, None without.
+
+        Labels are (B, J) float32, 0 or 1, of uint8; classes (B,) or masks (B, H, W), which move with their frames, stay
+        whole numbers (int64).
 
         Raises:
             FedMedError: clips of more than one frame.
@@ -33,7 +36,12 @@ class FrameBatches:
         if clips.ndim != 5 or clips.shape[1] != 1:
             raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips of one frame are needed: size 1")
         clips = clips.to(device, non_blocking=non_blocking)
-        images = unit_float(clips) if self.views is None else self.views(clips)
+        if labels is not None:
+            labels = labels.to(device, non_blocking=non_blocking)
+        if self.views is not None and labels is not None and labels.ndim == 4:
+            images, labels = self.views(clips, labels)
+        else:
+            images = unit_float(clips) if self.views is None else self.views(clips)
         if labels is None:
             return images[:, 0], None
-        return images[:, 0], labels[:, 0].to(device, non_blocking=non_blocking).float()
+        return images[:, 0], labels[:, 0].float() if labels.dtype == torch.uint8 else labels[:, 0]

@@ -47,10 +47,8 @@ class LabelCounts:
     @classmethod
     def from_numbers(cls, numbers: Mapping[str, float | None], labels: Sequence[str]) -> "LabelCounts | None":
         """What :meth:`numbers` gave; None where a count is missing, as a site may keep it."""
-        found = [[numbers.get(f"{count}_{label}") for label in labels] for count in COUNTED]
-        if any(value is None for row in found for value in row):
-            return None
-        return cls(*(np.array(row, np.float64).astype(np.int64) for row in found))
+        found = sent_counts(numbers, [f"{count}_{label}" for count in COUNTED for label in labels])
+        return None if found is None else cls(*found.reshape(len(COUNTED), -1))
 
     def numbers(self, labels: Sequence[str]) -> dict[str, int]:
         """``tp_<label>`` and so on, plain numbers as a site sends them."""
@@ -71,6 +69,12 @@ class LabelCounts:
     def f1(self, absent: str = "zero") -> np.ndarray:
         """(J,); of a label that is neither present nor predicted as ``absent`` says."""
         return f1_scores(self.tp, self.fp, self.fn, absent)
+
+
+def sent_counts(numbers: Mapping[str, float | None], names: Sequence[str]) -> Counts | None:
+    """The counts of these names that a site sent, in their order; None where one is missing, as a site may keep it."""
+    found = [numbers.get(name) for name in names]
+    return None if None in found else np.array(found, np.float64).astype(np.int64)
 
 
 def average_precisions(truth: ArrayLike, probabilities: ArrayLike, absent: str = "zero") -> np.ndarray:

@@ -57,18 +57,3 @@ def _shares(part: np.ndarray, whole: np.ndarray, absent: str) -> np.ndarray:
         raise FedMedError(f"F1: absent is {absent!r}; use 'zero' or 'skip'")
     empty = 0.0 if absent == "zero" else np.nan
     return np.divide(part, whole, out=np.full_like(whole, empty), where=whole > 0)
-
-
-def f1_of_confusion(confusion: ArrayLike, absent: str = "zero") -> np.ndarray:
-    """F1 of each of C exclusive classes.
-
-    Args:
-        confusion: counts (C, C), one axis the truth, the other the prediction.
-        absent: as in :func:`f1_scores`.
-
-    Returns:
-        float64 (C,); its ``numpy.nanmean`` is the macro F1.
-    """
-    table = np.asarray(confusion)
-    tp = np.diagonal(table)
-    return f1_scores(tp, table.sum(0) - tp, table.sum(1) - tp, absent)

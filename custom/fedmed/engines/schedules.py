@@ -10,7 +10,12 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 
 def one_cycle(
-    optimizer: Optimizer, max_lr: float, total_steps: int, steps_before: int = 0, final_div_factor: float = 1e4
+    optimizer: Optimizer,
+    max_lr: float,
+    total_steps: int,
+    steps_before: int = 0,
+    final_div_factor: float = 1e4,
+    pct_start: float = 0.3,
 ) -> OneCycleLR:
     """One cycle (Smith and Topin 2019) from max/25 up to ``max_lr`` at 30 % of the steps, down to max/250000; cosine.
 
@@ -23,6 +28,7 @@ def one_cycle(
         total_steps: steps of the whole training, over all rounds.
         steps_before: those that are done, where a site begins a round with an optimizer that is made anew.
         final_div_factor: the last rate is the first, ``max_lr``/25, divided by this; 0.4 is a tenth of ``max_lr``.
+        pct_start: share of the steps, 0 to 1, over which the rate goes up.
     """
     cycle = partial(
         OneCycleLR,
@@ -31,6 +37,7 @@ def one_cycle(
         total_steps=total_steps,
         cycle_momentum=False,
         final_div_factor=final_div_factor,
+        pct_start=pct_start,
     )
     schedule = cycle()
     # A second one goes on from the rates that the first one has set.

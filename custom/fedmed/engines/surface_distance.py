@@ -57,7 +57,7 @@ def hausdorff95(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None = 
     Raises:
         FedMedError: an unknown variant, or masks of different shapes.
     """
-    return _reduced(a, b, spacing, variant, PERCENTILE)
+    return reduced(a, b, spacing, [_named(PERCENTILE, variant)])[0]
 
 
 def average_distance(
@@ -69,19 +69,26 @@ def average_distance(
         variant: ``pooled`` = mean over both directions together (MedPy, MONAI); ``directed_mean`` = mean of the two
             directions' means.
     """
-    return _reduced(a, b, spacing, variant, MEAN)
+    return reduced(a, b, spacing, [_named(MEAN, variant)])[0]
 
 
-def _reduced(
-    a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, variant: str, variants: Mapping[str, Reduce]
-) -> float:
-    if variant not in variants:
-        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(variants)}")
+def reduced(a: np.ndarray, b: np.ndarray, spacing: Sequence[float] | None, reduces: Sequence[Reduce]) -> list[float]:
+    """Several distances of two masks, such as ``PERCENTILE["pooled"]`` and ``MEAN["pooled"]``, of one computation.
+
+    Arguments, results and errors as of :func:`hausdorff95`.
+    """
     a, b = np.asarray(a, bool), np.asarray(b, bool)
     if a.shape != b.shape:
         raise FedMedError(f"surface distance: masks have shapes {a.shape} and {b.shape}; put them on one grid")
     if not a.any() and not b.any():
-        return math.nan
+        return [math.nan] * len(reduces)
     if not a.any() or not b.any():
-        return float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))
-    return float(variants[variant](*surface_distances(a, b, spacing)))
+        return [float(np.linalg.norm(np.multiply(a.shape, 1.0 if spacing is None else spacing)))] * len(reduces)
+    distances = surface_distances(a, b, spacing)
+    return [float(reduce(*distances)) for reduce in reduces]
+
+
+def _named(variants: Mapping[str, Reduce], variant: str) -> Reduce:
+    if variant not in variants:
+        raise FedMedError(f"surface distance: variant is {variant!r}; use one of {', '.join(variants)}")
+    return variants[variant]

@@ -8,6 +8,7 @@ from typing import Any
 import nibabel as nib
 import numpy as np
 
+from fedmed.data.video.frame_masks import picture
 from fedmed.errors import ExportError
 
 MASKS, PREDICTIONS = "*.nii*", "predictions.json"
@@ -20,21 +21,41 @@ def compare_masks(before: Path, after: Path) -> str:
     Raises:
         ExportError: they are not; says which file, and how many voxels.
     """
-    names, found = ([path.relative_to(folder) for path in sorted(folder.rglob(MASKS))] for folder in (before, after))
-    if names != found or not names:
-        raise ExportError(f"before the export inference wrote {len(names)} results, after it {len(found)}")
     marked = 0
-    for name in names:
+    for name in _names(before, after, MASKS):
         one, other = (nib.Nifti1Image.from_filename(folder / name) for folder in (before, after))
         if one.shape != other.shape or not np.array_equal(one.affine, other.affine):
             raise ExportError(
                 f"{name}: the grid is {other.shape} after the export, it was {one.shape}, or its affine moved"
             )
-        a, b = np.asarray(one.dataobj), np.asarray(other.dataobj)
-        if not np.array_equal(a, b):
-            raise ExportError(f"{name}: {int((a != b).sum())} of {a.size} voxels differ before and after the export")
-        marked += int(np.count_nonzero(a))
+        marked += _same(name, np.asarray(one.dataobj), np.asarray(other.dataobj), "voxels")
     return f"equal voxel for voxel ({marked} marked), with the same affine"
+
+
+def compare_frame_masks(before: Path, after: Path) -> str:
+    """Return in words that two folders of PNG masks of frames are equal pixel for pixel; ExportError likewise."""
+    marked = 0
+    for name in _names(before, after, "*.png"):
+        one, other = (picture(folder / name) for folder in (before, after))
+        if one.shape != other.shape:
+            raise ExportError(f"{name}: the mask is {other.shape} after the export, it was {one.shape}")
+        marked += _same(name, one, other, "pixels")
+    return f"equal pixel for pixel ({marked} marked)"
+
+
+def _names(before: Path, after: Path, pattern: str) -> list[Path]:
+    """Of the files of both folders; ExportError where they differ or there are none."""
+    names, found = ([path.relative_to(folder) for path in sorted(folder.rglob(pattern))] for folder in (before, after))
+    if names != found or not names:
+        raise ExportError(f"before the export inference wrote {len(names)} results, after it {len(found)}")
+    return names
+
+
+def _same(name: Path, a: np.ndarray, b: np.ndarray, unit: str) -> int:
+    """How many are marked of two masks of one shape; ExportError where they differ."""
+    if not np.array_equal(a, b):
+        raise ExportError(f"{name}: {int((a != b).sum())} of {a.size} {unit} differ before and after the export")
+    return int(np.count_nonzero(a))
 
 
 def compare_predictions(before: Path, after: Path) -> str:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.pretraining import PRETRAINED, pretraining
-from fedmed.export.compare_results import compare_masks, compare_predictions
+from fedmed.export.compare_results import compare_frame_masks, compare_masks, compare_predictions
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.formats import MODEL, Part
 from fedmed.export.inference import infer_after, infer_before
@@ -118,12 +118,19 @@ class ClassificationExporter(Exporter):
         return compare_predictions(before, after)
 
 
-class PresenceExporter(ClassificationExporter):
-    """Probabilities of labels of which several may hold."""
+class FrameExporter(ClassificationExporter):
+    """Probabilities of what single frames show."""
 
     def next_steps(self, out: Path) -> list[str]:
         """Without MONAI Label, which has no answer for frames of a video."""
         return super().next_steps(out)[1:]
+
+
+class FrameMaskExporter(FrameExporter):
+    """Masks of single frames."""
+
+    def compare(self, before: Path, after: Path) -> str:
+        return compare_frame_masks(before, after)
 
 
 def exporter_of(bundle: Bundle, method: Method) -> Exporter:

@@ -27,7 +27,7 @@ class Presence(Kind):
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
     inspection = "fedmed.checks.video_inspection.VideoInspection"
     report = "fedmed.reports.presence_report.PresenceReport"
-    exporter = "fedmed.export.exporter.PresenceExporter"
+    exporter = "fedmed.export.exporter.FrameExporter"
     tells = (
         "tp_, fp_ and fn_ count the frames of all test videos in which a label was rightly called, wrongly called and "
         "missed: they tell how often each was there. Of a list with one video, they and all scores are that video's."
@@ -44,9 +44,10 @@ class Presence(Kind):
         return Video()
 
     def looks_like(self, labelled: Sequence[Mapping[str, Any]], unlabelled: Sequence[Mapping[str, Any]]) -> bool:
-        """Videos."""
+        """Videos, with tables or without any labels."""
         entries = (*labelled, *unlabelled)
-        return bool(entries) and all("video" in entry for entry in entries)
+        tables = not labelled or any("labels" in entry for entry in labelled)
+        return bool(entries) and tables and all("video" in entry for entry in entries)
 
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
         own = [f"{name}_{label}" for name in ("tp", "fp", "fn", "ap") for label in classes]

@@ -16,6 +16,7 @@ INK, MUTED, GRID, PAPER = "#1b1f24", "#667080", "#dfe3e8", "#fdfdfc"
 INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK = "#e9ebee", "#98a2b0", "#30363e", "#14171b"
 TRUTH, PREDICTION = "#5ad1ff", "#ff9a2e"  # contours on grey CT, light and dark alike
 TRUTH_INK, PREDICTION_INK = "#1587b8", "#c96a00"  # their names on white
+MARKS = ("#33c3ff", "#ffd23f", "#7be07b", "#ff7fbf", "#c9a0ff", "#ff9a5a")  # masks over tissue, which is red and brown
 HEAT = ("#7a1e5c", "#d55e00", "#ffdf5a")  # from cool to hot over a grey image: its lightness rises all the way
 
 # Matplotlib draws in the light colours; in an inline SVG they become CSS variables, which the page sets per theme.

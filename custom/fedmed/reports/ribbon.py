@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fedmed.reports.palette import GRID
 
 SAME = 1e-6  # seconds
+PLAIN = 1.5  # times the usual step, beyond which there is a gap between two rows
 PITCH, GAP = 0.76, 0.04  # of a row: the share that bars take, and what stays free below each of them
 
 
@@ -28,15 +29,15 @@ class Ribbon:
     present: NDArray[np.bool_]
     names: tuple[str, ...]
 
-    def spans(self, name: str) -> list[tuple[float, float]]:
-        """(begin, length) of every stretch of time that has a label."""
+    def spans(self, name: str, unit: float = 1.0) -> list[tuple[float, float]]:
+        """(begin, length), in units of so many seconds, of every stretch of time that has a label."""
         own, found = self.present[:, self.names.index(name)], list[list[float]]()
         for begin, end in zip(self.seconds[own].tolist(), self.ends[own].tolist(), strict=True):
             if found and begin - found[-1][1] < SAME:
                 found[-1][1] = end
             else:
                 found.append([begin, end])
-        return [(begin, end - begin) for begin, end in found]
+        return [(begin / unit, (end - begin) / unit) for begin, end in found]
 
     def at(self, second: float) -> list[str]:
         """The labels at a time; none where nothing is said of it."""
@@ -50,7 +51,8 @@ def held(seconds: NDArray[np.float64], present: NDArray[np.bool_], names: Sequen
     """Rows that hold until the next, the last as long as most others; with ``bridge`` over gaps as well."""
     step = usual_step(seconds)
     ends = np.append(seconds[1:], seconds[-1] + step)
-    return Ribbon(seconds, ends if bridge else np.minimum(ends, seconds + 1.5 * step), present, tuple(names))
+    plain = bridge | (ends - seconds <= PLAIN * step)
+    return Ribbon(seconds, np.where(plain, ends, seconds + step), present, tuple(names))
 
 
 def usual_step(seconds: NDArray[np.float64]) -> float:
@@ -71,10 +73,9 @@ def draw_ribbons(
         line: colour of the lines between rows.
     """
     for row, name in enumerate(names):
-        own = [(ribbon.spans(name), colour) for ribbon, colour in ribbons if name in ribbon.names]
+        own = [(ribbon.spans(name, unit), colour) for ribbon, colour in ribbons if name in ribbon.names]
         pitch = PITCH / max(1, len(own))
-        for place, (spans, colour) in enumerate(own):
-            bars = [(begin / unit, length / unit) for begin, length in spans]
+        for place, (bars, colour) in enumerate(own):
             axes.broken_barh(bars, (row - 0.36 + place * pitch, pitch - GAP), color=colour, linewidth=0)
         if row:
             axes.axhline(row - 0.5, color=line, linewidth=0.8)

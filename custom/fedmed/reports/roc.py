@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 
+from fedmed.reports.cells import draw_counts
 from fedmed.reports.class_probabilities import Probabilities, tested
-from fedmed.reports.palette import INK, MUTED, site_colours
+from fedmed.reports.palette import MUTED, site_colours
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
 
@@ -85,7 +85,7 @@ def confusion(run: Run) -> Figure:
     for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=True)):
         axes.set_title(site)
         counts = confusion_counts(found)
-        _cells(axes, counts, colours[site])
+        draw_counts(axes, counts, colours[site])
         axes.set_xticks(range(len(found.classes)), found.classes, **slanted)
         axes.set_yticks(range(len(found.classes)), found.classes if place % ACROSS == 0 else [])
         axes.set_xlabel("called")
@@ -98,19 +98,6 @@ def confusion_counts(found: Probabilities) -> np.ndarray:
     counts = np.zeros((len(found.classes),) * 2, dtype=int)
     np.add.at(counts, (found.labels, found.predicted), 1)
     return counts
-
-
-def _cells(axes: Axes, counts: np.ndarray, colour: str) -> None:
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    for (row, called), n in np.ndenumerate(counts):
-        look: dict[str, Any] = {"facecolor": colour, "alpha": 0.04 + 0.5 * shares[row, called], "linewidth": 0}
-        axes.add_patch(Rectangle((called - 0.47, row - 0.45), 0.94, 0.9, **look))
-        weight = "bold" if row == called else "normal"
-        axes.text(called, row, str(n), ha="center", va="center", color=INK, fontweight=weight)
-    axes.set_xlim(-0.5, len(counts) - 0.5)
-    axes.set_ylim(len(counts) - 0.5, -0.5)
-    axes.grid(visible=False)
-    axes.spines["bottom"].set_visible(False)
 
 
 def _panels(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedmed.reports.dark_picture import EDGE, NIGHT
-from fedmed.reports.palette import DARK, GRID_DARK, INK_DARK, MUTED_DARK, PREDICTION, TRUTH
+from fedmed.reports.palette import GRID_DARK, INK_DARK, MARKS, MUTED_DARK, PREDICTION, TRUTH
 from fedmed.reports.ribbon import draw_ribbons
 from fedmed.reports.video_stills import Still
 from fedmed.reports.viewed_video import CALLED, KNOWN, ViewedVideo
@@ -18,12 +18,11 @@ WIDE, MARGIN, GAP, HEAD, FOOT = 13.0, 0.12, 0.08, 0.42, 0.4  # inches
 ROW, LINE, LETTER = 0.25, 0.15, 0.078  # inches: a row of labels, a line of words below a frame, a letter of a name
 COLUMNS, LETTERS = 6, 38  # frames in a row, letters in a line below one
 COLOURS = {KNOWN: TRUTH, CALLED: PREDICTION}
-OUTLINES = (DARK[2], DARK[4], DARK[3])  # of the values 1, 2, 3 of a mask, then anew
 
 
 def outline_colour(value: int) -> str:
     """Of a mask's value, above 0."""
-    return OUTLINES[(value - 1) % len(OUTLINES)]
+    return MARKS[(value - 1) % len(MARKS)]
 
 
 def clock(second: float) -> str:
@@ -86,7 +85,7 @@ def draw_labels(axes: Axes, video: ViewedVideo) -> None:
     """Rows of labels along time on black, truth above prediction, and one with a mark for every mask."""
     draw_ribbons(axes, video.rows, [(one, COLOURS[kind]) for kind, one in video.ribbons.items()], line=GRID_DARK)
     if video.masks:
-        axes.plot(list(video.masks), [len(video.rows) - 1] * len(video.masks), "|", color=OUTLINES[0], markersize=7)
+        axes.plot(list(video.masks), [len(video.rows) - 1] * len(video.masks), "|", color=MARKS[0], markersize=7)
     axes.set_xlim(0, max([video.source.seconds(), *(float(one.ends[-1]) for one in video.ribbons.values())]))
     axes.set_facecolor(NIGHT)
     axes.spines[:].set_visible(False)

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from fedmed.data.video.frame_masks import FrameMasks
-from fedmed.data.video.label_table import SECOND, LabelTable, read_label_table
+from fedmed.data.video.label_table import PHASE, SECOND, LabelTable, read_label_table
 from fedmed.data.video.source import Damage, VideoSource, open_video
-from fedmed.engines.presence_recorder import PROBABILITY, TRUTH
+from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.errors import DataError
 from fedmed.reports.ribbon import Ribbon, held
 from fedmed.reports.run_files import read_table
@@ -81,9 +81,12 @@ def _truth(table: LabelTable, shift: float) -> Ribbon:
 
 
 def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float = 0.5) -> Ribbon:
-    """Read a table with ``second`` and a column of probabilities for each label, called ``p_<label>`` or ``<label>``.
+    """Read a table with ``second`` and ``p_<label>``, a probability for each label, as sites write when they test.
 
-    Columns ``true_<label>`` are left aside: this is what a site writes when it tests a model.
+    Args:
+        path: the file. If it has ``true_phase``, all its labels are phases.
+        phases: names that are phases in any case, of which the likeliest is called at a time.
+        threshold: probability from which another label counts as called.
 
     Raises:
         DataError: no such file, or not such a table.
@@ -91,11 +94,11 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
     if not path.is_file():
         raise DataError(f"{path}: there is no such table of predictions; give the CSV of this video")
     table = read_table(path)
-    columns = [name for name in table if name != SECOND and not name.startswith(TRUTH)]
+    columns = [name for name in table if name.startswith(PROBABILITY)]
     if SECOND not in table or not columns or table.empty:
+        has = ", ".join(table) or "nothing"
         raise DataError(
-            f"{path}: needs a column '{SECOND}' and one of probabilities for each label, such as {PROBABILITY}grasper; "
-            f"it has {', '.join(table) or 'nothing'}"
+            f"{path}: needs the column '{SECOND}' and probabilities, such as {PROBABILITY}grasper; it has {has}"
         )
     values = table[[SECOND, *columns]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
     seconds, chances = values[:, 0], values[:, 1:]
@@ -105,7 +108,7 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
         line = int(np.argmax(wrong)) + 2
         raise DataError(f"{path}: line {line}: write seconds in order and probabilities from 0 to 1 there")
     names = tuple(name.removeprefix(PROBABILITY) for name in columns)
-    called, phase = chances >= threshold, np.isin(names, phases)
-    if phase.any():  # one at a time
+    called, phase = chances >= threshold, np.isin(names, names if TRUTH + PHASE in table else phases)
+    if phase.any():
         called[:, phase] = chances[:, phase] == chances[:, phase].max(axis=1, keepdims=True)
     return held(seconds, called, names, bridge=False)

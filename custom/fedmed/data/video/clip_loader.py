@@ -133,17 +133,18 @@ def clip_loader(
     if not prepared.videos:
         return None
     clips = training_clips(prepared.videos, rule, seed, batch_size * steps)
-    return _loader(ClipDataset(prepared, clips, as_float), batch_size, num_workers)
+    return batches_of(ClipDataset(prepared, clips, as_float), batch_size, num_workers)
 
 
 def frame_loader(
     prepared: PreparedVideos, rule: ClipRule, batch_size: int, num_workers: int = 0, as_float: bool = False
 ) -> DataLoader:
     """Return a loader of every kept frame with its history, in the order of videos and time: for predictions."""
-    return _loader(ClipDataset(prepared, every_frame(prepared.videos, rule), as_float), batch_size, num_workers)
+    return batches_of(ClipDataset(prepared, every_frame(prepared.videos, rule), as_float), batch_size, num_workers)
 
 
-def _loader(dataset: ClipDataset, batch_size: int, num_workers: int) -> DataLoader:
+def batches_of(dataset: ClipDataset, batch_size: int, num_workers: int = 0) -> DataLoader:
+    """A loader of whole batches, in the order of the clips."""
     return DataLoader(dataset, num_workers, batch_size=batch_size, collate_fn=_as_it_is)
 
 

@@ -97,7 +97,7 @@ def epoch_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, epoch:
     draws = (np.random.default_rng(derive_seed(seed, "clips", epoch, number)) for number in range(len(videos)))
     found = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
     order = np.random.default_rng(derive_seed(seed, "order of clips", epoch))
-    clips = _joined(found, rule.size)
+    clips = joined(found, rule.size)
     return clips.take(order.permutation(len(clips)))
 
 
@@ -122,9 +122,10 @@ def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, cou
 
 def every_frame(videos: Sequence[StoredVideo], rule: ClipRule) -> Clips:
     """A clip for each kept frame, with its history, in the order of videos and time: for predictions."""
-    return _joined([rule.with_history(video, np.flatnonzero(video.kept)) for video in videos], rule.size)
+    return joined([rule.with_history(video, np.flatnonzero(video.kept)) for video in videos], rule.size)
 
 
-def _joined(found: Sequence[Rows], size: int) -> Clips:
+def joined(found: Sequence[Rows], size: int) -> Clips:
+    """The clips of videos, (n, size) of each, in the order of the videos."""
     numbers = [np.full(len(rows), number, np.int64) for number, rows in enumerate(found)]
     return Clips(np.concatenate([np.empty(0, np.int64), *numbers]), np.concatenate([np.empty((0, size), int), *found]))

@@ -83,13 +83,21 @@ class FrameMasks:
                 f"{path}: the mask has shape {mask.shape}, and its video {video.source} {own}; "
                 "draw it on the frame itself, in one channel"
             )
-        others = sorted(set(np.unique(mask).tolist()) - set(self.values))
-        if others:
-            raise DataError(f"{path}: the mask has the value {others[0]}; use {', '.join(map(str, self.values))}")
+        self._check(path, mask)
         height, width = mask.shape
         top, bottom, left, right = video.facts["picture_box"]
         rows = _nearest(top * height, bottom * height, video.facts["height"])
         return mask[np.ix_(rows, _nearest(left * width, right * width, video.facts["width"]))].astype(np.uint8)
+
+    def check_values(self) -> None:
+        """Read all masks without their video; DataError as :meth:`files`, or for a damaged one or another value."""
+        for _, path in self.files():
+            self._check(path, picture(path))
+
+    def _check(self, path: Path, mask: NDArray[Any]) -> None:
+        if others := sorted(set(np.unique(mask).tolist()) - set(self.values)):
+            known = f"0 … {max(self.values)}" if len(self.values) > 9 else ", ".join(map(str, self.values))
+            raise DataError(f"{path}: the mask has the value {others[0]}; use {known}")
 
 
 def picture(file: Path) -> NDArray[Any]:

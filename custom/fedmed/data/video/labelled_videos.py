@@ -1,4 +1,4 @@
-"""A site's videos with the tools that are seen in each frame."""
+"""A site's videos with the tools or the phase of each frame."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,34 +9,39 @@ from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import LabelTable, read_label_table
 from fedmed.data.video.video_store import VideoStore
+from fedmed.errors import DataError
 
 
-def load_tool_videos(
+def load_labelled_videos(
     data_root: Path | str,
     datalist: Path | str,
     key: str,
-    tools: Sequence[str],
     settings: FrameSettings,
     cache_dir: Path | str,
+    tools: Sequence[str] = (),
+    phases: Sequence[str] = (),
 ) -> PreparedVideos:
-    """Return the videos of a list, prepared, with labels (T, J) uint8, 0 or 1, in the order of ``tools``.
+    """Return the videos of a list, prepared, with labels: of tools (T, J) uint8, 0 or 1, of phases (T,) int64.
 
     All tables are read before the first video is prepared.
 
     Args:
         data_root, datalist, key: see :func:`fedmed.data.datalist.load_datalist`.
-        tools: columns of the tables, all that there are.
         settings, cache_dir: see :class:`fedmed.data.video.video_store.VideoStore`.
+        tools: columns of the tables, all that there are, in the order of the labels; or
+        phases: what the tables' column ``phase`` may hold; a label is a place in it.
 
     Raises:
         DataError: the list, a table or a video cannot be used, or a table does not fit its video.
     """
+    if bool(tools) == bool(phases):
+        raise DataError("labels of videos: name either 'tools' or 'phases'")
     cases = load_datalist(data_root, datalist, key, form=Video())
-    tables = [read_label_table(case["labels"], tools=tools) for case in cases]
-    store = VideoStore(cache_dir, settings)
-    labels = [table.tools_of(store.get(case["video"])) for case, table in zip(cases, tables, strict=True)]
+    tables = [read_label_table(case["labels"], phases=phases, tools=tools) for case in cases]
+    store, of = VideoStore(cache_dir, settings), LabelTable.tools_of if tools else LabelTable.phases_of
+    labels = [of(table, store.get(case["video"])) for case, table in zip(cases, tables, strict=True)]
     entries = [{"video": case["video"], "labels": own} for case, own in zip(cases, labels, strict=True)]
     return PreparedVideos(entries, settings, cache_dir)
 

@@ -1,0 +1,97 @@
+"""Charts of what frames show, from counts that sites send: scores by site and label, and bars a label."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from fedmed.engines.confusion import Confusion
+from fedmed.engines.label_counts import LabelCounts
+from fedmed.reports.cells import SLANTED, draw_cells, draw_counts
+from fedmed.reports.palette import INK, LIGHT
+from fedmed.reports.plots import WIDTH
+from fedmed.reports.run_contents import Run
+from fedmed.reports.site_rows import site_rows
+
+ALL = "all frames"
+BARS = (("precision", LIGHT[0]), ("recall", LIGHT[1]), ("F1", LIGHT[2]))
+Counts = Mapping[str, LabelCounts]
+
+
+def counts_of(run: Run) -> tuple[list[str], dict[str, LabelCounts]]:
+    """Labels, and site -> counts of its test frames, of the sites that sent all of them."""
+    labels = labels_of(run, "tp_")
+    found = {row.name: LabelCounts.from_numbers(row.test, labels) for row in site_rows(run) if labels}
+    return labels, {name: counts for name, counts in found.items() if counts is not None}
+
+
+def confusions_of(run: Run) -> tuple[list[str], dict[str, Confusion]]:
+    """Phases, and site -> which of them were taken for which, of the sites that sent all counts."""
+    phases = [one.name for one in run.classes]
+    found = {row.name: Confusion.from_numbers(row.test, phases) for row in site_rows(run)}
+    return phases, {name: counts for name, counts in found.items() if counts is not None}
+
+
+def labels_of(run: Run, before: str) -> list[str]:
+    """The run's classes of which a site sent a number ``<before><class>``, in their order."""
+    sent = [key.removeprefix(before) for row in site_rows(run) for key in row.test if key.startswith(before)]
+    return [name for name in [one.name for one in run.classes] or sent if name in sent]
+
+
+def total(counts: Counts, labels: Sequence[str]) -> LabelCounts:
+    """Of the frames of all sites."""
+    return sum(counts.values(), LabelCounts.none(len(labels)))
+
+
+def heat_map(labels: Sequence[str], counts: Counts, what: str) -> Figure:
+    """F1 of each label at each site and of all sites' frames together; a dash where the label is neither there nor
+    called. The last column is the mean over the labels that are; ``what``: what a label is.
+    """
+    rows = {**counts, ALL: total(counts, labels)}
+    values = np.stack([one.f1("skip") for one in rows.values()])
+    figure = Figure(figsize=(WIDTH, 1.5 + 0.36 * len(rows)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(f"F1 of each {what}, from counts of frames")
+    known = np.isfinite(values)
+    means = np.where(known, values, 0).sum(1) / np.maximum(known.sum(1), 1)
+    shown = np.column_stack([values, np.where(known.any(1), means, np.nan)])
+    texts = [[f"{value:.2f}" if np.isfinite(value) else "–" for value in row] for row in shown]
+    bold = np.zeros_like(shown, bool)
+    bold[-1], bold[:, -1] = True, True
+    draw_cells(axes, texts, shown, bold)
+    axes.set_xticks(range(len(labels) + 1), [*labels, "mean"], **SLANTED)
+    axes.set_yticks(range(len(rows)), list(rows), color=INK)
+    return figure
+
+
+def label_bars(labels: Sequence[str], counts: Counts, what: str) -> Figure:
+    """Precision, recall and F1 of each label over the frames of all sites, and how many frames show it."""
+    whole = total(counts, labels)
+    scores = (whole.precision(), whole.recall(), whole.f1())
+    figure = Figure(figsize=(WIDTH, 2.9), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(f"Each {what}, frames of all sites together")
+    for place, ((name, colour), values) in enumerate(zip(BARS, scores, strict=True)):
+        axes.bar(np.arange(len(labels)) + 0.26 * (place - 1), values, 0.24, color=colour, linewidth=0, label=name)
+    shown = [f"{name}\n{n} frames" for name, n in zip(labels, whole.tp + whole.fn, strict=True)]
+    axes.set_xticks(range(len(labels)), shown)
+    axes.set(ylim=(0, 1))
+    axes.grid(visible=False, axis="x")
+    figure.legend(loc="outside upper right", ncols=3, frameon=False)
+    return figure
+
+
+def confusion_map(phases: Sequence[str], confusions: Mapping[str, Confusion]) -> Figure:
+    """Frames of all sites: of each true phase (rows) how many were called which (columns)."""
+    whole = sum(confusions.values(), Confusion.none(len(phases)))
+    scores = whole.scores()
+    figure = Figure(figsize=(WIDTH, 1.9 + 0.36 * len(phases)), layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(
+        f"Frames of all sites together: F1 {scores['f1']:.2f}, accuracy {scores['accuracy']:.2f}; true phases in rows"
+    )
+    draw_counts(axes, whole.table)
+    axes.set_xticks(range(len(phases)), phases, **SLANTED)
+    axes.set_yticks(range(len(phases)), phases, color=INK)
+    axes.set_xlabel("called")
+    return figure

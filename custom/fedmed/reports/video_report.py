@@ -1,0 +1,48 @@
+"""What reports show of every run on videos: scores of videos, charts by class, and single videos of each site."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from markupsafe import Markup
+
+from fedmed.reports.plots import svg
+from fedmed.reports.run_contents import Run
+from fedmed.reports.run_report import Chart
+from fedmed.reports.scored_report import ScoredReport
+from fedmed.reports.site_rows import SiteRow
+from fedmed.reports.words import fixed
+
+
+class VideoReport(ScoredReport):
+    """A run whose videos each have a score.
+
+    Attributes:
+        told: sentences on the scores of the table of sites.
+        columns: head of a column beside the score -> number of a site's test.
+        by_class: heading above the charts of each class, and what they show.
+        shown: heading above what is drawn of single videos, and what that shows.
+    """
+
+    template, images, has_role = "videos.html.j2", "videos", False
+    told: ClassVar[str]
+    columns: ClassVar[Mapping[str, str]]
+    by_class: ClassVar[tuple[str, str]]
+    shown: ClassVar[tuple[str, str]]
+
+    def class_charts(self, run: Run) -> dict[str, Chart]:
+        """With the sites' numbers at hand, charts of each class."""
+        raise NotImplementedError
+
+    def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """Mean and spread over a site's videos, and what is told beside."""
+        beside = {head: fixed(row.test.get(key)) for head, key in self.columns.items() if key != run.score.test}
+        return {run.score.label: fixed(row.mean), "± std": fixed(row.std), **beside}
+
+    def charts(self, run: Run) -> dict[str, Chart]:
+        return super().charts(run) | self.class_charts(run)
+
+    def values(self, run: Run) -> dict[str, Any]:
+        """With what is drawn of each site."""
+        figures = [(site, self.figure(run, site)) for site in run.sites]
+        drawn = [(site, Markup(svg(one, f"videos{n}")) if one else "") for n, (site, one) in enumerate(figures)]
+        return super().values(run) | {"drawn": drawn, "class_charts": list(self.class_charts(run))}

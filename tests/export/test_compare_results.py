@@ -1,0 +1,62 @@
+"""Masks of frames before and after an export, and how each kind of task says that it is run."""
+
+import numpy as np
+import pytest
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image
+
+from fedmed.errors import ExportError
+from fedmed.export.compare_results import compare_frame_masks
+from fedmed.kinds.find_kind import installed
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Return a function: masks by name, before and after -> their folders."""
+
+    def write(before, after):
+        for when, masks in (("before", before), ("after", after)):
+            (tmp_path / when).mkdir()
+            for name, mask in masks.items():
+                Image.fromarray(np.array(mask, np.uint8)).save(tmp_path / when / name)
+        return tmp_path / "before", tmp_path / "after"
+
+    return write
+
+
+def test_equal_masks_of_frames(folders):
+    masks = {"a.png": [[0, 1], [2, 0]], "b.png": [[0, 0], [0, 3]]}
+    assert compare_frame_masks(*folders(masks, masks)) == "equal pixel for pixel (3 marked)"
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        ({"a.png": [[0, 1], [1, 0]]}, "a.png: 1 of 4 pixels differ before and after the export"),
+        ({"a.png": [[0, 1]]}, r"a.png: the mask is \(1, 2\) after the export, it was \(2, 2\)"),
+        ({}, "inference wrote 1 results, after it 0"),
+    ],
+)
+def test_other_masks_of_frames(folders, after, words):
+    with pytest.raises(ExportError, match=words):
+        compare_frame_masks(*folders({"a.png": [[0, 1], [2, 0]]}, after))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("phases", ("a row in `predictions.csv`", "returns 6 logits for each", "`softmax(logits)`")),
+        (
+            "segmentation_2d",
+            ("a PNG of the same name with its mask", "6 logits for each of its pixels", "largest logit"),
+        ),
+        ("presence", ("a row in `predictions.csv`", "`sigmoid(logits)`, each tool for itself")),
+    ],
+)
+def test_how_frames_are_run(kind, words):
+    environment = Environment(
+        loader=PackageLoader("fedmed.export"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    template = environment.get_template(installed()[kind].card.how_to_run)
+    text = template.render(shape="(N, 3, 24, 32)", value_range="0…1", channels=6, onnx=True)
+    assert all(word in text for word in (*words, "`models/model.onnx` the same", "$FEDMED_HOME/bundles")), text
