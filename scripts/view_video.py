@@ -106,6 +106,7 @@ def find_predictions(run: Path, site: str, key: str, place: int, video: Path) ->
 
 def draw(options: argparse.Namespace) -> list[Path]:
     """Write what is asked for; return the files."""
+    from fedmed.data.prepare.console import progress
     from fedmed.reports.dark_picture import save_picture
     from fedmed.reports.plots import style
     from fedmed.reports.video_overlay import write_overlay
@@ -123,13 +124,15 @@ def draw(options: argparse.Namespace) -> list[Path]:
     video = read_viewed(path, labels, masks, predictions, options.threshold)
     if not video.rows:
         print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
-    frames = list(stills(video.source, path, video.masks, thumbnail_times(video, options.frames), 3 * options.dpi))
+    times = thumbnail_times(video, options.frames)
+    found = stills(video.source, path, video.masks, times, 3 * options.dpi)
+    frames = list(progress("Reading frames")(found, len(times)))
     if not frames:
         raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")
     with style():
         save_picture(video_figure(video, frames, options.title or path.stem), options.out, options.dpi, None)
         if options.film:
-            write_overlay(video, options.film, options.rate)
+            write_overlay(video, options.film, options.rate, progress("Writing frames"))
     return [options.out, *([options.film] if options.film else [])]
 
 

@@ -53,7 +53,7 @@ def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys
     asked = ["0", "--site", str(path), "--run", str(run), "--out", str(out), *FRAMES]
     assert script.main([*asked, "--video", str(film), "--rate", "1"]) == 0
     said = capsys.readouterr()
-    assert said.out.split() == [str(out), str(film)] and not said.err
+    assert said.out.split() == [str(out), str(film)] and not said.err.strip()
     sheet = Image.open(out)
     assert min(sheet.size) > 200 and min(pixels(sheet, TRUTH), pixels(sheet, PREDICTION)) > 500
     with av.open(str(film)) as container:
@@ -83,14 +83,18 @@ def test_masks_are_outlined(script, site, tmp_path):
     assert script.main([*files, "--masks", str(tmp_path / "masks"), "--out", str(plain)]) == 2
 
 
-def test_single_frames_count_in_their_own_time(script, site, tmp_path, capsys):
+def test_single_frames_count_in_their_own_time_and_may_differ_in_size(script, site, tmp_path, capsys):
     for number in range(3):
-        Image.fromarray(np.full((48, 64, 3), 60 * number, np.uint8)).save(tmp_path / f"{number}.png")
+        Image.fromarray(np.full((48 + number, 64, 3), 60 * number, np.uint8)).save(tmp_path / f"{number}.png")
     (tmp_path / "frames.csv").write_text("file,second\n0.png,100\n1.png,101\n2.png,102\n")
     (tmp_path / "labels.csv").write_text("second,phase\n100,first\n101,second\n102,second\n")
     labels = ["--labels", str(tmp_path / "labels.csv")]
-    assert script.main([str(tmp_path), *labels, "--out", str(tmp_path / "sheet.png"), *FRAMES]) == 0
-    assert not capsys.readouterr().err
+    film = ["--video", str(tmp_path / "film.mp4"), "--rate", "1"]
+    assert script.main([str(tmp_path), *labels, "--out", str(tmp_path / "sheet.png"), *FRAMES, *film]) == 0
+    assert not capsys.readouterr().err.strip()
+    with av.open(str(tmp_path / "film.mp4")) as container:  # all of one size, though the pictures are not
+        greys = [frame.to_ndarray(format="rgb24")[300, 300].mean() for frame in container.decode(video=0)]
+    assert greys == pytest.approx([0, 60, 120], abs=4)
     blue = (np.abs(np.asarray(Image.open(tmp_path / "sheet.png"), int) - ImageColor.getrgb(TRUTH)) < 12).all(-1)
     assert 0.2 < blue.any(axis=0).mean() < 1 and blue.sum() > 500  # the bars lie within the sheet
 

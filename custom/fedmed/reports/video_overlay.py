@@ -10,6 +10,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image, ImageColor, ImageDraw, ImageFont
 
+from fedmed.data.prepare.pool import Track
 from fedmed.data.video.frame_rules import Frame
 from fedmed.data.video.movie import write_movie
 from fedmed.errors import DataError, FedMedError
@@ -34,13 +35,14 @@ def own_rate(video: ViewedVideo) -> float:
         return FASTEST
 
 
-def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None) -> None:
+def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None, track: Track[Still] | None = None) -> None:
     """Write an MP4 of the whole video, completely or not at all.
 
     Args:
         video: what is known.
         path: the file.
         rate: frames a second; None is :func:`own_rate`.
+        track: shows how far it is; see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
         DataError: the video is damaged, or a mask does not fit.
@@ -49,6 +51,7 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None) -> 
     rate, width = rate or own_rate(video), 2 * round(min(max(video.width, NARROWEST), WIDEST) / 2)
     times = (number / rate for number in count())
     found = stills(video.source, video.path, video.masks, times, width)
+    found = track(found, round(video.source.seconds() * rate)) if track else found
     draw = partial(overlaid, video, *label_panel(video, width))
     try:
         write_atomically(path, lambda stream: write_movie(stream, map(draw, found), rate))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmed.data.video.frame_masks import ROUNDING, FrameMasks
+from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_rules import Frame
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource
 from fedmed.data.video.stored_video import StoredVideo
@@ -43,16 +43,19 @@ def stills(
         source, path: the video.
         masks: second, from the first frame -> file.
         times: seconds from the first frame.
-        width: of the images, in pixels; their height is even.
+        width: of the images, in pixels; their height is even, and the first frame's.
 
     Raises:
         DataError: the video is damaged, or a mask has another size than its frame.
     """
-    last = None
+    named, last, height = {round(1000 * second): file for second, file in masks.items()}, None, 0
     for second, begun, shown in _shown_at(source, path, times):
         if last is None or last[0] is not shown:
-            mask = next((file for time, file in masks.items() if abs(time - begun) < ROUNDING), None)
-            last = shown, *_drawn(shown, path, mask, width)
+            tall, wide = upright(shown)
+            height = height or max(2, 2 * round(width * tall / wide / 2))  # of all frames, whatever comes later
+            early = int(1000 * begun)
+            mask = named.get(early) or named.get(early + 1)
+            last = shown, np.array(shown.scaled(height, width)), _outlines(shown, path, mask, (height, width))
         yield Still(second, *last[1:])
 
 
@@ -77,15 +80,13 @@ def upright(shown: ShownFrame) -> tuple[int, int]:
     return (wide, tall) if round(shown.picture.rotation / 90) % 2 else (tall, wide)
 
 
-def _drawn(
-    shown: ShownFrame, path: Path, file: Path | None, width: int
-) -> tuple[Frame, list[tuple[int, NDArray[np.float64]]]]:
-    tall, wide = upright(shown)
-    height = max(2, 2 * round(width * tall / wide / 2))
-    image = np.array(shown.scaled(height, width))
+def _outlines(
+    shown: ShownFrame, path: Path, file: Path | None, size: tuple[int, int]
+) -> list[tuple[int, NDArray[np.float64]]]:
+    """The lines of a mask on an image of a size; none without a mask."""
     if file is None:
-        return image, []
-    facts = {"source_sizes": [[tall, wide]], "picture_box": [0, 1, 0, 1], "height": height, "width": width}
+        return []
+    facts = {"source_sizes": [upright(shown)], "picture_box": [0, 1, 0, 1], "height": size[0], "width": size[1]}
     mask = FrameMasks(file.parent, ANY).read(file, StoredVideo(path, Path(), facts))
     values = np.unique(mask[mask > 0]).tolist()
-    return image, [(value, line) for value in values for line in contours(mask == value, (1, 1))]
+    return [(value, line) for value in values for line in contours(mask == value, (1, 1))]
