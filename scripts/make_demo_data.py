@@ -15,6 +15,7 @@ from pathlib import Path
 from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.labelled_lists import labelled_list
 from fedmed.errors import FedMedError
+from fedmed.reports.words import count
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         except FedMedError as error:
             print(f"make_demo_data: {error}", file=sys.stderr)
             return 1
-    print(f"{len(sites)} sites ready in {time.perf_counter() - began:.1f} s")
+    print(f"{count(len(sites), 'site')} ready in {time.perf_counter() - began:.1f} s")
     return 0
 
 

@@ -10,34 +10,9 @@ on the left. A picture shows the patient's anatomy: treat it as you treat the sc
 
 import argparse
 import sys
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
-from fedmed.files import write_atomically
-
-if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
-    from matplotlib.figure import Figure
-
-
-def save(figure: "Figure", path: Path, dots: int) -> None:
-    """Write a figure as a PNG of 256 colours, which is a third of the size and looks the same.
-
-    Raises:
-        FedMedError: the file cannot be written.
-    """
-    from PIL import Image
-
-    from fedmed.reports.planes import NIGHT
-
-    drawn = BytesIO()
-    figure.savefig(drawn, format="png", dpi=dots, facecolor=NIGHT)
-    small = Image.open(drawn).convert("RGB").quantize(256, dither=Image.Dither.NONE)
-    try:
-        write_atomically(path, lambda stream: small.save(stream, "PNG", optimize=True))
-    except OSError as error:
-        raise FedMedError(f"{path} cannot be written ({error}); choose another --out") from error
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -52,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--elevation", type=float, help="3D: degrees from above (default 10)")
     parser.add_argument("--dpi", type=int, choices=range(20, 601), metavar="20...600", default=110, help="default 110")
     options = parser.parse_args(arguments)
+    from fedmed.reports.dark_picture import save_picture
     from fedmed.reports.planes import case_figure
     from fedmed.reports.plots import style
     from fedmed.reports.surface import Viewpoint
@@ -63,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         view = Viewpoint(**{name: angle for name, angle in angles.items() if angle is not None})
         with style():
             picture = case_figure(case, view, options.title)
-        save(picture, options.out, options.dpi)
+        save_picture(picture, options.out, options.dpi)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -19,6 +19,7 @@ SITES = {
     "ct_east": "unsupervised",
     "ct_west": "evaluate",
 }
+VIDEO_SITES = {"lap_hei1": "supervised", "lap_hei2": "supervised"}
 
 
 def job_of(**values):
@@ -104,11 +105,12 @@ def _load(path: Path):
 
 @pytest.fixture(scope="session")
 def tiny_site_configs(fedmed_home):
-    """Folder of site YAMLs for the tiny demo federation, also for processes that a test starts."""
+    """Folder of site YAMLs for the tiny demo federations, also for processes that a test starts."""
     folder = fedmed_home / "site_configs"
     folder.mkdir()
-    for site in SITES:
-        values = {"demo": "chest_ct_tiny", "device": "cpu", "threads": 1}
+    for site in (*SITES, *VIDEO_SITES):
+        kind = "lap_tools_tiny" if site in VIDEO_SITES else "chest_ct_tiny"
+        values = {"demo": kind, "device": "cpu", "threads": 1}
         (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
     os.environ["FEDMED_SITE_CONFIGS"] = str(folder)
     yield folder
@@ -147,6 +149,15 @@ def change_study():
 def tiny_job(tmp_path, write_tiny_job):
     """Return a function that writes a tiny job and gives its folder; keyword arguments change the job."""
     return lambda name="tiny", **changes: write_tiny_job(tmp_path / "jobs", name, **changes)
+
+
+@pytest.fixture(scope="session")
+def write_tiny_tools_job(write_tiny_job):
+    """Return a function as ``write_tiny_job``, for tools in videos at two hospitals."""
+    small = {"supervised": {"image_size": [24, 32], "batch_size": 8}}
+    method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
+    spec = {"bundle": "surgical_tool_classification", "method": method, "sites": VIDEO_SITES, "overrides": small}
+    return lambda folder, name="tools", **changes: write_tiny_job(folder, name, **{**spec, **changes})
 
 
 @pytest.fixture(scope="session")

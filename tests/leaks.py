@@ -1,4 +1,4 @@
-"""Find a site's secrets in captured bytes: images, masks, tensors, paths and names of patients.
+"""Find a site's secrets in captured bytes: images, frames, masks, tables, tensors, paths and names of patients.
 
 Content counts as leaked when 64 bytes in a row of it occur anywhere in the capture, at any offset, unless they say
 next to nothing (background). Words count in UTF-8 and UTF-16, however they are cut from a path.
@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import av
 import nibabel as nib
 import numpy as np
 import pydicom
@@ -46,6 +47,10 @@ class Secrets:
         for path in data_root.rglob("*"):
             if path.suffix in PICTURES:
                 self.add_picture(path)
+            elif path.suffix == ".mp4":
+                self.add_video(path)
+            elif path.suffix == ".csv":
+                self.add_table(path)
         return self
 
     def add_image(self, path: Path) -> None:
@@ -62,7 +67,38 @@ class Secrets:
         self.content[f"{path.name} file"] = path.read_bytes()
         pixels = pydicom.dcmread(path).pixel_array if path.suffix == ".dcm" else np.asarray(Image.open(path))
         self._add_numbers(path, pixels)
-        self.content[f"{path.name} between 0 and 1"] = (pixels / np.float32(pixels.max())).tobytes()
+        self.content[f"{path.name} between 0 and 1"] = (pixels / np.float32(max(1, pixels.max()))).tobytes()
+
+    def add_video(self, path: Path) -> None:
+        """Add a video as it lies on the disk, and its first frame of each second as numbers."""
+        self.content[f"{path.name} file"] = path.read_bytes()
+        with av.open(str(path)) as container:
+            seconds = {int(frame.time): frame for frame in reversed(list(container.decode(video=0)))}
+        self.add_frames(path.name, np.stack([frame.to_ndarray(format="rgb24") for frame in seconds.values()]))
+
+    def add_frames(self, name: str, frames: np.ndarray) -> None:
+        """Add frames (T, H, W, 3) uint8 as numbers that a program may hold, prepared or not."""
+        channels = frames.transpose(0, 3, 1, 2)
+        self.content[f"{name} pixels"], self.content[f"{name} channels"] = frames.tobytes(), channels.tobytes()
+        self.content[f"{name} between 0 and 1"] = (channels / np.float32(255)).tobytes()
+
+    def add_table(self, path: Path, kind: str = "table") -> None:
+        """Add the rows of a table of labels or of predictions; its heading is no secret."""
+        self.content[f"{path.name} {kind}"] = path.read_bytes().partition(b"\n")[2]
+
+    def add_prepared(self, cache: Path) -> "Secrets":
+        """Add videos as they lie prepared in a site's cache."""
+        for path in cache.rglob("*.frames"):
+            facts = json.loads(path.with_suffix(".json").read_text())
+            shape = (facts["frames"], facts["height"], facts["width"], 3)
+            self.add_frames(f"prepared {path.stem[:8]}", np.fromfile(path, np.uint8).reshape(shape))
+        return self
+
+    def add_tested(self, run: Path) -> "Secrets":
+        """Add what a site wrote of single videos when it tested a model."""
+        for path in run.rglob("evaluation*/frames/*.csv"):
+            self.add_table(path, "of the test")
+        return self
 
     def _add_numbers(self, path: Path, numbers: np.ndarray) -> None:
         for dtype in (np.uint8, np.int16, np.float16, np.float32):

@@ -1,13 +1,18 @@
 """A site of videos is opened as training opens it: frames, times, tables, masks, copies, space."""
 
 import json
+from dataclasses import replace
 
 import cv2
 import numpy as np
 import pytest
 
+from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.entries import read_entries
+from fedmed.checks.facts import round_steps
 from fedmed.checks.hospital_report import print_checked, write_csv
+from fedmed.checks.measurement import Measured
+from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page
 from fedmed.checks.video_inspection import MaskInspection, PhaseInspection, VideoInspection
@@ -108,6 +113,17 @@ def test_copies_and_frames_out_of_the_body(site, opened, tmp_path):
     writer.release()
     (note,) = opened(yaml)[2]
     assert note.kind == "odd_video" and note.level == "note" and "4 of 4 frames look as if" in note.text
+
+
+def test_a_round_of_epochs_is_as_long_as_the_frames_of_all_videos(site, opened):
+    yaml = site(**dict.fromkeys("abcde", "training"), f="validation")
+    entries, cases, _ = opened(yaml)
+    work = PartInJob("study", {"role": "supervised"}, epochs=2)
+    measured = Measured(batch=8, step_seconds=0.5, frames=24)  # of three videos, which have 4 seconds each
+    known = {"entries": entries, "cases": cases, "kind": Videos(), "role": "supervised", "work": work}
+    checked = CheckedSite(load_file(yaml), measured=measured, **known)
+    assert (checked.trained_on, checked.samples) == (5, 40) and round_steps(checked) == 10
+    assert replace(checked, measured=None).samples == 5
 
 
 def test_the_whole_check_and_what_it_writes(site, tmp_path, monkeypatch, capsys):

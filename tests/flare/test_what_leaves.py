@@ -87,11 +87,13 @@ class Wire:
             walk(load_tensors(path), path.stem)
         return found
 
-    def leaks(self, secrets_type):
+    def secrets(self, secrets_type):
         site = load_site(self.site)
         secrets = secrets_type().add_site(site.data_root, site.datalist, [str(site.cache_dir), str(self.run), PATIENT])
-        secrets.add_tensors("state", self.private())
-        return secrets.found_in(self.capture)
+        return secrets.add_tensors("state", self.private())
+
+    def leaks(self, secrets_type):
+        return self.secrets(secrets_type).found_in(self.capture)
 
 
 @pytest.fixture
@@ -101,6 +103,13 @@ def wire(tiny_job, tmp_path, monkeypatch):
         return Wire(site, job, tmp_path, monkeypatch, ModelStore.from_args(read_job(job).persistor, tmp_path).initial)
 
     return wire
+
+
+@pytest.fixture
+def video_wire(write_tiny_tools_job, tmp_path, monkeypatch):
+    """A hospital with videos."""
+    job = write_tiny_tools_job(tmp_path / "jobs", rounds=2)
+    return Wire("lap_hei2", job, tmp_path, monkeypatch, ModelStore.from_args(read_job(job).persistor, tmp_path).initial)
 
 
 @pytest.mark.parametrize("site", ["ct_north", "ct_east"])
@@ -114,6 +123,21 @@ def test_training_scoring_and_testing_send_no_secret(wire, secrets_type, site):
     assert end.leaks(secrets_type) == []
     ledger = [json.loads(line) for line in (end.run / "fedmed/ledger.jsonl").read_text().splitlines()]
     assert len(ledger) == len(end.sent)
+
+
+def test_a_site_with_videos_sends_no_frame_label_or_name(video_wire, secrets_type):
+    end = video_wire
+    end.ask("train", validate=True)
+    end.ask("evaluate", round=1, private_round=0)
+    assert end.codes == [ReturnCode.OK] * 2 and len(end.capture) > sum(t.nbytes for t in end.model.values())
+    secrets = end.secrets(secrets_type).add_prepared(load_site(end.site).cache_dir).add_tested(end.run)
+    parts = (".mp4 file", ".mp4 between 0 and 1", ".csv table", ".png file", "prepared", "LHB-003.csv of the test")
+    assert all(any(part in name for name in secrets.content) for part in parts)
+    assert {"LHB-001", "videos/LHB-001.mp4", "labels/LHB-001.csv", "masks/LHB-001/"} <= set(secrets.words)
+    assert secrets.found_in(end.capture) == []
+    frame, row = (next(c for n, c in secrets.content.items() if part in n) for part in ("prepared", ".csv table"))
+    planted = secrets.found_in(end.capture + frame[4000:4100] + row[:90] + b"LHB-002")
+    assert {"LHB-002"} < set(planted) and sum("prepared" in name or "table" in name for name in planted) >= 2
 
 
 def test_partial_sharing_sends_no_private_tensor(wire, secrets_type):

@@ -81,6 +81,19 @@ def test_a_site_can_foresee_every_number_that_it_sends(workspace, sites):
     assert set(result["test"]["lap_cho2"]) <= foreseen
 
 
+def test_the_ledger_tells_what_left_and_names_no_video(workspace, sites, load_script, tmp_path, capsys):
+    ledger, page = load_script("ledger").main, tmp_path / "page.html"
+    assert ledger([str(workspace / "lap_cho2"), "--out", str(page)]) == 0
+    sent = json.loads((workspace / "server/simulate_job/fedmed/result.json").read_text())["test"]["lap_cho2"]
+    for text in (" ".join(capsys.readouterr().out.split()), page.read_text()):
+        assert "lap_cho2 sent 1 update with 38 tensors" in text
+        assert all(name in text for name in sent) and "LCB-" not in text and ".mp4" not in text
+    assert "more, see Numbers" in text
+    assert ledger(["--dry-run", str(sites["lap_cho2"].source), "--job", str(JOB), "--out", str(page)]) == 0
+    for text in (" ".join(capsys.readouterr().out.split()), page.read_text()):
+        assert "would send 20 updates" in text and "they tell how often each was there" in text
+
+
 def test_the_report_shows_tools_by_site_and_videos_along_time(workspace, tmp_path):
     html, pngs = write_report(workspace, tmp_path)
     names = {path.stem for path in pngs}

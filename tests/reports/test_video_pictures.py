@@ -15,14 +15,6 @@ def timeline(times, places):
     return Timeline("best", "a", 0.5, np.array(times, float), seen, seen, tuple(CLASSES))
 
 
-def test_frames_that_follow_one_another_are_one_span():
-    shown = timeline([0, 1, 2, 3, 8, 9], [0, 0, 1, 0, 0, 0])
-    assert shown.step == 1.0
-    assert shown.spans(shown.truth[:, 0], 1) == [(0, 2), (3, 1), (8, 2)], "frames between 3 and 8 s were dropped"
-    assert shown.spans(shown.truth[:, 1], 60) == [(2 / 60, 1 / 60)]
-    assert shown.spans(np.zeros(6, bool), 1) == [] and timeline([4], [1]).spans(np.array([True]), 1) == [(4, 1)]
-
-
 @pytest.mark.parametrize("draw", [label_rows, ribbons])
 def test_short_and_long_videos_are_drawn(draw):
     figure = draw([timeline([0], [1]), timeline(np.arange(700), np.arange(700) // 350)], "site a")

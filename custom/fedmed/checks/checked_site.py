@@ -12,6 +12,7 @@ from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.server_connection import Connection
 from fedmed.checks.site_findings import SiteFinding, problems
+from fedmed.checks.work_sample import choose_sample
 from fedmed.data.prepare.case import Case
 from fedmed.kinds.find_kind import made
 from fedmed.kinds.kind import Kind
@@ -60,9 +61,26 @@ class CheckedSite:
     @property
     def trained_on(self) -> int:
         """Images that the site's rounds read: usable, or at least listed."""
+        return len({entry.image for entry in self._trained})
+
+    @property
+    def samples(self) -> int:
+        """What one epoch goes through: images, or the frames of videos, as many as the measured ones let expect."""
+        measured = [entry for entry in self.sample if entry.list == "training"]
+        if self.measured is None or self.measured.frames is None or not measured:
+            return self.trained_on
+        mean = self.measured.frames / len(measured)  # frames grow as their bytes do
+        return self.inspection.cache_bytes(self._trained, self.cases, measured, mean)
+
+    @property
+    def sample(self) -> list[Entry]:
+        """The entries on which the site's work is measured."""
+        return choose_sample(self.entries, self.cases, self.role or "", self.kind.labelled)
+
+    @property
+    def _trained(self) -> list[Entry]:
         lists = ("training",) if self.kind.labelled else MEASURED["unsupervised"]
-        used = [e for e in self.entries if e.list in lists and (e not in self.cases or self.cases[e].usable)]
-        return len({entry.image for entry in used})
+        return [e for e in self.entries if e.list in lists and (e not in self.cases or self.cases[e].usable)]
 
     @property
     def ready(self) -> bool:

@@ -73,12 +73,12 @@ def _job(checked: CheckedSite) -> Rows:
 
 
 def round_steps(checked: CheckedSite) -> int | None:
-    """Optimizer steps of one round at this site; of a job that counts epochs they follow from its images."""
+    """Optimizer steps of one round at this site; of a job that counts epochs they follow from its images or frames."""
     measured, work = checked.measured, checked.work
     if work is None or work.steps or not work.epochs or not measured or not measured.batch:
         return work.steps if work else None
     share = checked.demands.fraction if checked.kind.labelled else 1.0
-    return math.ceil(work.epochs * share * checked.trained_on / measured.batch)
+    return math.ceil(work.epochs * share * checked.samples / measured.batch)
 
 
 def round_seconds(checked: CheckedSite) -> float | None:

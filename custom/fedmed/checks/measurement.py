@@ -41,6 +41,7 @@ class Measured:
         peak_bytes, cuda_peak_bytes: most memory at a time, of the machine and of the GPU.
         model_bytes, sent_bytes, state_bytes: all tensors; those that leave the site in a round; what it keeps of one.
         cache_bytes: mean size of a prepared case.
+        frames: that training takes from the videos which were measured, one epoch; None for images.
     """
 
     batch: int | None = None
@@ -56,6 +57,7 @@ class Measured:
     state_bytes: int | None = None
     cache_bytes: float | None = None
     extras_bytes: int | None = None
+    frames: int | None = None
 
 
 @dataclass

@@ -100,15 +100,17 @@ def _site(request: Mapping[str, Any]) -> SiteConfig:
 def _prepare(parser: ConfigParser, role: str, site: SiteConfig) -> dict[str, float]:
     """Prepare the cases into an empty cache, each timed."""
     seconds: list[float] = []
+    frames: dict[str, float] = {}
     for part in DATASETS[role]:
         if f"{part}#videos" in parser:  # all are prepared when they are opened
             started = time.monotonic()
             videos = parsed(parser, f"{part}#videos").videos
             seconds += [(time.monotonic() - started) / len(videos)] * len(videos)
+            frames |= {"frames": len(parsed(parser, "train#data"))} if part == "train" else {}
         elif part in parser:
             dataset = parsed(parser, f"{part}#dataset")
             seconds += [_seconds(partial(dataset.prepared, index)) for index in range(len(dataset))]
-    times = {"prepare_seconds": statistics.fmean(seconds)} if seconds else {}
+    times = frames | ({"prepare_seconds": statistics.fmean(seconds)} if seconds else {})
     sizes = prepared_sizes(site.cache_dir) if seconds else []
     return times | ({"cache_bytes": statistics.fmean(sizes)} if sizes else {})
 

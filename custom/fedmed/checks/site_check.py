@@ -9,7 +9,7 @@ from typing import Any
 from fedmed.checks.bundle_demands import check_exchange, read_demands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.disk import check_disk, state_bytes
-from fedmed.checks.entries import LISTS, USED, Entry, check_lists, count_lists, read_entries
+from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
 from fedmed.checks.kit_findings import check_kit, client_app
 from fedmed.checks.machine import check_machine
 from fedmed.checks.measurement import measure
@@ -18,11 +18,10 @@ from fedmed.checks.preflight import preflight
 from fedmed.checks.server_connection import Connection, shake_hands
 from fedmed.checks.site_findings import AREAS, PROBLEM, SiteFinding
 from fedmed.checks.startup_kit import SITE_FILE, Kit, read_kit
-from fedmed.checks.work_sample import choose_sample
 from fedmed.data.prepare.pool import Track
 from fedmed.errors import JobError, SiteConfigError
 from fedmed.kinds.find_kind import kind_by_look
-from fedmed.settings.site import SiteConfig, load_file, load_site
+from fedmed.settings.site import SiteConfig, load_file, load_named
 
 PARTS = (*AREAS, "preflight", "scoring")  # what --skip may name
 
@@ -64,10 +63,7 @@ def find_site(name: str | None, kit: Kit | None) -> SiteConfig:
         SiteConfigError: neither is given, or the YAML is missing or wrong.
     """
     if name is not None:
-        path = Path(name).expanduser()
-        if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
-            return load_site(name, kit.folder if kit else None)
-        return load_file(path, kit.site if kit else None)
+        return load_named(name, *((kit.folder, kit.site) if kit else ()))
     if kit is None:
         raise SiteConfigError("name the site's YAML, its name in the federation, or its startup kit (--kit)")
     return load_file(kit.folder / SITE_FILE, kit.site)
@@ -136,7 +132,7 @@ def _check_training(checked: CheckedSite, work: PartInJob, options: Options, sho
     if checked.demands.bundle is None:
         return
     checked.findings += check_exchange(work, checked.demands, checked.site, checked.trained_on)
-    if not (sample := _sample(checked)):
+    if not (sample := checked.sample):
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"
         checked.findings.append(SiteFinding("training", "cannot_train", text))
         return
@@ -146,13 +142,9 @@ def _check_training(checked: CheckedSite, work: PartInJob, options: Options, sho
     checked.findings += found
 
 
-def _sample(checked: CheckedSite) -> list[Entry]:
-    return choose_sample(checked.entries, checked.cases, checked.role or "", checked.kind.labelled)
-
-
 def _check_disk(checked: CheckedSite, kit: Kit | None) -> None:
     measured, used = checked.measured, USED.get(checked.role or "", LISTS)
-    sample, mean = (_sample(checked), measured.cache_bytes) if measured else ([], None)
+    sample, mean = (checked.sample, measured.cache_bytes) if measured else ([], None)
     entries = [entry for entry in checked.entries if entry.list in used]
     cache = checked.inspection.cache_bytes(entries, checked.cases, sample, mean)
     state = state_bytes(measured.model_bytes if measured else None)

@@ -28,6 +28,7 @@ class Kind:
         inspection: class path, what a site's check opens and lists: :class:`fedmed.checks.inspection.Inspection`.
         report: class path, what a report shows: :class:`fedmed.reports.run_report.RunReport`.
         exporter: class path, what an export does: :class:`fedmed.export.exporter.Exporter`.
+        tells: what :meth:`numbers` say about a site, for its data-protection officer, as a sentence.
         card: the words of its model card.
         proposal: what MONAI Label answers with it; None = it cannot be served.
     """
@@ -41,6 +42,7 @@ class Kind:
     inspection: ClassVar[str] = ""
     report: ClassVar[str] = ""
     exporter: ClassVar[str] = ""
+    tells: ClassVar[str] = ""
     card: ClassVar[CardWords]
     proposal: ClassVar[Proposal | None] = None
 

@@ -29,6 +29,10 @@ class Phases(Kind):
     inspection = "fedmed.checks.video_inspection.PhaseInspection"
     report = "fedmed.reports.phases_report.PhasesReport"
     exporter = "fedmed.export.exporter.FrameExporter"
+    tells = (
+        "frames_<phase>><phase> count the frames of all test videos by what was true and what was called: they tell "
+        "how long each phase took. Of a list with one video, they and all scores are that video's."
+    )
     card = CardWords(
         how_to_run="run_phases.md.j2",
         labels="tables of phases",

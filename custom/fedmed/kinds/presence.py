@@ -28,6 +28,10 @@ class Presence(Kind):
     inspection = "fedmed.checks.video_inspection.VideoInspection"
     report = "fedmed.reports.presence_report.PresenceReport"
     exporter = "fedmed.export.exporter.FrameExporter"
+    tells = (
+        "tp_, fp_ and fn_ count the frames of all test videos in which a label was rightly called, wrongly called and "
+        "missed: they tell how often each was there. Of a list with one video, they and all scores are that video's."
+    )
     card = CardWords(
         how_to_run="run_presence.md.j2",
         labels="tables of labels",

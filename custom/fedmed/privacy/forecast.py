@@ -25,6 +25,7 @@ class Forecast:
         asked: updates that the job asks for, and that the site's lists let pass.
         epsilon: of the site's account now and after the job, None without noise.
         wanted: names of a method's values that the job asks for, allowed or not.
+        tells: what the numbers of a test say about a site, beyond the scores; see :class:`fedmed.kinds.kind.Kind`.
     """
 
     job: str
@@ -36,6 +37,7 @@ class Forecast:
     asked: int
     epsilon: tuple[float, float] | None
     wanted: Sequence[str] = ()
+    tells: str = ""
 
     @property
     def updates(self) -> int:
@@ -65,7 +67,8 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     wanted = job.method.with_update(needed=True) if training else []
     wanted += job.plan.exchange["names"] if job.plan.exchange and before else []
     sendings = [*before, *training, *answers.closing()]
-    return Forecast(job.name, answers.role, job.method, site, sendings, private, asked, epsilon, wanted)
+    given = (job.name, answers.role, job.method, site, sendings, private, asked, epsilon, wanted)
+    return Forecast(*given, answers.tells if any(one.task == "evaluate" and one.scalars for one in sendings) else "")
 
 
 def _within_account(

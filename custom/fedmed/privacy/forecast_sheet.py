@@ -11,15 +11,17 @@ from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
 
 KIND = "what would leave this site"
 NEVER = (
-    "Images, masks, patients' names or numbers, file names, folders, results of single cases and pictures. An error at "
-    "the site travels as a code; its text stays in the site's own log. Each answer is put together anew from what the "
-    "limits let pass, so that nothing else can travel with it, and is written into the site's ledger before it is sent."
+    "Images, videos, masks, tables of labels, patients' names or numbers, file names, folders, results of single cases "
+    "and pictures. An error at the site travels as a code; its text stays in the site's own log. Each answer is put "
+    "together anew from what the limits let pass, so that nothing else can travel with it, and is written into the "
+    "site's ledger before it is sent."
 )
 REMAINS = (
     "An update is computed from the site's images and may carry information about them: with knowledge of the model, "
     "images have been partly reconstructed from updates of other networks. Sharing fewer tensors, clipping and noise "
-    "make that harder. The account (ε, δ) is a bound for the site's data as a whole and for whoever sees all that the "
-    "site sends. It says nothing of single patients and does not cover the numbers, which carry no noise."
+    "make that harder. Scores are those of a whole list; of a list with one case they are that case's. The account "
+    "(ε, δ) is a bound for the site's data as a whole and for whoever sees all that the site sends. It says nothing of "
+    "single patients and does not cover the numbers, which carry no noise."
 )
 
 
@@ -65,7 +67,7 @@ def _notices(made: Forecast) -> list[str]:
         most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
         notices.append(f"The account allows {made.updates} of {made.asked} updates: then {most}.")
     notices += weak(made.epsilon[1]) if made.epsilon else []
-    notices += [*_extras(made), *made.method.dry_run()]
+    notices += [*_extras(made), *made.method.dry_run(), *filter(None, [made.tells])]
     if made.site.privacy.noise_seed is not None:
         notices.append("'noise_seed' is set: the noise can be repeated, so it protects nothing.")
     return notices

@@ -69,6 +69,7 @@ class SiteAnswers:
         kind = kind_of(bundle)
         scores = (bundle.score, *kind.beside(bundle.score))
         also = kind.numbers([one.name for one in bundle.classes])
+        self.tells = kind.tells
         self.tested = [*(metric for score in scores for metric in score.tested), *also, "n_cases"]
         self.policies = RolePolicies(self.tensors, bundle.groups(network), job.plan, job.aggregator)
         self.rounds = [round for round in range(job.plan.rounds) if site.site in job.plan.participants(round)]

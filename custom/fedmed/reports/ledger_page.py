@@ -12,6 +12,7 @@ from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
 
 KIND = "what has left this site"
+SHOWN = 8  # numbers of one answer; all are in the ledger, and below the answers with their range
 MEANINGFUL = 10  # the upper end of what practice calls an acceptable ε
 CLOSING = [
     (
@@ -103,7 +104,9 @@ def _rows(answers: Sequence[Line]) -> list[list[str]]:
     rows = []
     for line in answers:
         numbers = {k: line[k] for k in ("n_steps", "n_samples") if line.get(k)} | line.get("metrics", {})
-        text = ", ".join(f"{name} {plain_number(value)}" for name, value in numbers.items()) or NOTHING
+        shown = [f"{name} {plain_number(value)}" for name, value in [*numbers.items()][:SHOWN]]
+        more = [f"{len(numbers) - SHOWN} more, see Numbers"] if len(numbers) > SHOWN else []
+        text = ", ".join([*shown, *more]) or NOTHING
         when = datetime.fromisoformat(line["time"]).strftime("%d %b %Y, %H:%M:%S")
         rows.append([when, str(line.get("task")), _round(line), _what(line), text, line.get("sha256", "")[:12]])
     return rows

@@ -6,20 +6,18 @@ As a radiologist sees it: the patient's right is on the left, the sagittal slice
 from typing import Any
 
 import numpy as np
-from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy import ndimage
 
+from fedmed.reports.dark_picture import EDGE, NIGHT
 from fedmed.reports.palette import INK_DARK, PREDICTION, TRUTH
 from fedmed.reports.slice_picture import SCALE_BAR, contours
 from fedmed.reports.surface import Viewpoint, find_lungs, render
 from fedmed.reports.viewed_case import ViewedCase
 
 WINDOW = (-1350.0, 150.0)  # HU: the lung window
-NIGHT = "#08090b"
-EDGE = [patheffects.withStroke(linewidth=2.5, foreground=NIGHT)]  # can be read on black and on white
 WORDS: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 9}
 WORDS |= {"color": INK_DARK, "path_effects": EDGE}
 FRONT = Viewpoint()

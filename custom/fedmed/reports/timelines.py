@@ -11,14 +11,14 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
-from fedmed.reports.palette import GRID, INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
 from fedmed.reports.plots import WIDTH
+from fedmed.reports.ribbon import Ribbon, draw_ribbons, held, usual_step
 from fedmed.reports.run_files import read_arrays
 
 LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
 PHASES = ("times", "truth", "called", "classes", "f1", "case")
 RIBBON = (0, 1, 2, 3, 4, 6, 7, 5)  # places in LIGHT, its two blues apart
-PLAIN = 1.5  # times the usual step, beyond which there is a gap between two frames
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,9 @@ class Timeline:
     called: NDArray[np.bool_]
     classes: tuple[str, ...]
 
-    @property
-    def step(self) -> float:
-        """Seconds from one frame to the next."""
-        return float(np.median(np.diff(self.times))) if len(self.times) > 1 else 1.0
-
-    def spans(self, seen: NDArray[np.bool_], unit: float) -> list[tuple[float, float]]:
-        """(start, length) in units of so many seconds of the frames that are seen, bool (T,), without a break each."""
-        rows = np.flatnonzero(seen)
-        breaks = np.flatnonzero(np.diff(self.times[rows]) > PLAIN * self.step) + 1
-        ends = [self.times[part[[0, -1]]].tolist() for part in np.split(rows, breaks) if len(part)]
-        return [(start / unit, (end - start + self.step) / unit) for start, end in ends]
+    def ribbon(self, seen: NDArray[np.bool_]) -> Ribbon:
+        """Of truth or prediction."""
+        return held(self.times, seen, self.classes, bridge=False)
 
 
 def read_labels(path: Path, kind: str) -> Timeline:
@@ -73,12 +65,9 @@ def label_rows(pictures: Sequence[Timeline], site: str) -> Figure:
     tall = [0.75 + 0.27 * len(one.classes) for one in pictures]
     figure = Figure(figsize=(WIDTH, sum(tall) + 0.3), layout="constrained")
     for axes, one, unit in _panels(figure, pictures, site, tall):
-        for row in range(len(one.classes)):
-            for seen, top, colour in ((one.truth, -0.36, TRUTH_INK), (one.called, 0.02, PREDICTION_INK)):
-                axes.broken_barh(one.spans(seen[:, row], unit), (row + top, 0.34), color=colour, linewidth=0)
-        axes.set_yticks(range(len(one.classes)), one.classes, color=INK)
-        axes.set_ylim(len(one.classes) - 0.5, -0.5)
-        axes.hlines(np.arange(len(one.classes) - 1) + 0.5, *axes.get_xlim(), color=GRID, linewidth=0.8)
+        both = ((one.ribbon(one.truth), TRUTH_INK), (one.ribbon(one.called), PREDICTION_INK))
+        draw_ribbons(axes, one.classes, both, unit)
+        axes.tick_params(axis="y", labelcolor=INK)
     return figure
 
 
@@ -89,8 +78,8 @@ def ribbons(pictures: Sequence[Timeline], site: str) -> Figure:
     figure = Figure(figsize=(WIDTH, 1.3 * len(pictures) + 0.5 + 0.25 * -(-len(classes) // 3)), layout="constrained")
     for axes, one, unit in _panels(figure, pictures, site, [1.0] * len(pictures)):
         for row, seen in enumerate((one.truth, one.called)):
-            for place, name in enumerate(one.classes):
-                spans = one.spans(seen[:, place], unit)
+            for name in one.classes:
+                spans = one.ribbon(seen).spans(name, unit)
                 axes.broken_barh(spans, (row - 0.46, 0.92), color=colours[name], linewidth=0)
         axes.set_yticks((0, 1), ("truth", "called"), color=INK)
         axes.set_ylim(1.5, -0.5)
@@ -108,7 +97,7 @@ def _panels(
     for axes, one in zip(panels[:, 0], pictures, strict=True):
         axes.set_title(f"{one.kind}: {one.case}, F1 {one.f1:.2f}", fontsize=9.5, loc="left")
         unit, name = (60.0, "minutes") if one.times[-1] > 600 else (1.0, "seconds")
-        axes.set(xlim=(0, (one.times[-1] + one.step) / unit), xlabel=name)
+        axes.set(xlim=(0, (one.times[-1] + usual_step(one.times)) / unit), xlabel=name)
         axes.grid(visible=False)
         axes.tick_params(axis="x", colors=MUTED)
         yield axes, one, unit

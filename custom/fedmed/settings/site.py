@@ -89,6 +89,14 @@ def load_file(path: Path, site: str | None = None, **instead: Any) -> SiteConfig
     return _checked(name, replace(document, values={**document.values, **instead}))
 
 
+def load_named(name: str, workspace: Path | None = None, site: str | None = None) -> SiteConfig:
+    """:func:`load_file` of a YAML, or :func:`load_site` of a name in the federation, whichever a person gives."""
+    path = Path(name).expanduser()
+    if path.suffix.lower() not in (".yaml", ".yml") and not path.is_file():
+        return load_site(name, workspace)
+    return load_file(path, site)
+
+
 def parse_site(site: str, values: Mapping[str, Any], path: Path) -> SiteConfig:
     """Check the values of one site's YAML and fill in the defaults.
 

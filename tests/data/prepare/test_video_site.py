@@ -110,6 +110,17 @@ def test_bad_videos_and_tables_are_refused_and_counted(plain, prepare):
     assert lists["unlabeled"] == [{"video": "prepared/videos/g.mp4", "patient": "g"}]
 
 
+def test_videos_without_labels_are_noted(plain, prepare):
+    (plain / "labels" / "a.csv").rename(plain / "labels" / "aa.csv")
+    (plain / "labels" / "b.csv").unlink()
+    png(plain / "masks" / "b" / "00001000.png", [0])
+    notes = prepare(plain)[0].sections["Worth a look"]
+    assert [note.partition(" ×")[0] for note in notes] == ["1", "1"]
+    assert "it has no table of labels, as others have" in notes[0] and "(b.mp4)" in notes[0]
+    assert "neither labels nor masks were found" in notes[1] and "(a.mp4)" in notes[1]
+    assert not prepare(plain, Wanted(ignore=True))[0].sections["Worth a look"]
+
+
 def test_names_of_phases_and_tools(plain, prepare):
     table(plain / "labels" / "a.csv", header="second,phase,graspers")
     assert "differ in the columns grasper, graspers" in prepare(plain)[2]["a.mp4"]

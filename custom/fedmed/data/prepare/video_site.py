@@ -101,6 +101,8 @@ def prepare_video_site(
         cases = run_all(work, recordings, workers, track)
         refuse_copies(cases, "frames", "video")
         refuse_other_columns(cases)
+        if not wanted.ignore:
+            note_missing_labels(cases)
         if given:
             fill_given(cases, given, folder)
         else:
@@ -120,6 +122,17 @@ def refuse_other_columns(cases: Sequence[VideoCase]) -> None:
     for case in tables:
         if other := ", ".join(sorted(usual ^ set(case.columns))):
             case.faults.append(f"its table and those of most videos differ in the columns {other}; write them in each")
+
+
+def note_missing_labels(cases: Sequence[VideoCase]) -> None:
+    """Note videos without labels, and those without a table where others have one: a name may be misspelled."""
+    usable = [case for case in cases if case.usable]
+    tables = any(case.table for case in usable)
+    for case in usable:
+        if not case.label:
+            case.notes.append("neither labels nor masks were found for it, so it can only be 'unlabeled'")
+        elif tables and not case.table:
+            case.notes.append("it has no table of labels, as others have; a job that reads tables refuses its list")
 
 
 def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Path) -> None:

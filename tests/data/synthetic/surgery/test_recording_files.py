@@ -12,10 +12,10 @@ import pytest
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.federation import LAP_TOOLS
-from fedmed.data.synthetic.surgery import movie
 from fedmed.data.synthetic.surgery.profile import VERSION, VideoList
 from fedmed.data.synthetic.surgery.recording import Recording
 from fedmed.data.synthetic.surgery.recording_files import fill, mask_frames, roster
+from fedmed.data.video.movie import write_movie
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 
@@ -98,7 +98,7 @@ def test_a_hospital_without_labels_and_one_with_binary_masks(tmp_path):
 def test_without_pyav_the_message_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "av", None)
     with pytest.raises(DataError, match="PyAV"):
-        movie.write_movie(tmp_path / "a.mp4", [], 5.0, (64, 48))
+        write_movie(tmp_path / "a.mp4", [], 5.0)
     assert not list(tmp_path.iterdir())
 
 

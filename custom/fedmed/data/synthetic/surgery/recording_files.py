@@ -11,9 +11,9 @@ import numpy as np
 
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
-from fedmed.data.synthetic.surgery.movie import write_movie
 from fedmed.data.synthetic.surgery.profile import Hospital
 from fedmed.data.synthetic.surgery.recording import Frame, Recording
+from fedmed.data.video.movie import write_movie
 
 Entry = dict[str, str]
 
@@ -56,7 +56,7 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
             entry["masks"], masks = f"masks/{patient}/", folder / "masks" / patient
             masks.mkdir()
     frames = _watched(recording, rows, masks)
-    write_movie(folder / entry["video"], frames, hospital.rate, hospital.size)
+    write_movie(folder / entry["video"], frames, hospital.rate)
     if "labels" in entry:
         with (folder / entry["labels"]).open("w", newline="", encoding="utf-8") as stream:
             header = ["second", *["phase"] * ("phase" in hospital.labels), *TOOLS * ("tools" in hospital.labels)]

@@ -1,0 +1,114 @@
+"""A video with what is known of it and what a model says of it, read to be shown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fedmed.data.video.frame_masks import FrameMasks
+from fedmed.data.video.label_table import PHASE, SECOND, LabelTable, read_label_table
+from fedmed.data.video.source import Damage, VideoSource, open_video
+from fedmed.engines.video_recorder import PROBABILITY, TRUTH
+from fedmed.errors import DataError
+from fedmed.reports.ribbon import Ribbon, held
+from fedmed.reports.run_files import read_table
+from fedmed.reports.video_stills import ANY, upright
+
+KNOWN, CALLED, MASKS = "truth", "prediction", "masks"
+
+
+@dataclass(frozen=True)
+class ViewedVideo:
+    """A video whose files are there; all times count from its first frame.
+
+    Attributes:
+        path: file, or folder of frames.
+        source: what reads it.
+        width: of its frames, in pixels.
+        ribbons: ``truth`` and ``prediction``, as far as they are known.
+        masks: second -> file.
+    """
+
+    path: Path
+    source: VideoSource
+    width: int
+    ribbons: Mapping[str, Ribbon]
+    masks: Mapping[float, Path]
+
+    @property
+    def rows(self) -> list[str]:
+        """What is shown along time: the labels of the table, those that only the prediction has, and masks."""
+        names = [name for ribbon in self.ribbons.values() for name in ribbon.names]
+        return list(dict.fromkeys([*names, *([MASKS] if self.masks else [])]))
+
+
+def read_viewed(
+    video: Path, labels: Path | None, masks: Path | None, predictions: Path | None, threshold: float
+) -> ViewedVideo:
+    """Read all but the frames.
+
+    Args:
+        video: file, or folder of frames.
+        labels: table by time.
+        masks: folder of PNG files.
+        predictions: table by time of probabilities.
+        threshold: probability from which a label counts as called; of phases the likeliest is.
+
+    Raises:
+        DataError: a file is missing, damaged or not what it should be; it says which, and what to do.
+    """
+    source, ribbons = open_video(video), dict[str, Ribbon]()
+    first = next(iter(source.frames(Damage(video))), None)
+    if first is None:
+        raise DataError(f"{video}: none of its frames can be decoded; copy it again")
+    shift = first.second if video.is_dir() else 0.0  # tables and masks of a folder count in its own time
+    table = read_label_table(labels, None, None) if labels else None
+    if table:
+        ribbons[KNOWN] = _truth(table, shift)
+    if predictions:
+        ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold)
+    files = FrameMasks(masks, ANY).files() if masks else []
+    return ViewedVideo(video, source, upright(first)[1], ribbons, {second - shift: file for second, file in files})
+
+
+def _truth(table: LabelTable, shift: float) -> Ribbon:
+    none = np.empty((len(table.seconds), 0))
+    phases = none if table.phases is None else np.eye(len(table.phase_names))[table.phases]
+    present = np.concatenate([phases, none if table.tools is None else table.tools], axis=1) > 0
+    return held(table.seconds - shift, present, (*table.phase_names, *table.tool_names), bridge=True)
+
+
+def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float = 0.5) -> Ribbon:
+    """Read a table with ``second`` and ``p_<label>``, a probability for each label, as sites write when they test.
+
+    Args:
+        path: the file. If it has ``true_phase``, all its labels are phases.
+        phases: names that are phases in any case, of which the likeliest is called at a time.
+        threshold: probability from which another label counts as called.
+
+    Raises:
+        DataError: no such file, or not such a table.
+    """
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such table of predictions; give the CSV of this video")
+    table = read_table(path)
+    columns = [name for name in table if name.startswith(PROBABILITY)]
+    if SECOND not in table or not columns or table.empty:
+        has = ", ".join(table) or "nothing"
+        raise DataError(
+            f"{path}: needs the column '{SECOND}' and probabilities, such as {PROBABILITY}grasper; it has {has}"
+        )
+    values = table[[SECOND, *columns]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
+    seconds, chances = values[:, 0], values[:, 1:]
+    wrong = ~(np.isfinite(seconds) & ((chances >= 0) & (chances <= 1)).all(axis=1))
+    wrong[1:] |= np.diff(seconds) <= 0
+    if wrong.any():
+        line = int(np.argmax(wrong)) + 2
+        raise DataError(f"{path}: line {line}: write seconds in order and probabilities from 0 to 1 there")
+    names = tuple(name.removeprefix(PROBABILITY) for name in columns)
+    called, phase = chances >= threshold, np.isin(names, names if TRUTH + PHASE in table else phases)
+    if phase.any():
+        called[:, phase] = chances[:, phase] == chances[:, phase].max(axis=1, keepdims=True)
+    return held(seconds, called, names, bridge=False)

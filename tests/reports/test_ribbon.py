@@ -1,0 +1,47 @@
+"""Labels along time: which stretches of time have a label, and what a table of predictions calls."""
+
+import numpy as np
+import pytest
+
+from fedmed.reports.ribbon import held
+from fedmed.reports.viewed_video import read_predictions
+
+NAMES = ("grasper", "clipper")
+
+
+def ribbon(seconds, rows, bridge=False):
+    return held(np.array(seconds, float), np.array(rows, bool), NAMES, bridge)
+
+
+def test_rows_that_follow_one_another_are_one_stretch():
+    found = ribbon([0, 1, 2, 3], [[1, 0], [1, 0], [0, 0], [1, 1]])
+    assert found.spans("grasper") == [(0, 2), (3, 1)] and found.spans("clipper") == [(3, 1)]
+    thirds = ribbon(np.round(np.arange(6) / 3, 3), [[1, 0]] * 6)
+    assert [length for _, length in thirds.spans("grasper")] == [pytest.approx(2, abs=0.01)]
+
+
+def test_spans_are_told_in_units_of_time():
+    shown = ribbon([0, 1, 2, 3, 8, 9], [[1, 0], [1, 0], [0, 1], [1, 0], [1, 0], [1, 0]])
+    assert shown.spans("grasper") == [(0, 2), (3, 1), (8, 2)], "frames between 3 and 8 s were dropped"
+    assert shown.spans("clipper", 60) == [(2 / 60, 1 / 60)]
+    assert ribbon([0, 1], [[1, 0]] * 2).spans("clipper") == [] and ribbon([4], [[1, 0]]).spans("grasper") == [(4, 1)]
+
+
+@pytest.mark.parametrize(("bridge", "stretches"), [(False, [(0, 2), (10, 2)]), (True, [(0, 12)])])
+def test_a_gap_is_bridged_or_not(bridge, stretches):
+    assert ribbon([0, 1, 10, 11], [[1, 0]] * 4, bridge).spans("grasper") == stretches
+
+
+def test_what_is_there_at_a_time():
+    found = ribbon([1, 2, 10], [[1, 1], [0, 1], [0, 0]])
+    assert [found.at(time) for time in (0.5, 1, 1.9, 2, 9, 10)] == [[], [*NAMES], [*NAMES], ["clipper"], [], []]
+
+
+def test_of_phases_the_likeliest_is_called_and_tools_by_the_threshold(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("second,true_first,p_first,p_second,p_grasper\n0,1,0.3,0.2,0.4\n1,1,0.3,0.4,0.7\n")
+    found = read_predictions(path, ("first", "second"), 0.5)
+    assert found.names == ("first", "second", "grasper")
+    assert found.present.tolist() == [[True, False, False], [False, True, True]]
+    path.write_text("second,true_phase,p_first,p_second\n0,first,0.4,0.2\n1,first,0.1,0.3\n")
+    assert read_predictions(path).present.tolist() == [[True, False], [False, True]]

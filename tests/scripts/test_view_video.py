@@ -1,0 +1,132 @@
+"""scripts/view_video.py on tiny made-up operations."""
+
+import csv
+import json
+
+import av
+import numpy as np
+import pytest
+import yaml
+from PIL import Image, ImageColor
+
+from fedmed.data.synthetic import demo_site
+from fedmed.engines.video_recorder import frames_file
+from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
+
+FRAMES = ["--frames", "4", "--dpi", "50"]
+
+
+@pytest.fixture(scope="module")
+def script(load_script):
+    return load_script("view_video")
+
+
+@pytest.fixture
+def site(fedmed_home, tmp_path):
+    """The YAML of a site with videos, and its folder."""
+    path = tmp_path / "lap_hei2.yaml"
+    path.write_text(yaml.safe_dump({"demo": "lap_tools_tiny", "device": "cpu"}))
+    return path, demo_site("lap_tools_tiny", "lap_hei2", fedmed_home)
+
+
+@pytest.fixture
+def run(site, tmp_path):
+    """A run that called a grasper in every frame of the first video of 'testing'."""
+    _, root = site
+    (entry,) = json.loads((root / "datalist.json").read_text())["testing"]
+    folder = tmp_path / "run" / "lap_hei2" / "simulate_job" / "fedmed" / "evaluation"
+    seconds = [row["second"] for row in csv.DictReader((root / entry["labels"]).open())]
+    path = frames_file(folder, 0, entry["patient"])
+    path.parent.mkdir(parents=True)
+    path.write_text("\n".join(["second,true_grasper,p_grasper,p_clipper", *(f"{s},0,0.9,0.1" for s in seconds)]))
+    return tmp_path / "run"
+
+
+def pixels(picture, colour):
+    """How many are of a colour, or nearly so."""
+    return int((np.abs(np.asarray(picture.convert("RGB"), dtype=int) - ImageColor.getrgb(colour)) < 12).all(-1).sum())
+
+
+def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys):
+    path, root = site
+    out, film = tmp_path / "new" / "sheet.png", tmp_path / "new" / "film.mp4"
+    asked = ["0", "--site", str(path), "--run", str(run), "--out", str(out), *FRAMES]
+    assert script.main([*asked, "--video", str(film), "--rate", "1"]) == 0
+    said = capsys.readouterr()
+    assert said.out.split() == [str(out), str(film)] and not said.err.strip()
+    sheet = Image.open(out)
+    assert min(sheet.size) > 200 and min(pixels(sheet, TRUTH), pixels(sheet, PREDICTION)) > 500
+    with av.open(str(film)) as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+        assert abs(len(frames) - container.duration / av.time_base) < 1.5
+    assert frames[0].shape[1] == 640 and frames[0].shape[0] > 480
+    lines = [int(np.argmax(frame[-40:].astype(int).min(axis=2).mean(axis=0))) for frame in frames]
+    assert np.all(np.diff(lines) > 0) and lines[-1] > 600  # the line of the present moves on
+    (entry,) = json.loads((root / "datalist.json").read_text())["testing"]
+    assert (
+        script.main([entry["patient"], *asked[1:]]) == 0 and script.main([str(root / entry["video"]), *asked[1:]]) == 0
+    )
+
+
+def test_masks_are_outlined(script, site, tmp_path):
+    _, root = site
+    entry = json.loads((root / "datalist.json").read_text())["training"][0]
+    plain, outlined = tmp_path / "plain.png", tmp_path / "outlined.png"
+    files = [str(root / entry["video"]), "--labels", str(root / entry["labels"]), *FRAMES]
+    assert script.main([*files, "--out", str(plain)]) == 0
+    assert script.main([*files, "--masks", str(root / entry["masks"]), "--out", str(outlined)]) == 0
+    counts = [[pixels(Image.open(path), colour) for colour in MARKS[1:3]] for path in (plain, outlined)]
+    assert sum(counts[1]) > sum(counts[0]) + 20
+    first = sorted((root / entry["masks"]).iterdir())[0]
+    (tmp_path / "masks").mkdir()
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(tmp_path / "masks" / first.name)
+    assert script.main([*files, "--masks", str(tmp_path / "masks"), "--out", str(plain)]) == 2
+
+
+def test_single_frames_count_in_their_own_time_and_may_differ_in_size(script, site, tmp_path, capsys):
+    for number in range(3):
+        Image.fromarray(np.full((48 + number, 64, 3), 60 * number, np.uint8)).save(tmp_path / f"{number}.png")
+    (tmp_path / "frames.csv").write_text("file,second\n0.png,100\n1.png,101\n2.png,102\n")
+    (tmp_path / "labels.csv").write_text("second,phase\n100,first\n101,second\n102,second\n")
+    labels = ["--labels", str(tmp_path / "labels.csv")]
+    film = ["--video", str(tmp_path / "film.mp4"), "--rate", "1"]
+    assert script.main([str(tmp_path), *labels, "--out", str(tmp_path / "sheet.png"), *FRAMES, *film]) == 0
+    assert not capsys.readouterr().err.strip()
+    with av.open(str(tmp_path / "film.mp4")) as container:  # all of one size, though the pictures are not
+        greys = [frame.to_ndarray(format="rgb24")[300, 300].mean() for frame in container.decode(video=0)]
+    assert greys == pytest.approx([0, 60, 120], abs=4)
+    blue = (np.abs(np.asarray(Image.open(tmp_path / "sheet.png"), int) - ImageColor.getrgb(TRUTH)) < 12).all(-1)
+    assert 0.2 < blue.any(axis=0).mean() < 1 and blue.sum() > 500  # the bars lie within the sheet
+
+
+def test_mistakes_are_said_in_one_line(script, site, run, tmp_path, capsys):
+    path, root = site
+    own = ["--site", str(path)]
+    video = root / "videos" / "LHB-001.mp4"
+    (tmp_path / "cut.mp4").write_bytes(video.read_bytes()[:-2000])
+    (tmp_path / "odd.csv").write_text("second,p_grasper\n0,1.5\n")
+    (tmp_path / "none.csv").write_text("second\n0\n")
+    for arguments, message in (
+        (["7", *own], "the video '7' is unknown; use 0; a place is one in 'testing'"),
+        (["LHB-01", *own], "(did you mean 'LHB-001'?)"),
+        (["0", *own, "--list", "unlabeled"], "the list 'unlabeled' is missing"),
+        (["0", *own, "--list", "training", "--run", str(run)], "did not test LHB-001.mp4 of 'training'"),
+        (["0", *own, "--run", str(tmp_path)], "no test of videos of lap_hei2"),
+        ([str(root / "none.mp4")], "none.mp4: the video cannot be read"),
+        ([str(tmp_path / "cut.mp4")], "cut.mp4: cannot be opened as a video"),
+        ([str(video), "--labels", str(tmp_path / "no.csv")], "no.csv: the table of labels cannot be read"),
+        ([str(video), "--predictions", str(tmp_path / "no.csv")], "there is no such table of predictions"),
+        ([str(video), "--predictions", str(tmp_path / "odd.csv")], "odd.csv: line 2: write seconds in order"),
+        ([str(video), "--predictions", str(tmp_path / "none.csv")], "such as p_grasper; it has second"),
+    ):
+        assert script.main([*arguments, "--out", str(tmp_path / "sheet.png")]) == 2
+        assert message in capsys.readouterr().err, arguments
+    assert not (tmp_path / "sheet.png").exists()
+    with pytest.raises(SystemExit):
+        script.main([str(video), "--run", str(run), "--out", str(tmp_path / "sheet.png")])
+
+
+def test_a_video_of_which_nothing_is_known_is_shown(script, site, tmp_path, capsys):
+    _, root = site
+    assert script.main([str(root / "videos/LHB-001.mp4"), "--out", str(tmp_path / "sheet.png"), *FRAMES]) == 0
+    assert "nothing is known of" in capsys.readouterr().err and (tmp_path / "sheet.png").is_file()
