@@ -32,7 +32,7 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     trained = f"{_training(fed, kind)}, {count(fed['rounds'], 'round')} of {length} at each site"
     trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     settings = fed["aggregation"]
-    rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
+    rule = f"{_rule(settings)}{_step(settings.get('step'))}; shared: {_plain(settings.get('sharing', 'full'))}; "
     rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     label = Score(**fed["score"]).label
@@ -82,6 +82,11 @@ def _rule(aggregation: Mapping[str, Any]) -> str:
     elif not isinstance(weighting, Mapping):
         weights = WEIGHTS.get(weighting, weights)
     return RULES.get(rule, f"Updates are averaged {weights}")
+
+
+def _step(step: Any) -> str:
+    by = step.get("by") if isinstance(step, Mapping) else step
+    return "" if by is None else f", and an optimizer at the server (`{by}`) takes a step towards the result"
 
 
 def _plain(sharing: Any) -> str:
