@@ -1,12 +1,12 @@
 """Optimizers at the server: steps along the pseudo-gradient (Reddi et al. 2021, arXiv 2003.00295, Algorithm 1).
 
-Studies name them in ``server_step``. They act in float64, in blocks of float64 scratch memory that is reused, and the
+Studies name them in ``server_step``. They act in float64, in blocks of scratch memory that is reused, and the
 result does not depend on the number of threads.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ class ServerOptimizer:
         JobError: a setting that is out of range.
     """
 
-    moments: ClassVar[tuple[str, ...]] = ("first", "second")
+    moments: tuple[str, ...] = ("first", "second")
 
     def __init__(self, rate: float) -> None:
         self.rate, self.start = in_range("rate", rate, above=0), dict[str, float]()
@@ -60,28 +60,16 @@ class ServerOptimizer:
     def move(
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
-        """See :class:`fedmed.aggregation.server_step.ServerStep`; the next values take the memory of the mean's.
-
-        Raises:
-            StateError: what was kept is of another network.
-        """
+        """See :class:`fedmed.aggregation.server_step.ServerStep`; the next values take the memory of the mean's."""
         for name in names:
-            kept = self._of(name, model[name])
+            kept = self._kept.setdefault(name, {STEPS: 0})
+            for moment in self.moments:
+                if moment not in kept:
+                    kept[moment] = torch.full_like(mean[name], self.start.get(moment, 0.0), dtype=torch.float64)
             flat = [kept[moment].view(-1) for moment in self.moments]
             self._move(model[name].reshape(-1), mean[name].view(-1), flat, kept[STEPS])
             kept[STEPS] += 1
         return {name: mean[name] for name in names}
-
-    def _of(self, name: str, base: Tensor) -> dict[str, Any]:
-        if name not in self._kept:
-            moments = {m: torch.full(base.shape, self.start.get(m, 0.0), dtype=torch.float64) for m in self.moments}
-            self._kept[name] = {STEPS: 0, **moments}
-        elif any(self._kept[name][moment].shape != base.shape for moment in self.moments):
-            raise StateError(
-                f"the kept state of the server's optimizer is of another network: '{name}' has another shape there than "
-                f"{tuple(base.shape)}; continue with the job that made it, or start a new run"
-            )
-        return self._kept[name]
 
     def _move(self, old: Tensor, new: Tensor, moments: Sequence[Tensor], count: int) -> None:
         for first in range(0, old.numel(), BLOCK):
@@ -116,11 +104,10 @@ class ServerSGD(ServerOptimizer):
         momentum: in [0, 1); Reddi et al. use 0.9 (FedAvgM).
     """
 
-    moments: ClassVar[tuple[str, ...]] = ("momentum",)
-
     def __init__(self, rate: float = 1.0, momentum: float = 0.0) -> None:
         super().__init__(rate)
         self.momentum = in_range("momentum", momentum, least=0, below=1)
+        self.moments = ("momentum",) if self.momentum else ()
 
     def move(
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
@@ -133,7 +120,7 @@ class ServerSGD(ServerOptimizer):
     def step(self, point: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
         """PyTorch's, without dampening."""
         settings: dict[str, Any] = {"weight_decay": 0.0, "dampening": 0.0, "nesterov": False, "maximize": False}
-        sgd([point], [gradient], list(moments), fused=True, lr=self.rate, momentum=self.momentum, **settings)
+        sgd([point], [gradient], list(moments) or [None], fused=True, lr=self.rate, momentum=self.momentum, **settings)
 
 
 class ServerAdam(ServerOptimizer):
@@ -151,9 +138,8 @@ class ServerAdam(ServerOptimizer):
 
     def __init__(self, rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
         super().__init__(rate)
-        self.beta1, self.beta2 = (
-            in_range(name, beta, least=0, below=1) for name, beta in (("beta1", beta1), ("beta2", beta2))
-        )
+        self.beta1 = in_range("beta1", beta1, least=0, below=1)
+        self.beta2 = in_range("beta2", beta2, least=0, below=1)
         self.epsilon = in_range("epsilon", epsilon, above=0)
 
     def _settings(self, moments: Sequence[Tensor], count: int) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def _with_step(rule: Mapping[str, Any], step: Any) -> dict[str, Any]:
         if isinstance(value, Mapping) and value.get("path") == MEAN:
             return {**rule, "args": {**args, name: _with_step(value, step)}}
     raise JobError(
-        f"the rule {rule.get('path')} has no mean among its arguments after which 'server_step' could act; leave it out, "
-        f"or give the rule one: {{path: {MEAN}}}"
+        f"the rule {rule.get('path')} has no mean among its arguments after which 'server_step' could act; leave it "
+        f"out, or give the rule one: {{path: {MEAN}}}"
     )
 
 
