@@ -154,8 +154,11 @@ def test_what_nobody_sent_stays_and_takes_up_where_it_was(make):
     assert torch.equal(last["head"], both["head"])
 
 
-def test_decay_goes_on_where_sites_send_no_change():
-    assert path(ServerAdamW(0.1, decay=0.5), f64(4.0), f64(0.0), f64(0.0)) == [[3.8], near(3.61)]
+def test_decay_begins_with_the_first_change_and_then_goes_on():
+    """Frozen: 4. Then · 0.95 - 0.1 = 3.7; and without a change: · 0.95, and 0.1 · (0.9/1.9) / √(0.999/1.999)."""
+    frozen, first, second = path(ServerAdamW(0.1, decay=0.5), f64(4.0), f64(0.0), f64(1.0), f64(0.0))
+    last = 3.7 * 0.95 - 0.1 * (0.9 / 1.9) / math.sqrt(0.999 / 1.999)
+    assert frozen == [4.0] and [*first, *second] == pytest.approx([3.7, last], abs=1e-8)
 
 
 @each

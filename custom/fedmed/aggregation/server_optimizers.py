@@ -26,7 +26,8 @@ class ServerOptimizer:
     """Moves each parameter θ by an optimizer whose gradient is θ - θ̄, with θ̄ the mean of the round.
 
     A step after the mean, see :class:`fedmed.aggregation.server_step.ServerStep`. A parameter that nobody sent neither
-    moves nor decays, and its moments stay as they are. BatchNorm statistics have the mean's values.
+    moves nor decays, and its moments stay as they are; nor does one that no site has changed yet, such as a frozen
+    layer or a constant of the network. BatchNorm statistics have the mean's values.
 
     Args:
         rate: learning rate η, above 0.
@@ -61,7 +62,8 @@ class ServerOptimizer:
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
         """See :class:`fedmed.aggregation.server_step.ServerStep`; the next values take the memory of the mean's."""
-        for name in names:
+        moved = [name for name in names if name in self._kept or not torch.equal(model[name], mean[name])]
+        for name in moved:
             kept = self._kept.setdefault(name, {STEPS: 0})
             for moment in self.moments:
                 if moment not in kept:
@@ -69,7 +71,7 @@ class ServerOptimizer:
             flat = [kept[moment].view(-1) for moment in self.moments]
             self._move(model[name].reshape(-1), mean[name].view(-1), flat, kept[STEPS])
             kept[STEPS] += 1
-        return {name: mean[name] for name in names}
+        return {name: mean[name] for name in moved}
 
     def _move(self, old: Tensor, new: Tensor, moments: Sequence[Tensor], count: int) -> None:
         for first in range(0, old.numel(), BLOCK):
