@@ -63,6 +63,7 @@ class JobArguments:
             args["sends"] = sends
         args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
         args |= self._said("normalise", "user_weights", "max_norm", "clip_norm")
+        args |= {} if study.server_step is None else {"step": study.server_step}
         return args | (rule["args"] if rule["path"] == MEAN else {"rule": rule})
 
     @property
