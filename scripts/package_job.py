@@ -44,7 +44,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     add(
         "--algorithm",
         metavar="NAME",
-        help=f"add an algorithm to the study: {', '.join(algorithms())}, or a class path; the same as 'algorithm: NAME'",
+        help=f"add an algorithm, as 'algorithm: NAME' in the study does: {', '.join(algorithms())}, or a class path",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
     arguments = parser.parse_args(argv)

@@ -14,9 +14,9 @@ from fedmed.errors import StateError
 
 
 class DynamicStep:
-    """FedDyn's state h (Acar et al. 2021, arXiv 2111.04263, Algorithm 1); a step after a mean in which sites count equally.
+    """FedDyn's state h (Acar et al. 2021, arXiv 2111.04263, Algorithm 1), after a mean in which sites count the same.
 
-    With K the number of sites that train in the job, whether or not they sent an update in this round::
+    A step, see :class:`fedmed.aggregation.server_step.ServerStep`. With K the number of sites that train in the job, whether or not they sent an update in this round::
 
         h_{t+1} = h_t - α · (1/K) Σ_k (ω_k - ω_t)
         ω_{t+1} = mean_k ω_k - h_{t+1} / α

@@ -73,7 +73,7 @@ class Correction:
         """After the round's last step."""
 
     def extras(self) -> dict[str, Any]:
-        """Numbers and tensors, or mappings of them, that leave the site beside the model's difference, if its settings allow it."""
+        """Numbers, tensors or mappings of them that leave beside the model's difference, if the site's settings allow."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

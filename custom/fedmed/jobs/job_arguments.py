@@ -78,9 +78,8 @@ class JobArguments:
     def _network(self, role: str) -> dict[str, Any]:
         study = self.study
         overrides = {str(name): values for name, values in study.overrides.items()}.get(role, {})
-        overrides = {**self.method.settings(role), **overrides} | (
-            {"classes": [one.name for one in study.structures]} if study.classes else {}
-        )
+        overrides = {**self.method.settings(role), **overrides}
+        overrides |= {"classes": [one.name for one in study.structures]} if study.classes else {}
         of_role = {str(name): overlays for name, overlays in study.role_overlays.items()}.get(role, [])
         overlays = [*study.overlays, *of_role, *self.method.role(role).overlays]
         return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": overrides}

@@ -60,7 +60,7 @@ def algorithms() -> dict[str, type[Algorithm]]:
 
 
 def _made(kind: type[T], args: Any, what: str) -> T:
-    known = [field.name for field in fields(kind) if field.init]  # type: ignore[arg-type]  # both are dataclasses
+    known = [field.name for field in fields(kind) if field.init]
     if not isinstance(args, Mapping):
         raise JobError(f"arguments of {what} are {args!r}; write 'name: value' lines")
     if unknown := sorted(str(name) for name in set(args) - set(known)):

@@ -16,7 +16,7 @@ NOT_PLAIN_RULE = ("weighting", "rule", "trim", *NOT_PLAIN)
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An addition to a method. A study names it by its file, ``algorithm: fedprox``, with the dataclass's fields as args.
+    """An addition to a method. A study names it by its file: ``algorithm: fedprox``; its fields are the arguments.
 
     Attributes:
         title: its name for a person.
@@ -35,7 +35,7 @@ class Algorithm:
         return {}
 
     def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The server's rule, ``path`` and ``args``, of the arguments of the mean that the method and the study ask for."""
+        """The server's rule, ``path`` and ``args``, of the arguments of the mean that method and study ask for."""
         return {"path": MEAN, "args": dict(args)}
 
     def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,9 +48,9 @@ class Algorithm:
             return dict(rule)
         weighting = rule["args"].get("weighting")
         if rule["path"] != MEAN or isinstance(weighting, Mapping):
-            what = f"'{rule['path']}'" if rule["path"] != MEAN else f"with the weighting {weighting}"
+            what = f"'{rule['path']}'" if rule["path"] != MEAN else f"one weighted by {weighting}"
             raise JobError(
-                f"{self.title} needs the plain mean of the sites at the server, and the rule {what} is another; use "
+                f"{self.title} needs the plain mean of the sites at the server, and the rule is {what}; use "
                 "another method or rule, or leave 'algorithm' out"
             )
         return self.rule(rule["args"])
