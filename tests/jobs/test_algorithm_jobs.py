@@ -101,10 +101,19 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
         ({"algorithm": "feddyn", "user_weights": {"a": 2}}, "line .*'user_weights' asks for another mean"),
         ({"algorithm": "feddyn", "clip_norm": 2}, "'clip_norm' asks for another mean, and in FedDyn all sites count"),
         ({"algorithm": "scaffold", "rule": {"args": {"weighting": "samples"}}}, "line .*'rule.args.weighting' asks"),
+        ({"algorithm": "feddyn", "rule": {"args": {"weighting": {"by": "samples"}}}}, "'rule.args.weighting' asks"),
         ({"algorithm": "scaffold", "rule": {"args": {"rule": "median"}}}, "'rule.args.rule' asks for another mean"),
         (
             {"algorithm": "feddyn", "rule": {"path": "fedmed.aggregation.control.ControlledMean"}},
             "'algorithm': FedDyn needs the plain mean.*the rule is 'fedmed.aggregation.control.ControlledMean'",
+        ),
+        (
+            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.agreement.Agreement"}},
+            "needs the plain mean.*labelled_mean.LabelledMean'; use another method or rule, or leave 'algorithm' out",
+        ),
+        (
+            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
+            "needs the plain mean of the sites at the server, and the rule is one weighted by",
         ),
         (
             {"algorithm": "fedprox", "overrides": {"supervised": {"mu": 1}}},

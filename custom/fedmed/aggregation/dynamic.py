@@ -1,22 +1,23 @@
 """FedDyn at the server: the mean goes on by what the sites' earlier rounds left open."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.rule import Model, RoundFacts
 from fedmed.aggregation.server_step import ServerStep
-from fedmed.errors import StateError
+from fedmed.errors import JobError, StateError
 
 
 class DynamicStep:
     """FedDyn's state h (Acar et al. 2021, arXiv 2111.04263, Algorithm 1), after a mean in which sites count the same.
 
-    A step, see :class:`fedmed.aggregation.server_step.ServerStep`. With K the number of sites that train in the job, whether or not they sent an update in this round::
+    A step, see :class:`fedmed.aggregation.server_step.ServerStep`. With K the number of sites that train in the job,
+    whether or not they sent an update in this round::
 
         h_{t+1} = h_t - α · (1/K) Σ_k (ω_k - ω_t)
         ω_{t+1} = mean_k ω_k - h_{t+1} / α
@@ -34,7 +35,8 @@ class DynamicStep:
     """
 
     def __init__(self, alpha: float, delayed_h: bool = False, then: ServerStep | None = None) -> None:
-        check_bound("alpha", alpha)
+        if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
+            raise JobError(f"'alpha' is {alpha!r}; give a number above 0, the same as at the sites")
         self.alpha, self.delayed_h, self.then = alpha, delayed_h, then
         self.h: dict[str, Tensor] = {}
 

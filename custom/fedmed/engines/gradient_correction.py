@@ -73,7 +73,7 @@ class Correction:
         """After the round's last step."""
 
     def extras(self) -> dict[str, Any]:
-        """Numbers, tensors or mappings of them that leave beside the model's difference, if the site's settings allow."""
+        """Numbers, tensors, or mappings of them, that leave beside the model's difference if the site allows it."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Every correction gives the gradient of the loss that its paper writes, moves what is shared, and knows its network."""
+"""Every correction gives the gradient of the loss that its paper writes, moves what is shared, knows its network."""
 
 import copy
 import functools
@@ -119,9 +119,7 @@ def test_the_state_of_another_network_is_refused_by_one_error(make):
     term.end(dict(network.named_parameters()))
     other.load_state_dict(copy.deepcopy(term.state_dict()))
     begun(other, layers())
-    with pytest.raises(
-        StateError, match=r"of another network: '0.weight' is \(1, 1\) there and \(2, 1\) here.*new run"
-    ):
+    with pytest.raises(StateError, match=r"another network: '0.weight' is \(1, 1\) there and \(2, 1\) here.*new run"):
         begun(other, nn.Sequential(nn.Linear(1, 2)).double())
     with pytest.raises(StateError, match="'0.weight' is .* there and missing here"):
         begun(other, nn.Linear(1, 1).double())

@@ -12,6 +12,7 @@ UNIFORM = "fedmed.aggregation.weighting.UniformWeighting"
 # Keys of a study, and arguments of its rule, that make another mean than that in which all sites count the same.
 NOT_PLAIN = ("user_weights", "normalise", "clip_norm")
 NOT_PLAIN_RULE = ("weighting", "rule", "trim", *NOT_PLAIN)
+PLAIN = {"weighting": "uniform", "rule": "mean"}  # which may be said
 
 
 @dataclass(frozen=True)

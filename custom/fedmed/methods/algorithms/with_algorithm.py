@@ -4,10 +4,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedmed.methods.algorithms.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, Algorithm
-from fedmed.methods.declarations import BesideModel, Role, Scalar
-from fedmed.methods.guard import Guard
+from fedmed.methods.algorithms.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
+from fedmed.methods.declarations import BesideModel, Role
 from fedmed.methods.method import Method
+
+AS_IT_IS = (  # what a method answers, and an algorithm does not change
+    *("source", "aggregator", "example", "small", "rule", "guards", "scalars"),
+    *("report_sections", "next_methods", "dry_run"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class WithAlgorithm(Method):
     chosen: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for name in ("source", "aggregator", "example", "small"):
+        for name in AS_IT_IS:
             object.__setattr__(self, name, getattr(self.method, name))
         object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
 
@@ -37,23 +41,18 @@ class WithAlgorithm(Method):
 
     def settings(self, role: str) -> Mapping[str, Any]:
         """Those of the algorithm, where its overlay is."""
-        return {**self.method.settings(role), **(self.algorithm.settings() if role != "evaluate" else {})}
+        return self.algorithm.settings() if role != "evaluate" else {}
 
     def values(self) -> tuple[BesideModel, ...]:
         """Of both."""
         return (*self.method.values(), *self.algorithm.values())
 
-    def rule(self) -> dict[str, Any]:
-        """The method's."""
-        return self.method.rule()
-
     def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
-        """See :meth:`Method.amended`."""
-        return self.algorithm.amended(self.method.amended(rule))
+        """With the algorithm's part at the server."""
+        return self.algorithm.amended(rule)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """A study that asks for another mean than the algorithm's, or sets its values a second time."""
-        yield from self.method.contradictions(said)
         title = self.algorithm.title
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
@@ -61,35 +60,14 @@ class WithAlgorithm(Method):
         if self.algorithm.at_server:
             rule = (said.get("rule") or {}).get("args", {})
             other = [(key, f"'{key}'") for key in NOT_PLAIN if key in said]
-            uniform = {("weighting", "uniform"), ("rule", "mean")}
-            asked = [key for key in NOT_PLAIN_RULE if key in rule and (key, rule[key]) not in uniform]
+            asked = [key for key in NOT_PLAIN_RULE if key in rule and rule[key] != PLAIN.get(key)]
             other += [("rule", f"'rule.args.{key}'") for key in asked]
             for key, shown in other:
                 yield key, f"{shown} asks for another mean, and in {title} all sites count the same; leave it out"
 
-    def guards(self) -> Mapping[str, Guard]:
-        """The method's."""
-        return self.method.guards()
-
-    def scalars(self) -> tuple[Scalar, ...]:
-        """The method's."""
-        return self.method.scalars()
-
-    def report_sections(self) -> tuple[str, ...]:
-        """The method's."""
-        return self.method.report_sections()
-
-    def next_methods(self) -> Mapping[str, str]:
-        """The method's."""
-        return self.method.next_methods()
-
     def card(self) -> str:
         """The method's, and the algorithm."""
         return f"{self.method.card()} The federation ran {self.algorithm.title} ({self.algorithm.source})."
-
-    def dry_run(self) -> tuple[str, ...]:
-        """The method's."""
-        return self.method.dry_run()
 
     def spec(self) -> dict[str, Any]:
         """See :meth:`Method.spec`."""
