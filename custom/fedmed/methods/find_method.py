@@ -49,7 +49,7 @@ def load_algorithm(chosen: Any, allowed: Collection[str] = ()) -> Algorithm:
         hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, and class paths"
         raise JobError(f"algorithm '{name}' is unknown; {hint}")
     kind = known[name] if name in known else load_class(name, (f"{ROOM}.algorithms",), allowed)
-    if not issubclass(kind, Algorithm):
+    if not issubclass(kind, Algorithm) or kind is Algorithm:
         raise JobError(f"'{name}' is not an algorithm: derive it from fedmed.methods.algorithms.algorithm.Algorithm")
     return _made(kind, chosen.get("args") or {}, f"algorithm '{name}'")
 
