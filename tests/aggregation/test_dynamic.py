@@ -8,6 +8,7 @@ from torch import nn
 
 from fedmed.aggregation.dynamic import DynamicStep
 from fedmed.aggregation.rule import RoundFacts
+from fedmed.aggregation.server_optimizers import ServerAdamW, ServerSGD
 from fedmed.aggregation.weighted_mean import WeightedMean
 from fedmed.aggregation.weighting import UniformWeighting
 from fedmed.engines.corrections.dynamic import DynamicTerm
@@ -17,27 +18,6 @@ from fedmed.messages.answers import Update
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
 ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}
-
-
-class AdamWStep:
-    """A server's optimizer without decay, from torch."""
-
-    def __init__(self, rate):
-        self.weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
-        self.optimizer = torch.optim.AdamW([self.weight], lr=rate, weight_decay=0.0)
-
-    def move(self, model, mean, names, updates, facts):
-        with torch.no_grad():
-            self.weight.copy_(model["w"])
-        self.weight.grad = model["w"] - mean["w"]
-        self.optimizer.step()
-        return {"w": self.weight.detach().clone()}
-
-    def state(self):
-        return {}
-
-    def restore(self, state):
-        pass
 
 
 class Federation:
@@ -107,12 +87,28 @@ def test_exact_minima_averaged_stay_where_they_were():
 )
 def test_chk_p3_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
     """10 steps of rate 0.01, α 0.01, 400 rounds from 2."""
-    optimizer = AdamWStep(0.05) if adam else None
+    optimizer = ServerAdamW(0.05, decay=0.0) if adam else None
     terms = None if dynamic else {site: Correction() for site in LOSSES}
     federation = Federation(2.0, 0.01, 10, terms=terms, step="dynamic" if dynamic else optimizer,
                             **({"then": optimizer} if dynamic else {}))  # fmt: skip
     found = abs(federation.play(400) + 0.5)
     assert found == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
+
+
+def test_gradient_descent_of_rate_1_after_it_changes_nothing():
+    whole, plain = Federation(then=ServerSGD()), Federation()
+    assert whole.play(3) == plain.play(3) == -0.4375
+
+
+def test_the_optimizer_after_it_goes_on_from_its_state():
+    whole, first, again = (Federation(2.0, 0.01, 10, then=ServerAdamW(0.05)) for _ in range(3))
+    expected = whole.play(4)
+    first.play(2)
+    again.model, again.round = first.model, first.round
+    again.rule.restore(copy.deepcopy(first.rule.state()))
+    for site, term in again.terms.items():
+        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
+    assert again.play(2) == expected
 
 
 def test_a_site_that_misses_a_round():

@@ -1,6 +1,7 @@
 """The bundle for tools in frames of video: complete, trains and scores alone, and infers frames without FedMed."""
 
 import csv
+import importlib
 import json
 import subprocess
 import sys
@@ -67,7 +68,16 @@ def test_training_and_inference_have_the_same_network():
     assert all(ours[key] == theirs[key] for key in keys)
     names = list(parsed(parse("train", "demo"), "network").state_dict())
     assert {name.split(".")[0] for name in names} == {"encoder", "classifier"}
+    assert parse("train", "demo")["pooling"] == "mean_max" != parse("train")["pooling"]
     assert not any("running" in name for name in names), "GroupNorm keeps no statistics of a hospital"
+
+
+def test_mean_and_largest_value_of_each_map():
+    networks = importlib.import_module("surgical_tools.networks")
+    maps = torch.tensor([[[[1.0, 2.0], [3.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
+    assert networks.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
+    with pytest.raises(ValueError, match="'median'; use 'mean' or 'mean_max'"):
+        networks.build_encoder(pooling="median")
 
 
 def test_positive_weights_are_those_of_the_sites_own_frames(facts):

@@ -92,6 +92,8 @@ def test_the_story_has_the_methods_own_sentence(federation, finished_run):
     [
         ({"weighting": "samples"}, "averaged by the images behind them"),
         ({"weighting": {"by": "reported", "name": "gain"}}, "averaged by the number `gain` that sites report"),
+        ({"step": "adamw"}, "behind them, and an optimizer at the server (`adamw`) takes a step towards the result"),
+        ({"step": {"by": "sgd", "rate": 0.5}}, "an optimizer at the server (`sgd`)"),
         ({"weighting": {"path": "x.Y"}}, "averaged with weights of the job's own rule"),
         ({"rule": "median"}, "The median of the updates is taken"),
         ({"rule": {"path": "x.Y"}}, "become one by the rule `x.Y`"),

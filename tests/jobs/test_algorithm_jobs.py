@@ -71,14 +71,16 @@ def test_semi_supervised_training_with_fedprox_by_one_line(write_tiny_job, tmp_p
 
 
 def test_server_and_sites_get_the_same_strength_and_a_step_of_the_study_follows():
-    then = {"path": "fedmed.aggregation.dynamic.DynamicStep", "args": {"alpha": 2.0}}  # any step will do
-    job = made({"name": "feddyn", "args": {"alpha": 0.2}}, rule={"args": {"step": then}})
+    then = {"by": "adamw", "rate": 0.5}
+    job = made({"name": "feddyn", "args": {"alpha": 0.2}}, server_step=then)
     assert job.clients["a"]["overrides"] == {"alpha": 0.2}
     rule = load_rule(rule_spec(job.aggregator))
-    assert rule.weighting.kind == "uniform" and rule.step.alpha == 0.2 and rule.step.then.alpha == 2.0
+    assert rule.weighting.kind == "uniform" and rule.step.alpha == 0.2 and rule.step.then.rate == 0.5
     assert not rule.step.delayed_h
-    scaffold = load_rule(rule_spec(made("scaffold", rule={"args": {"step": then}}).aggregator))
-    assert scaffold.mean.weighting.kind == "uniform" and scaffold.mean.step.alpha == 2.0
+    scaffold = load_rule(rule_spec(made("scaffold", server_step="sgd").aggregator))
+    assert scaffold.mean.weighting.kind == "uniform" and scaffold.mean.step.rate == 1.0
+    assert load_rule(rule_spec(made("fedprox", server_step=then).aggregator)).step.rate == 0.5
+    assert load_rule(rule_spec(read_job(JOBS / "tools_feddyn_adamw").aggregator)).step.then.rate == 1e-3
 
 
 def test_who_asks_the_method_hears_of_the_algorithm_too():
@@ -102,6 +104,7 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
         ({"algorithm": "feddyn", "clip_norm": 2}, "'clip_norm' asks for another mean, and in FedDyn all sites count"),
         ({"algorithm": "scaffold", "rule": {"args": {"weighting": "samples"}}}, "line .*'rule.args.weighting' asks"),
         ({"algorithm": "feddyn", "rule": {"args": {"weighting": {"by": "samples"}}}}, "'rule.args.weighting' asks"),
+        ({"algorithm": "feddyn", "rule": {"args": {"step": "adamw"}}}, "'rule.args.step': write it as 'server_step'"),
         ({"algorithm": "scaffold", "rule": {"args": {"rule": "median"}}}, "'rule.args.rule' asks for another mean"),
         (
             {"algorithm": "feddyn", "rule": {"path": "fedmed.aggregation.control.ControlledMean"}},

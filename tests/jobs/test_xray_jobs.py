@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
@@ -13,6 +14,7 @@ from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.methods.fedmoco import SELF_ADAPTIVE
+from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -67,6 +69,19 @@ def test_the_papers_schedule():
     plan = read_job(JOBS / "cxr_fedmoco_paper").controller
     assert (plan["rounds"], plan["epochs"], plan["exchange"]["from_round"]) == (200, 1, 50)
     assert read_job(JOBS / "cxr_fedmoco_paper").persistor["overlays"] == ["pretrain"]
+
+
+@pytest.mark.parametrize(
+    ("name", "trained"), [("cxr_linear", {"classifier"}), ("cxr_finetune", {"classifier", "encoder"})]
+)
+def test_an_optimizer_at_the_server_by_one_line_leaves_what_is_frozen(name, trained, fedmed_home, tmp_path):
+    """AdamW would decay the encoder of a linear probe, and the temperature, which no optimizer trains."""
+    plain = {"checkpoint": None, "checkpoint_tensors": [], "evaluate": False, "select": "last"}
+    folder = tiny(tmp_path, name, rounds=1, epochs=1, server_step="adamw", **plain)
+    start = ModelStore.from_args(read_job(folder).persistor, folder).initial
+    run_job(folder, tmp_path / "ws", tiny_sites(tmp_path))
+    after = tensors(tmp_path / "ws/server/simulate_job/app_server")
+    assert {key.split(".")[0] for key, value in after.items() if not torch.equal(value, start[key])} == trained
 
 
 def test_pre_training_needs_a_bundle_that_has_it(job_of, tmp_path):

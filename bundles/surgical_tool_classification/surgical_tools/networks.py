@@ -16,6 +16,7 @@ def build_encoder(
     stem_kernel: int = 7,
     stem_stride: int = 2,
     stem_pool: bool = True,
+    pooling: str = "mean",
 ) -> ResNet:
     """A 2D ResNet of basic blocks for colour images (He et al. 2016) with GroupNorm (Wu and He 2018).
 
@@ -29,13 +30,17 @@ def build_encoder(
         stem_stride: its stride.
         stem_pool: whether a 3 x 3 pooling of stride 2 follows. Without it, small frames keep some rows for the last
             stage.
+        pooling: of the last stage's maps over the whole frame: ``mean``, or ``mean_max``, mean and largest value side
+            by side: a tool that fills a few cells of a small map is little in the mean.
 
     Returns:
-        A network (B, 3, H, W) -> (B, widths[-1]), globally averaged, for any H and W.
+        A network (B, 3, H, W) -> (B, widths[-1]), or twice as many features with ``mean_max``, for any H and W.
 
     Raises:
-        ValueError: not four stages, a number below 1, or groups that do not divide the widths.
+        ValueError: not four stages, a number below 1, groups that do not divide the widths, or an unknown pooling.
     """
+    if pooling not in ("mean", "mean_max"):
+        raise ValueError(f"pooling is '{pooling}'; use 'mean' or 'mean_max'")
     if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups, stem_kernel, stem_stride) < 1:
         raise ValueError(f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed")
     if any(width % groups for width in widths):
@@ -53,7 +58,16 @@ def build_encoder(
         feed_forward=False,
     )
     replace_batch_norm(encoder, groups)  # MONAI's `norm` reaches the first layer alone
+    if pooling == "mean_max":
+        encoder.avgpool = MeanAndMax()
     return encoder
+
+
+class MeanAndMax(nn.Module):
+    """Maps (B, C, h, w) -> (B, 2 C): the mean of each, then the largest value of each."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return torch.cat([maps.mean(dim=(2, 3)), maps.amax(dim=(2, 3))], dim=1)
 
 
 def replace_batch_norm(module: nn.Module, groups: int) -> None:

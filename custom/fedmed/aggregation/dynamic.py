@@ -51,7 +51,8 @@ class DynamicStep:
             self.h[name] = before - self.alpha / sites * total
             used = before if self.delayed_h else self.h[name]
             moved[name] = (mean[name].double() - used / self.alpha).to(model[name].dtype)
-        return self.then.move(model, {**mean, **moved}, names, updates, facts) if self.then else moved
+        more = self.then.move(model, {**mean, **moved}, names, updates, facts) if self.then else {}
+        return {**moved, **more}
 
     def state(self) -> dict[str, Any]:
         """h, and the state of what follows."""

@@ -1,7 +1,7 @@
 """What may act after the mean of a round, such as a server's optimizer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -12,6 +12,7 @@ from fedmed.aggregation.rule import Model, RoundFacts
 from fedmed.errors import RoundFailed, SharingError
 
 
+@runtime_checkable
 class ServerStep(Protocol):
     """A step after the mean, such as a server's optimizer (Reddi et al. 2021, arXiv 2003.00295, Algorithm 1)."""
 
@@ -23,7 +24,7 @@ class ServerStep(Protocol):
         Args:
             model: the model before the round.
             mean: what :class:`fedmed.aggregation.weighted_mean.WeightedMean` made of the round. The pseudo-gradient
-                of a tensor is ``model[name] - mean[name]``.
+                of a tensor is ``model[name] - mean[name]``. Its tensors of ``names`` may be overwritten.
             names: parameters that some site sent, in the model's order; buffers (BatchNorm) follow the mean.
             updates: those that were averaged, sorted by site.
             facts: when this is.

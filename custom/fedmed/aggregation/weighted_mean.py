@@ -17,6 +17,7 @@ from fedmed.aggregation.senders import SenderTable
 from fedmed.aggregation.server_step import ServerStep, apply_step
 from fedmed.aggregation.tensor_means import TensorMeans, check_fit
 from fedmed.aggregation.weighting import IterationWeighting, Weighting
+from fedmed.class_paths import class_path
 from fedmed.errors import FedMedError, JobError, RoundFailed, StateError
 
 FIRST = RoundFacts()
@@ -41,7 +42,7 @@ class WeightedMean:
     Raises:
         JobError: an unknown buffer policy, a user weight that is negative or not finite, a bound that is not a positive
             number, or ``pooled`` without ``normalise``: a pooled variance needs coefficients that sum to 1. Or a
-            robust middle together with what only a weighted mean has.
+            robust middle together with what only a weighted mean has, or a step that is not one.
     """
 
     def __init__(
@@ -60,6 +61,10 @@ class WeightedMean:
             raise JobError("buffers 'pooled' needs coefficients that sum to 1; set normalise to true or use 'average'")
         check_user_weights(user_weights or {})
         check_bound("clip_norm", clip_norm)
+        if step is not None and not isinstance(step, ServerStep):
+            raise JobError(
+                f"{class_path(step)} is not a step after the mean: see ServerStep in fedmed/aggregation/server_step.py"
+            )
         self.weighting = weighting or IterationWeighting()
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
         self.clip_norm, self.step, self._middle = clip_norm, step, middle

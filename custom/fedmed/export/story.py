@@ -74,14 +74,19 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
 
 def _rule(aggregation: Mapping[str, Any]) -> str:
     rule, weighting = aggregation.get("rule", "mean"), aggregation.get("weighting", "iterations")
-    if isinstance(rule, Mapping):
-        return f"Updates become one by the rule `{rule['path']}`"
-    weights = "with weights of the job's own rule"
+    step, weights = aggregation.get("step"), "with weights of the job's own rule"
     if isinstance(weighting, Mapping) and "name" in weighting:
         weights = f"by the number `{weighting['name']}` that sites report"
     elif not isinstance(weighting, Mapping):
         weights = WEIGHTS.get(weighting, weights)
-    return RULES.get(rule, f"Updates are averaged {weights}")
+    while isinstance(step, Mapping) and "then" in step:
+        step = step["then"]  # what comes before it is the algorithm's, which the method tells
+    averaged = f"Updates are averaged {weights}"
+    words = (
+        f"Updates become one by the rule `{rule['path']}`" if isinstance(rule, Mapping) else RULES.get(rule, averaged)
+    )
+    by = step.get("by") if isinstance(step, Mapping) else step
+    return words if by is None else f"{words}, and an optimizer at the server (`{by}`) takes a step towards the result"
 
 
 def _plain(sharing: Any) -> str:

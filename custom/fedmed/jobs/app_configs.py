@@ -6,10 +6,11 @@ from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.bundles.bundle import Bundle
+from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
-from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.method import MEAN
 
@@ -129,6 +130,12 @@ def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:
     plan, norm = job.plan, job.study.max_norm
     if job.study.buffers == "pooled" and job.rule["path"] != MEAN:
         yield "buffers", f"'buffers' is 'pooled', which {job.rule['path']} cannot do; use 'average' or 'local'"
+    try:
+        if (step := job.study.server_step) is not None:
+            build(step_spec(step), RULE_ROOMS, job.allowed)
+    except JobError as error:
+        yield "server_step", str(error)
+        return
     for round in sorted({0, plan.rounds - 1}):
         sent = {site: [TENSOR] for site in plan.participants(round)}
         try:

@@ -18,6 +18,11 @@ def contradictions(study: Study) -> Found:
         yield "checkpoint_tensors", "'checkpoint_tensors' says what is taken from a 'checkpoint'; name that too"
     if study.encoder and study.checkpoint:
         yield "encoder", "'encoder' and 'checkpoint' both say where the model starts from; leave one of them out"
+    if study.server_step is not None and study.rule and "step" in study.rule.args:
+        yield (
+            "server_step",
+            "'server_step' and 'rule.args.step' both name the server's optimizer; leave one of them out",
+        )
     if study.clip_norm and study.max_norm is not None and study.clip_norm >= study.max_norm:
         bound = f"'max_norm' refuses from {study.max_norm:g} on"
         yield "clip_norm", f"'clip_norm' {study.clip_norm:g} never acts: {bound}; lower it"

@@ -50,12 +50,12 @@ class JobArguments:
     @property
     def asked_rule(self) -> dict[str, Any]:
         """The method's, as far as the study does not say otherwise."""
-        own, said = self.method.rule(), self.study.rule
-        if said is None:
-            return own
-        if said.path in (None, own["path"]):
-            return {"path": own["path"], "args": {**own["args"], **said.args}}
-        return {"path": said.path, "args": dict(said.args)}
+        own, said, step = self.method.rule(), self.study.rule, self.study.server_step
+        path, args = own["path"], dict(own["args"])
+        if said is not None:
+            args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
+            path = said.path or path
+        return {"path": path, "args": args | ({"step": step} if path == MEAN and step is not None else {})}
 
     @property
     def aggregator(self) -> dict[str, Any]:
@@ -68,6 +68,7 @@ class JobArguments:
             args["sends"] = sends
         args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
         args |= self._said("normalise", "user_weights", "max_norm", "clip_norm")
+        args |= {} if study.server_step is None else {"step": study.server_step}
         return args | (rule["args"] if rule["path"] == MEAN else {"rule": rule})
 
     @property

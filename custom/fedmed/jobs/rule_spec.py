@@ -17,6 +17,13 @@ WEIGHTINGS = {
     "uniform": "fedmed.aggregation.weighting.UniformWeighting",
     "reported": "fedmed.aggregation.reported.ReportedWeighting",
 }
+OPTIMIZERS = "fedmed.aggregation.server_optimizers"
+STEPS = {
+    "sgd": f"{OPTIMIZERS}.ServerSGD",
+    "adam": f"{OPTIMIZERS}.ServerAdam",
+    "adamw": f"{OPTIMIZERS}.ServerAdamW",
+    "yogi": f"{OPTIMIZERS}.ServerYogi",
+}
 BESIDE = ("sharing", "sends", "warm_start_sharing", "max_norm")  # said beside the rule, and not of it
 FLAT = ("normalise", "user_weights", "clip_norm", "weighting", "trim")
 
@@ -27,33 +34,62 @@ def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
     Either they name it, ``rule: {path, args}``, or it is a :class:`WeightedMean` with the arguments ``normalise``,
     ``user_weights``, ``buffers``, ``clip_norm``, ``rule`` (``mean``, ``median`` or ``trimmed_mean``, with ``trim``) and
     ``weighting``: one of the names in ``WEIGHTINGS``, or a mapping ``{by: …}`` of such a name or the class path of
-    another weighting, whose other keys are arguments of the weighting.
+    another weighting, whose other keys are arguments of the weighting. In either case ``step`` says what acts after the
+    mean, in the same form: one of the names in ``STEPS``, or ``{by: …}``.
 
     Raises:
         JobError: arguments that contradict each other.
     """
     given = {key: value for key, value in aggregator.items() if key not in BESIDE}
-    rule, trim = given.pop("rule", "mean"), given.pop("trim", None)
+    rule, trim, step = given.pop("rule", "mean"), given.pop("trim", None), given.pop("step", None)
     if isinstance(rule, Mapping):
         if twice := [key for key in FLAT if key in aggregator]:
             raise JobError(f"'{twice[0]}' belongs to the arguments of the rule that 'rule' names, not beside it")
-        return dict(rule)
-    args = {**given, "weighting": _weighting(given.get("weighting", "iterations"))}
+        return _with_step(rule, step)
+    args = {**given, "weighting": _named("weighting", given.get("weighting", "iterations"), WEIGHTINGS)}
     if not isinstance(rule, str) or rule not in RULES:
         raise JobError(f"rule {rule!r} is unknown; use {', '.join(RULES)}, or name a class: {{path: …, args: {{…}}}}")
     if rule != "mean":
         args["middle"] = {"path": MIDDLE, "args": {"rule": rule, "trim": trim}}
     elif trim is not None:
         raise JobError("'trim' is for rule 'trimmed_mean'; the rule is 'mean', which drops nothing")
-    return {"path": MEAN, "args": args}
+    return _with_step({"path": MEAN, "args": args}, step)
 
 
-def _weighting(weighting: Any) -> dict[str, Any]:
-    args = dict(weighting) if isinstance(weighting, Mapping) else {"by": weighting}
+def step_spec(step: Any) -> dict[str, Any]:
+    """Return ``{path, args}`` of what a study's ``server_step`` names, and of what it says acts ``then``.
+
+    Raises:
+        JobError: it names nothing.
+    """
+    spec = _named("server_step", step, STEPS)
+    if spec["args"].get("then") is not None:
+        spec["args"]["then"] = step_spec(spec["args"]["then"])
+    return spec
+
+
+def _with_step(rule: Mapping[str, Any], step: Any) -> dict[str, Any]:
+    """The rule with a step after its mean: it is the mean, or has one among its arguments."""
+    if step is None:
+        return dict(rule)
+    args = dict(rule.get("args") or {})
+    if rule.get("path") == MEAN:
+        return {**rule, "args": {**args, "step": step_spec(step)}}
+    for name, value in args.items():
+        if isinstance(value, Mapping) and value.get("path") == MEAN:
+            return {**rule, "args": {**args, name: _with_step(value, step)}}
+    raise JobError(
+        f"the rule {rule.get('path')} has no mean among its arguments after which 'server_step' could act; leave it "
+        f"out, or give the rule one: {{path: {MEAN}}}"
+    )
+
+
+def _named(key: str, value: Any, known: Mapping[str, str]) -> dict[str, Any]:
+    args = dict(value) if isinstance(value, Mapping) else {"by": value}
     kind = args.pop("by", None)
-    if not isinstance(kind, str) or (kind not in WEIGHTINGS and "." not in kind):
-        raise JobError(f"'weighting' is {kind!r}; use {', '.join(WEIGHTINGS)}, or name a class: {{by: …}}")
-    return {"path": WEIGHTINGS.get(kind, kind), "args": args}
+    if not isinstance(kind, str) or (kind not in known and "." not in kind):
+        raise JobError(f"'{key}' is {kind!r}; use {', '.join(known)}, or name a class: {{by: …}}")
+    return {"path": known.get(kind, kind), "args": args}
 
 
 def load_rule(spec: Mapping[str, Any], allowed: Collection[str] = ()) -> ServerRule:

@@ -21,6 +21,11 @@ Class = Annotated[  # by kind of value, so that a wrong one is told once
     Discriminator(lambda value: "a name" if isinstance(value, str) else "described"),
 ]
 
+ServerStep = Annotated[  # as with classes
+    Annotated[str, Tag("a name")] | Annotated[dict[str, Any], Tag("described")],
+    Discriminator(lambda value: "described" if isinstance(value, dict) else "a name"),
+]
+
 
 class Named(YamlModel):
     """A class with plain arguments."""
@@ -101,6 +106,11 @@ class Study(YamlModel):
     normalise: bool = Field(default=True, description="divide by the sites' total weight; false is Eq. 3 as printed")
     user_weights: dict[Site, Weight] = Field(default={}, description="site: weight, 1 unless given")
     rule: Rule | None = Field(default=None, description="the server's rule, where it is not the method's own")
+    server_step: ServerStep | None = Field(
+        default=None,
+        description="the server's optimizer, which acts on each round's mean: sgd, adam, adamw or yogi; with settings "
+        "{by: adamw, rate: 0.001, decay: 0.01}; by default the mean is the next model",
+    )
     max_norm: float | None = Field(default=None, gt=0, description="an update with a larger L2 norm is refused")
     clip_norm: float | None = Field(default=None, gt=0, description="one with a larger norm is scaled down to it")
     overrides: dict[Role, dict[str, Any]] = Field(

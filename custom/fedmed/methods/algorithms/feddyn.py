@@ -14,7 +14,7 @@ from fedmed.methods.method import MEAN
 class FedDyn(Algorithm):
     """Sites and server keep a state by which the sites' minima meet in that of all of them; all sites count the same.
 
-    A step that the study's rule has, such as an optimizer of the server, acts on what FedDyn makes of the round.
+    The study's ``server_step``, an optimizer of the server, acts on what FedDyn makes of the round.
 
     Attributes:
         alpha: strength, above 0, of the sites' terms and the server's.
@@ -39,8 +39,7 @@ class FedDyn(Algorithm):
         return {"alpha": self.alpha}
 
     def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The plain mean, FedDyn's step, then the rule's own step."""
-        step_args = {"alpha": self.alpha, "delayed_h": self.delayed_h}
-        step_args |= {"then": args["step"]} if args.get("step") else {}
-        step = {"path": "fedmed.aggregation.dynamic.DynamicStep", "args": step_args}
+        """The plain mean, FedDyn's step, then that of the study."""
+        step = {"by": "fedmed.aggregation.dynamic.DynamicStep", "alpha": self.alpha, "delayed_h": self.delayed_h}
+        step["then"] = args.get("step")
         return {"path": MEAN, "args": {**args, "weighting": "uniform", "step": step}}

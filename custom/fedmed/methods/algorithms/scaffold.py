@@ -20,9 +20,8 @@ class Scaffold(Algorithm):
     at_server: ClassVar[bool] = True
 
     def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """The plain mean, with the rule's own step, and that of the control variates."""
-        step = {"step": args["step"]} if args.get("step") else {}
-        mean = {"path": MEAN, "args": {"weighting": {"path": UNIFORM, "args": {}}, **step}}
+        """The plain mean, after which the study's step may act, and that of the control variates."""
+        mean = {"path": MEAN, "args": {"weighting": {"path": UNIFORM, "args": {}}}}
         return {"path": "fedmed.aggregation.control.ControlledMean", "args": {"mean": mean}}
 
     def values(self) -> tuple[BesideModel, ...]:

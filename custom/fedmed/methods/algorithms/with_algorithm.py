@@ -62,6 +62,8 @@ class WithAlgorithm(Method):
             other = [(key, f"'{key}'") for key in NOT_PLAIN if key in said]
             asked = [key for key in NOT_PLAIN_RULE if key in rule and rule[key] != PLAIN.get(key)]
             other += [("rule", f"'rule.args.{key}'") for key in asked]
+            if "step" in rule:
+                yield "rule", f"'rule.args.step': write it as 'server_step', which goes with {title}"
             for key, shown in other:
                 yield key, f"{shown} asks for another mean, and in {title} all sites count the same; leave it out"
 
