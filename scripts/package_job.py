@@ -4,6 +4,7 @@
 scripts/package_job.py --init consistency > my_study.yaml      # a commented study for a laptop; --size paper: a GPU
 scripts/package_job.py my_study.yaml jobs/my_study
 scripts/package_job.py my_study.yaml jobs/short --set rounds=2 --set overrides.unsupervised.confidence=0.8
+scripts/package_job.py my_study.yaml jobs/prox --algorithm fedprox --set name=prox
 """
 
 import argparse
@@ -15,7 +16,7 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError, JobError
-from fedmed.methods.find_method import installed
+from fedmed.methods.find_method import algorithms, installed
 from fedmed.settings.server import load_server
 
 
@@ -39,6 +40,11 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
         default=[],
         metavar="KEY=VALUE",
         help="another value for a key of the study, dots between nested keys (repeatable)",
+    )
+    add(
+        "--algorithm",
+        metavar="NAME",
+        help=f"add an algorithm, as 'algorithm: NAME' in the study does: {', '.join(algorithms())}, or a class path",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
     arguments = parser.parse_args(argv)
@@ -113,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.init:
             print(example(arguments.init, arguments.size, allowed), end="")
             return 0
-        text = with_settings(read_text(arguments.study), arguments.set, str(arguments.study))
+        chosen = [f"algorithm={arguments.algorithm}"] if arguments.algorithm else []
+        text = with_settings(read_text(arguments.study), [*chosen, *arguments.set], str(arguments.study))
         job = Job.parse(text, str(arguments.study), allowed)
         folder = write_job(job, arguments.folder, arguments.replace)
     except FedMedError as error:

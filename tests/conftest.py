@@ -117,6 +117,21 @@ def tiny_site_configs(fedmed_home):
     del os.environ["FEDMED_SITE_CONFIGS"]
 
 
+@pytest.fixture
+def allow_extras(tiny_site_configs, tmp_path, monkeypatch):
+    """Return a function: the tiny sites let these values leave beside the model."""
+
+    def allow(*names):
+        folder = tmp_path / "allowing_sites"
+        folder.mkdir()
+        for path in tiny_site_configs.glob("*.yaml"):
+            values = yaml.safe_load(path.read_text()) | {"privacy": {"allowed_extras": list(names)}}
+            (folder / path.name).write_text(yaml.safe_dump(values))
+        monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(folder))
+
+    return allow
+
+
 @pytest.fixture(scope="session")
 def write_tiny_job(tiny_site_configs):
     """Return a function that writes a tiny job below a folder; keyword arguments change the job."""

@@ -269,11 +269,13 @@ def test_nothing_that_the_repository_holds_is_ignored():
 
 
 def test_no_bundle_lets_a_job_set_where_things_lie_or_what_runs():
+    shared = configs("custom/fedmed/overlays/*.yaml")
+    overlays = [Path(path).stem for path in shared]
     for path in sorted(CHECKOUT.glob("bundles/*/configs/federation.yaml")):
-        bundle = Bundle(path.parents[1].name)
-        listed = bundle.federation["overridable"]
+        bundle = Bundle(path.parents[1].name, overlays)
+        listed = bundle.overridable
+        assert {"mu", "alpha", "pct_start", "gate_last"} <= set(listed) - set(bundle.federation["overridable"])
         defaults: dict = {}
-        shared = configs("custom/fedmed/overlays/*.yaml")
         for config in (configs(f"bundles/{bundle.name}/configs/*.yaml") | shared).values():
             defaults |= {key: value for key, value in config.items() if key in listed}
         assert set(defaults) == set(listed), "a setting that a job may change exists"

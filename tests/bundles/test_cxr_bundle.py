@@ -11,12 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import yaml
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
 from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.errors import DataError, OverrideError
 from fedmed.export.verify import SCHEMA
 
@@ -175,15 +173,12 @@ def test_sharing_groups_fit_the_real_names(names):
 def test_every_overridable_setting_exists_and_is_plain(facts, overlay):
     learns = ("unlabelled", "agreement")
     config = parse("train", "demo", *learns, overlay, dataset_dir=facts["dataset_dir"], cache_dir=None)
-    texts = [(SHARED_OVERLAYS / f"{name}.yaml").read_text() for name in ("judged_means", "one_cycle")]
-    shared = yaml.safe_load("".join(texts))
     for key in parse("federation")["overridable"]:
-        value = shared[key] if key in shared else config.get_parsed_content(key)
+        value = config.get_parsed_content(key)
         values = value if isinstance(value, list) else [value]
         assert all(item is None or isinstance(item, (int, float, bool, str)) for item in values), key
         assert not key.endswith(("_dir", "_root", "_path")) and key not in ("device", "datalist", "pretrained")
     text = "".join(Path(path).read_text() for path in configs("train", "pretrain", "linear", *learns))
-    text += "".join(texts)
     unused = [key for key in parse("federation")["overridable"] if f"@{key}" not in text]
     assert not unused
 

@@ -151,3 +151,14 @@ def test_a_study_that_is_not_there_and_a_method_that_is_unknown(load_script, tmp
     assert "'fedmocco' is unknown; there are agreement, consistency, fedavg_moco, fedmoco" in capsys.readouterr().err
     assert script.main(["--init", "os.system"]) == 2
     assert "a job may not name the class" in capsys.readouterr().err
+
+
+def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
+    (tmp_path / "study.yaml").write_text(STUDY)
+    main, options = load_script("package_job").main, [str(tmp_path / "study.yaml"), str(tmp_path / "job")]
+    assert main([*options, "--algorithm", "fedprox"]) == 0
+    job = read_job(tmp_path / "job")
+    assert job.clients["b"]["overlays"] == ["unlabelled", "consistency", "fedprox"]
+    assert job.text.startswith("# A comment at the top.") and "algorithm: fedprox" in job.text
+    assert main([*options, "--replace", "--algorithm", "fedyn"]) == 2
+    assert "algorithm 'fedyn' is unknown; did you mean 'feddyn'" in capsys.readouterr().err

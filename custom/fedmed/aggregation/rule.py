@@ -40,6 +40,11 @@ class RoundFacts:
     rounds: int = 1
     roles: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def training(self) -> list[str]:
+        """All sites of the job that train, whether or not they sent an update in this round."""
+        return [site for site, role in self.roles.items() if role != "evaluate"]
+
 
 @dataclass
 class Outcome:

@@ -49,7 +49,7 @@ class Bundle:
         self.root = find_bundle(name, site_bundles)
         self.overlays = list(overlays)
         self.files = [self.config_file(overlay) for overlay in ["train", *overlays]]
-        self.overrides = check_overrides(overrides or {}, self.federation.get("overridable", []))
+        self.overrides = check_overrides(overrides or {}, self.overridable)
         self._check_types()
         # The bundle's own package must be importable by the class paths in its configs.
         if str(self.root) not in sys.path:
@@ -76,6 +76,15 @@ class Bundle:
             raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
         content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
         return content
+
+    @cached_property
+    def overridable(self) -> list[str]:
+        """Settings that a job may change: those that ``federation.yaml`` lists, and those that its overlays do."""
+        listed: Any = self.federation.get("overridable", [])
+        if not isinstance(listed, list):
+            return listed  # type: ignore[no-any-return]  # check_overrides says what is wrong with it
+        of_overlays = (ConfigParser.load_config_file(path).get("overridable", []) for path in self.files[1:])
+        return [*listed, *(key for keys in of_overlays for key in keys)]
 
     @cached_property
     def score(self) -> Score:

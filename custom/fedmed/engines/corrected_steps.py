@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from ignite.engine import Events
-from torch import Tensor, nn
+from torch import nn
 
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import BundleError, JobError, StateError
@@ -61,9 +61,10 @@ class Corrections:
         def begin() -> None:
             tensors = engine.network.state_dict()
             copies = {name: tensors[name].detach().clone() for name in received}
+            parameters = dict(engine.network.named_parameters())
             for item in self.items:
                 values = {name: value for name, value in self._values.items() if name in item.takes}
-                item.begin(RoundStart(copies, frozenset(shared), values, **facts))
+                item.begin(RoundStart(copies, frozenset(shared), values, **facts, parameters=parameters))
             hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
             hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
 
@@ -87,7 +88,7 @@ class Corrections:
         for item in self.items:
             getattr(item, name)(parameters)
 
-    def extras(self) -> dict[str, float | Tensor]:
+    def extras(self) -> dict[str, Any]:
         """What all of them send."""
         return {name: value for item in self.items for name, value in item.extras().items()}
 

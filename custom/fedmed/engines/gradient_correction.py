@@ -7,9 +7,12 @@ not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 from torch import Tensor, nn
+
+from fedmed.errors import JobError, StateError
 
 Parameters = Mapping[str, nn.Parameter]
 
@@ -25,6 +28,7 @@ class RoundStart:
         round, rounds: this round, counted from 0, and those that the job plans.
         steps: optimizer steps of this round.
         steps_before, steps_total: of all rounds before this one, and of all rounds, if each has so many.
+        parameters: the network's, by name, also those that stay at the site.
     """
 
     received: Mapping[str, Tensor]
@@ -35,6 +39,11 @@ class RoundStart:
     steps: int = 0
     steps_before: int = 0
     steps_total: int = 0
+    parameters: Parameters = field(default_factory=dict)
+
+    def shared_parameters(self) -> dict[str, Tensor]:
+        """Of what the site received the parameters whose differences it sends back; no buffers."""
+        return {name: self.received[name] for name in self.parameters if name in self.shared}
 
 
 class Correction:
@@ -63,8 +72,8 @@ class Correction:
     def end(self, parameters: Parameters) -> None:
         """After the round's last step."""
 
-    def extras(self) -> dict[str, float | Tensor]:
-        """What leaves the site beside the model's difference, if its own settings allow it, after :meth:`end`."""
+    def extras(self) -> dict[str, Any]:
+        """Numbers, tensors, or mappings of them, that leave beside the model's difference if the site allows it."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -77,3 +86,29 @@ class Correction:
         Raises:
             StateError: it is of another network.
         """
+
+
+def check_strength(name: str, value: Any, zero: bool = False) -> float:
+    """Return a finite number above 0, or with ``zero`` from 0 on.
+
+    Raises:
+        JobError: it is something else.
+    """
+    if type(value) not in (int, float) or not (0 < value < inf or (zero and value == 0)):
+        raise JobError(f"'{name}' is {value!r}; give a number {'from 0 on' if zero else 'above 0'}, such as 0.01")
+    return float(value)
+
+
+def check_kept(kept: Mapping[str, Tensor], parameters: Parameters, what: str) -> None:
+    """Refuse a state, name -> tensor, that is not of this network.
+
+    Raises:
+        StateError: names the tensor.
+    """
+    for name, tensor in kept.items():
+        here = tuple(parameters[name].shape) if name in parameters else "missing"
+        if here != tuple(tensor.shape):
+            raise StateError(
+                f"the site's kept {what} are of another network: '{name}' is {tuple(tensor.shape)} there and {here} "
+                "here; use the same job, or start a new run"
+            )

@@ -79,6 +79,8 @@ def _rule(aggregation: Mapping[str, Any]) -> str:
         weights = f"by the number `{weighting['name']}` that sites report"
     elif not isinstance(weighting, Mapping):
         weights = WEIGHTS.get(weighting, weights)
+    while isinstance(step, Mapping) and "then" in step:
+        step = step["then"]  # what comes before it is the algorithm's, which the method tells
     averaged = f"Updates are averaged {weights}"
     words = (
         f"Updates become one by the rule `{rule['path']}`" if isinstance(rule, Mapping) else RULES.get(rule, averaged)

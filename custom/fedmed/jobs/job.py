@@ -1,7 +1,7 @@
 """A job: a study with its method, as it was written."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,7 @@ from fedmed.jobs.contradictions import contradictions
 from fedmed.jobs.job_arguments import JobArguments
 from fedmed.jobs.study import Study
 from fedmed.jobs.study_text import changed_text, dumped, parse_study
-from fedmed.methods.find_method import load_method
+from fedmed.methods.find_method import algorithms, load_algorithm, load_method
 from fedmed.settings.yaml_document import Mistake, Place, refusal
 from fedmed.settings.yaml_model import check_model
 
@@ -50,13 +50,17 @@ class Job(JobArguments):
         """
         document = parse_study(text, source)
         study = check_model(document, Study, error=JobError)
+        key = "algorithm"
         try:
-            method = load_method(study.method.model_dump(), allowed)
+            if chosen := study.method_spec.get(key):
+                load_algorithm(chosen, allowed)
+            key = "method"
+            method = load_method(study.method_spec, allowed)
         except JobError as error:
-            raise refusal(JobError, source, [Mistake(str(error), document.line(("method",)))]) from error
+            raise refusal(JobError, source, [Mistake(str(error), document.line((key,)))]) from error
         job = cls(study, method, text, source, app, tuple(allowed), document.lines)
         misfits = [("sites", f"'sites': {misfit}") for misfit in method.misfits(study.sites)]
-        job.refuse([*misfits, *contradictions(study)])
+        job.refuse([*misfits, *contradictions(study), *job._of_algorithm()])
         return job
 
     @classmethod
@@ -76,6 +80,21 @@ class Job(JobArguments):
         """
         if mistakes := [Mistake(text, self.lines.get((key,))) for key, text in dict.fromkeys(found)]:
             raise refusal(JobError, self.source, mistakes)
+
+    def _of_algorithm(self) -> Iterator[tuple[str, str]]:
+        """What the study says that does not go with its algorithm, or of an algorithm in another place."""
+        study, chosen = self.study, self.study.method_spec.get("algorithm", {}).get("name")
+        listed = {*study.overlays, *(overlay for more in study.role_overlays.values() for overlay in more)}
+        for name, kind in algorithms().items():
+            if kind.overlay in listed and kind.at_server:
+                yield "overlays", f"overlay '{kind.overlay}' alone lacks the server's part: write 'algorithm: {name}'"
+            elif kind.overlay in listed and name == chosen:
+                yield "overlays", f"overlay '{kind.overlay}' is what 'algorithm: {name}' adds; leave one of them out"
+        yield from self.method.contradictions(study.model_dump(exclude_defaults=True))
+        try:
+            self.method.amended(self.asked_rule)
+        except JobError as error:
+            yield "algorithm", f"'algorithm': {error}"
 
     @property
     def server_app(self) -> str:

@@ -30,7 +30,7 @@ class JobArguments:
     def controller(self) -> dict[str, Any]:
         """Plain arguments of :class:`fedmed.jobs.plan.Plan`."""
         study, exchange = self.study, self.method.exchange()
-        args: dict[str, Any] = {"job": study.name, "method": study.method.model_dump()}
+        args: dict[str, Any] = {"job": study.name, "method": study.method_spec}
         args["sites"] = dict(sorted(study.sites.items()))
         args |= self._said(*{field.name for field in fields(Plan)} - {*args, "resume"})
         args |= {"warm_start_rounds": study.warm_start.rounds} | ({"exchange": exchange} if exchange else {})
@@ -44,13 +44,18 @@ class JobArguments:
 
     @property
     def rule(self) -> dict[str, Any]:
-        """``path`` and ``args`` of the server's rule: the method's, as far as the study does not say otherwise."""
-        own, said = self.method.rule(), self.study.rule
-        if said is None:
-            return own
-        if said.path in (None, own["path"]):
-            return {"path": own["path"], "args": {**own["args"], **said.args}}
-        return {"path": said.path, "args": dict(said.args)}
+        """``path`` and ``args`` of the server's rule."""
+        return self.method.amended(self.asked_rule)
+
+    @property
+    def asked_rule(self) -> dict[str, Any]:
+        """The method's, as far as the study does not say otherwise."""
+        own, said, step = self.method.rule(), self.study.rule, self.study.server_step
+        path, args = own["path"], dict(own["args"])
+        if said is not None:
+            args = {**args, **said.args} if said.path in (None, path) else dict(said.args)
+            path = said.path or path
+        return {"path": path, "args": args | ({"step": step} if path == MEAN and step is not None else {})}
 
     @property
     def aggregator(self) -> dict[str, Any]:
@@ -74,7 +79,8 @@ class JobArguments:
     def _network(self, role: str) -> dict[str, Any]:
         study = self.study
         overrides = {str(name): values for name, values in study.overrides.items()}.get(role, {})
-        overrides = dict(overrides) | ({"classes": [one.name for one in study.structures]} if study.classes else {})
+        overrides = {**self.method.settings(role), **overrides}
+        overrides |= {"classes": [one.name for one in study.structures]} if study.classes else {}
         of_role = {str(name): overlays for name, overlays in study.role_overlays.items()}.get(role, [])
         overlays = [*study.overlays, *of_role, *self.method.role(role).overlays]
         return {"bundle": study.bundle, "seed": study.seed, "overlays": overlays, "overrides": overrides}

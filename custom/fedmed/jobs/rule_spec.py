@@ -57,12 +57,15 @@ def rule_spec(aggregator: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def step_spec(step: Any) -> dict[str, Any]:
-    """Return ``{path, args}`` of what a study's ``server_step`` names.
+    """Return ``{path, args}`` of what a study's ``server_step`` names, and of what it says acts ``then``.
 
     Raises:
         JobError: it names nothing.
     """
-    return _named("server_step", step, STEPS)
+    spec = _named("server_step", step, STEPS)
+    if spec["args"].get("then") is not None:
+        spec["args"]["then"] = step_spec(spec["args"]["then"])
+    return spec
 
 
 def _with_step(rule: Mapping[str, Any], step: Any) -> dict[str, Any]:

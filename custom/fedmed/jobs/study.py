@@ -34,6 +34,19 @@ class Named(YamlModel):
     args: dict[str, Any] = Field(default={}, description="plain arguments of the class")
 
 
+class Chosen(YamlModel):
+    """An algorithm with its arguments."""
+
+    name: str = Field(description="name, such as fedprox, or a class path")
+    args: dict[str, Any] = Field(default={}, description="plain arguments, such as {mu: 0.01}")
+
+
+Algorithm = Annotated[
+    Annotated[str, Tag("a name")] | Annotated[Chosen, Tag("with arguments")],
+    Discriminator(lambda value: "a name" if isinstance(value, str) else "with arguments"),
+]
+
+
 class Rule(YamlModel):
     """The server's rule, where it is not the method's own."""
 
@@ -76,6 +89,11 @@ class Study(YamlModel):
         "default what the bundle says",
     )
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
+    algorithm: Algorithm | None = Field(
+        default=None,
+        description="what is added to any method: fedprox, feddyn or scaffold; with arguments {name: fedprox, args: "
+        "{mu: 0.01}}",
+    )
     sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
     rounds: int = Field(ge=1, description="federated rounds")
     steps: int | None = Field(default=None, ge=1, description="optimizer steps of a site in a round; or 'epochs'")
@@ -143,6 +161,14 @@ class Study(YamlModel):
     def structures(self) -> list[Structure]:
         """The classes, those of which only the name is said too."""
         return [Structure(name=one) if isinstance(one, str) else one for one in self.classes or ()]
+
+    @property
+    def method_spec(self) -> dict[str, Any]:
+        """The method, and the algorithm if there is one, for :func:`fedmed.methods.find_method.load_method`."""
+        if self.algorithm is None:
+            return self.method.model_dump()
+        chosen = Chosen(name=self.algorithm) if isinstance(self.algorithm, str) else self.algorithm
+        return {**self.method.model_dump(), "algorithm": chosen.model_dump()}
 
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""

@@ -3,36 +3,70 @@
 from collections.abc import Collection, Mapping
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from fedmed.class_paths import classes_below, load_class
 from fedmed.errors import JobError
+from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.algorithms.with_algorithm import WithAlgorithm
 from fedmed.methods.method import Method
 
 ROOM = "fedmed.methods"
+T = TypeVar("T", Method, Algorithm)
 
 
 def load_method(spec: Any, allowed: Collection[str] = ()) -> Method:
     """Make the method that a study names.
 
     Args:
-        spec: ``path`` and ``args``.
+        spec: ``path``, ``args``, and ``algorithm`` where the study has one: its ``name``, short or a class path, and
+            ``args``.
         allowed: class paths outside ``fedmed.methods`` that this machine's own settings list.
 
     Raises:
         JobError: the class may not be named by a job, which is found out before anything is imported, is not there or
             not a method, or does not take the arguments.
     """
-    if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - {"path", "args"}:
+    if not isinstance(spec, Mapping) or "path" not in spec or set(spec) - {"path", "args", "algorithm"}:
         raise JobError(f"'method' is {spec!r}; it needs 'path', a class path below {ROOM}, and may have 'args'")
-    kind, args = method_class(spec["path"], allowed), spec.get("args") or {}
+    method = _made(method_class(spec["path"], allowed), spec.get("args") or {}, f"method '{spec['path']}'")
+    if not (chosen := spec.get("algorithm")):
+        return method
+    return WithAlgorithm(method, load_algorithm(chosen, allowed), chosen)
+
+
+def load_algorithm(chosen: Any, allowed: Collection[str] = ()) -> Algorithm:
+    """Make the algorithm that a study names by ``name``, which is its file's or a class path, and ``args``.
+
+    Raises:
+        JobError: as :func:`load_method`.
+    """
+    if not isinstance(chosen, Mapping) or "name" not in chosen or set(chosen) - {"name", "args"}:
+        raise JobError(f"'algorithm' is {chosen!r}; it needs 'name', such as fedprox, and may have 'args'")
+    name, known = chosen["name"], algorithms()
+    if name not in known and "." not in str(name):
+        near = get_close_matches(str(name), known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}, and class paths"
+        raise JobError(f"algorithm '{name}' is unknown; {hint}")
+    kind = known[name] if name in known else load_class(name, (f"{ROOM}.algorithms",), allowed)
+    if not issubclass(kind, Algorithm) or kind is Algorithm:
+        raise JobError(f"'{name}' is not an algorithm: derive it from fedmed.methods.algorithms.algorithm.Algorithm")
+    return _made(kind, chosen.get("args") or {}, f"algorithm '{name}'")
+
+
+def algorithms() -> dict[str, type[Algorithm]]:
+    """Short name, which is the module's -> class of every algorithm of FedMed."""
+    return classes_below(f"{ROOM}.algorithms", Algorithm)
+
+
+def _made(kind: type[T], args: Any, what: str) -> T:
     known = [field.name for field in fields(kind) if field.init]
     if not isinstance(args, Mapping):
-        raise JobError(f"arguments of method '{spec['path']}' are {args!r}; write 'name: value' lines")
+        raise JobError(f"arguments of {what} are {args!r}; write 'name: value' lines")
     if unknown := sorted(str(name) for name in set(args) - set(known)):
         near = get_close_matches(unknown[0], known, 1)
         hint = f"did you mean '{near[0]}'?" if near else f"it has: {', '.join(known) or 'none'}"
-        raise JobError(f"method '{spec['path']}' has no argument '{unknown[0]}'; {hint}")
+        raise JobError(f"{what} has no argument '{unknown[0]}'; {hint}")
     return kind(**args)
 
 

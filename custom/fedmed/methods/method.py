@@ -1,6 +1,6 @@
 """What every method has: a base with the plainest answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -41,6 +41,22 @@ class Method:
     def rule(self) -> dict[str, Any]:
         """What the server makes of a round's updates: ``path`` and ``args`` of a rule."""
         return {"path": MEAN, "args": {}}
+
+    def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
+        """The server's rule, of :meth:`rule` as the study changes it.
+
+        Raises:
+            JobError: what the study asks for does not go with this.
+        """
+        return dict(rule)
+
+    def settings(self, role: str) -> Mapping[str, Any]:
+        """Overridable settings of the overlays of a role -> values."""
+        return {}
+
+    def contradictions(self, said: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+        """What a study's values that are not defaults cannot mean with this: key, and a sentence."""
+        return ()
 
     def guards(self) -> Mapping[str, Guard]:
         """Name, under which its state is saved -> a new guard that warns of a collapse."""

@@ -1,0 +1,27 @@
+"""FedProx's term: a site's weights are drawn back to those that it received."""
+
+from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_strength
+
+
+class ProximalTerm(Correction):
+    """Adds ``μ/2 ‖ω - ω_t‖²`` to the loss (Li et al. 2020, arXiv 1812.06127, Eq. 2); ω_t is what the site received.
+
+    Args:
+        mu: μ, 0 or more; 0 changes no bit.
+
+    Raises:
+        JobError: μ is not such a number.
+    """
+
+    def __init__(self, mu: float) -> None:
+        self.mu = check_strength("mu", mu, zero=True)
+
+    def begin(self, start: RoundStart) -> None:
+        """Before the round's first step."""
+        self._received = {name: tensor for name, tensor in start.received.items() if name in start.parameters}
+
+    def before_step(self, parameters: Parameters) -> None:
+        """∇H + μ (ω - ω_t)."""
+        for name, received in self._received.items():
+            if self.mu and (gradient := parameters[name].grad) is not None:
+                gradient.add_(parameters[name] - received, alpha=self.mu)

@@ -1,0 +1,76 @@
+"""A method together with an algorithm: everything that asks a method gets both."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedmed.methods.algorithms.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
+from fedmed.methods.declarations import BesideModel, Role
+from fedmed.methods.method import Method
+
+AS_IT_IS = (  # what a method answers, and an algorithm does not change
+    *("source", "aggregator", "example", "small", "rule", "guards", "scalars"),
+    *("report_sections", "next_methods", "dry_run"),
+)
+
+
+@dataclass(frozen=True)
+class WithAlgorithm(Method):
+    """The method's answers, with what the algorithm adds.
+
+    Attributes:
+        method: the method.
+        algorithm: the algorithm.
+        chosen: how the study names it, ``name`` and ``args``.
+    """
+
+    method: Method
+    algorithm: Algorithm
+    chosen: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        for name in AS_IT_IS:
+            object.__setattr__(self, name, getattr(self.method, name))
+        object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
+
+    def roles(self) -> Mapping[str, Role]:
+        """The algorithm's overlay comes last."""
+        more = (self.algorithm.overlay,)
+        found = self.method.roles().items()
+        return {name: replace(m, overlays=m.overlays + more) if name != "evaluate" else m for name, m in found}
+
+    def settings(self, role: str) -> Mapping[str, Any]:
+        """Those of the algorithm, where its overlay is."""
+        return self.algorithm.settings() if role != "evaluate" else {}
+
+    def values(self) -> tuple[BesideModel, ...]:
+        """Of both."""
+        return (*self.method.values(), *self.algorithm.values())
+
+    def amended(self, rule: Mapping[str, Any]) -> dict[str, Any]:
+        """With the algorithm's part at the server."""
+        return self.algorithm.amended(rule)
+
+    def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """A study that asks for another mean than the algorithm's, or sets its values a second time."""
+        title = self.algorithm.title
+        for role, values in said.get("overrides", {}).items():
+            for key in sorted(set(values) & set(self.algorithm.settings())):
+                yield "overrides", f"'overrides.{role}.{key}': say it once, as 'algorithm.args.{key}'"
+        if self.algorithm.at_server:
+            rule = (said.get("rule") or {}).get("args", {})
+            other = [(key, f"'{key}'") for key in NOT_PLAIN if key in said]
+            asked = [key for key in NOT_PLAIN_RULE if key in rule and rule[key] != PLAIN.get(key)]
+            other += [("rule", f"'rule.args.{key}'") for key in asked]
+            if "step" in rule:
+                yield "rule", f"'rule.args.step': write it as 'server_step', which goes with {title}"
+            for key, shown in other:
+                yield key, f"{shown} asks for another mean, and in {title} all sites count the same; leave it out"
+
+    def card(self) -> str:
+        """The method's, and the algorithm."""
+        return f"{self.method.card()} The federation ran {self.algorithm.title} ({self.algorithm.source})."
+
+    def spec(self) -> dict[str, Any]:
+        """See :meth:`Method.spec`."""
+        return {**self.method.spec(), "algorithm": dict(self.chosen)}

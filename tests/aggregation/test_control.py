@@ -1,0 +1,119 @@
+"""SCAFFOLD, both parts together, with numbers worked out by hand: H_1 = (w - 1)²/2, H_2 = 3 (w + 1)²/2."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fedmed.aggregation.control import CONTROL, DIFFERENCE, ControlledMean
+from fedmed.aggregation.rule import RoundFacts
+from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.engines.corrections import control
+from fedmed.engines.corrections.control import ControlVariate
+from fedmed.engines.gradient_correction import RoundStart
+from fedmed.errors import StateError, UpdateRefused
+from fedmed.messages.answers import Update
+
+LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}
+ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}
+
+
+class Federation:
+    """One parameter at two sites, which take two steps of rate 0.1."""
+
+    def __init__(self):
+        self.model = {"w": torch.zeros(1, dtype=torch.float64)}
+        self.rule, self.values, self.round = ControlledMean(WeightedMean(UniformWeighting())), {}, 0
+        self.terms = {site: ControlVariate() for site in LOSSES}
+
+    def local(self, site):
+        curve, place = LOSSES[site]
+        weight = nn.Parameter(self.model["w"].clone())
+        term, named = self.terms[site], {"w": weight}
+        term.begin(RoundStart(dict(self.model), frozenset({"w"}), self.values.get(site, {}), parameters=named))
+        for _ in range(2):
+            weight.grad = curve * (weight.detach() - place)
+            with torch.no_grad():
+                term.before_step(named)
+                weight -= 0.1 * weight.grad
+        term.end(named)
+        return Update(site, self.round, {"w": weight.detach() - self.model["w"]}, 2, 1, extras=term.extras())
+
+    def play(self, rounds=1, sites="ab", order=1):
+        for _ in range(rounds):
+            updates = [self.local(site) for site in sites][::order]
+            for update in updates:
+                self.rule.check_update(update)
+            outcome = self.rule.aggregate(self.model, updates, RoundFacts(self.round, 99, ROLES))
+            self.model, self.values, self.round = outcome.tensors, outcome.values, self.round + 1
+        return self.model["w"].item()
+
+    @property
+    def own(self):
+        return [term.state_dict()["own"]["w"].item() for term in self.terms.values()]
+
+
+def test_two_rounds_by_hand():
+    """Round 1: a goes 0, 0.1, 0.19 and b goes 0, -0.3, -0.51; round 2 begins at -0.16 with c = 0.8."""
+    federation = Federation()
+    assert federation.play() == pytest.approx(-0.16)
+    assert federation.own == pytest.approx([-0.95, 2.55])
+    assert federation.values.keys() == {"a", "b"}
+    assert federation.values["a"][CONTROL]["w"].item() == pytest.approx(0.8)
+    before = dict(zip("ab", federation.own, strict=True))
+    updates = {site: federation.local(site) for site in "ab"}
+    assert [u.tensors["w"].item() for u in updates.values()] == pytest.approx([-0.2721 + 0.16, -0.2909 + 0.16])
+    for (site, update), own in zip(updates.items(), federation.own, strict=True):
+        printed = before[site] - 0.8 - update.tensors["w"].item() / (2 * 0.1)  # Eq. 4, option II
+        assert own == pytest.approx(printed) and update.extras[DIFFERENCE]["w"].item() == pytest.approx(
+            own - before[site]
+        )
+    outcome = federation.rule.aggregate(federation.model, list(updates.values()), RoundFacts(1, 2, ROLES))
+    assert outcome.tensors["w"].item() == pytest.approx(-0.2815)
+    assert outcome.values["b"][CONTROL]["w"].item() == pytest.approx(0.6075)
+
+
+def test_it_ends_at_the_joint_minimum_and_c_is_the_mean_of_all():
+    federation = Federation()
+    for sites in ("a", "ab", "b", "ab"):
+        federation.play(sites=sites)
+        shown = sum(term.state_dict()["own"].get("w", torch.zeros(1)).item() for term in federation.terms.values()) / 2
+        assert federation.values["a"][CONTROL]["w"].item() == pytest.approx(shown, abs=1e-12)
+    assert federation.play(60) == pytest.approx(-0.5, abs=1e-6)
+    assert federation.values["a"][CONTROL]["w"].item() == pytest.approx(0.0, abs=1e-5)
+
+
+def test_neither_order_nor_an_interruption_changes_a_bit():
+    whole, turned, first, again = Federation(), Federation(), Federation(), Federation()
+    expected = whole.play(4)
+    assert turned.play(4, order=-1) == expected
+    first.play(2)
+    again.model, again.round, again.values = first.model, first.round, copy.deepcopy(first.values)
+    again.rule.restore(copy.deepcopy(first.rule.state()))
+    for site, term in again.terms.items():
+        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
+    assert again.play(2) == expected
+
+
+@pytest.mark.parametrize(
+    ("extras", "message"),
+    [
+        ({}, "no 'control_difference'.*'privacy.allowed_extras'"),
+        ({DIFFERENCE: 3.0}, "no 'control_difference'"),
+        ({DIFFERENCE: {"v": torch.zeros(1)}}, "'v'.*not of a tensor that it sends"),
+        ({DIFFERENCE: {"w": torch.zeros(1, dtype=torch.int64)}}, "'w'.*not of a tensor"),
+        ({DIFFERENCE: {"w": torch.zeros(2)}}, "'w'.*another shape"),
+        ({DIFFERENCE: {"w": torch.tensor([torch.nan])}}, "'w'.*NaN"),
+    ],
+)
+def test_what_the_server_refuses(extras, message):
+    with pytest.raises(UpdateRefused, match=f"site 'a' refused.*{message}"):
+        ControlledMean().check_update(Update("a", 0, {"w": torch.zeros(1)}, 1, 1, extras=extras))
+
+
+def test_both_sides_use_the_same_names_and_a_strange_state_is_refused():
+    assert (control.CONTROL, control.DIFFERENCE) == (CONTROL, DIFFERENCE)
+    with pytest.raises(StateError, match="holds h, not SCAFFOLD's c"):
+        ControlledMean().restore({"h": {}})

@@ -1,0 +1,156 @@
+"""FedDyn, both parts together, with numbers worked out by hand: H_1 = (w - 1)²/2, H_2 = 3 (w + 1)²/2."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from fedmed.aggregation.dynamic import DynamicStep
+from fedmed.aggregation.rule import RoundFacts
+from fedmed.aggregation.server_optimizers import ServerAdamW, ServerSGD
+from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.engines.corrections.dynamic import DynamicTerm
+from fedmed.engines.gradient_correction import Correction, RoundStart
+from fedmed.errors import JobError, StateError
+from fedmed.messages.answers import Update
+
+LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
+ROLES = {"a": "supervised", "b": "supervised", "test": "evaluate"}
+
+
+class Federation:
+    """One parameter at two sites; a site minimises exactly (steps None), or takes so many steps."""
+
+    def __init__(self, start=0.0, alpha=1.0, steps=None, rate=0.01, terms=None, step="dynamic", **settings):
+        self.model = {"w": torch.tensor([start], dtype=torch.float64)}
+        self.alpha, self.steps, self.rate, self.round = alpha, steps, rate, 0
+        self.terms = terms or {site: DynamicTerm(alpha) for site in LOSSES}
+        self.step = DynamicStep(alpha, **settings) if step == "dynamic" else step
+        self.rule = WeightedMean(UniformWeighting(), step=self.step)
+
+    def local(self, site):
+        curve, place = LOSSES[site]
+        weight = nn.Parameter(self.model["w"].clone())
+        term, named = self.terms[site], {"w": weight}
+        term.begin(RoundStart({"w": self.model["w"].clone()}, frozenset({"w"}), parameters=named))
+        rate = self.rate if self.steps else 1 / (curve + self.alpha)  # Newton's step is exact for a parabola
+        for _ in range(self.steps or 1):
+            weight.grad = curve * (weight.detach() - place)
+            with torch.no_grad():
+                term.before_step(named)
+                weight -= rate * weight.grad
+        term.end(named)
+        return Update(site, self.round, {"w": weight.detach() - self.model["w"]}, 1, 1)
+
+    def play(self, rounds=1, sites="ab", order=1):
+        for _ in range(rounds):
+            updates = [self.local(site) for site in sites][::order]
+            self.model = self.rule.aggregate(self.model, updates, RoundFacts(self.round, 99, ROLES)).tensors
+            self.round += 1
+        return self.model["w"].item()
+
+    @property
+    def g(self):
+        return [term.state_dict()["g"].get("w", torch.zeros(1)).item() for term in self.terms.values()]
+
+
+def test_chk_p2():
+    federation = Federation()
+    for g, h, weight in [
+        ([-0.5, 0.75], 0.125, -0.25),
+        ([-0.875, 1.125], 0.125, -0.375),
+        ([-1.125, 1.3125], 0.09375, -0.4375),
+    ]:
+        assert federation.play() == weight and federation.g == g
+        assert federation.step.h["w"].item() == h == sum(federation.g) / 2
+        assert federation.step.h["w"].dtype == torch.float64
+    assert federation.play(7) == pytest.approx(-0.49951172, abs=1e-8)
+    assert federation.play(10) == pytest.approx(-0.49999952, abs=1e-8)
+
+
+def test_chk_p2_with_delayed_h():
+    federation = Federation(delayed_h=True)
+    assert [federation.play() for _ in range(3)] == [-0.125, -0.328125, pytest.approx(-0.501953, abs=1e-6)]
+    assert federation.play(7) == pytest.approx(-0.503856, abs=1e-6)
+
+
+def test_exact_minima_averaged_stay_where_they_were():
+    plain = Federation(terms={site: Correction() for site in LOSSES}, step=None, alpha=0.0)
+    assert plain.play(20) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "adam", "distance"),
+    [(False, False, 0.0339), (True, False, 0.0233), (False, True, 0.0339), (True, True, 3.42)],
+)
+def test_chk_p3_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
+    """10 steps of rate 0.01, α 0.01, 400 rounds from 2."""
+    optimizer = ServerAdamW(0.05, decay=0.0) if adam else None
+    terms = None if dynamic else {site: Correction() for site in LOSSES}
+    federation = Federation(2.0, 0.01, 10, terms=terms, step="dynamic" if dynamic else optimizer,
+                            **({"then": optimizer} if dynamic else {}))  # fmt: skip
+    found = abs(federation.play(400) + 0.5)
+    assert found == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
+
+
+def test_gradient_descent_of_rate_1_after_it_changes_nothing():
+    whole, plain = Federation(then=ServerSGD()), Federation()
+    assert whole.play(3) == plain.play(3) == -0.4375
+
+
+def test_the_optimizer_after_it_goes_on_from_its_state():
+    whole, first, again = (Federation(2.0, 0.01, 10, then=ServerAdamW(0.05)) for _ in range(3))
+    expected = whole.play(4)
+    first.play(2)
+    again.model, again.round = first.model, first.round
+    again.rule.restore(copy.deepcopy(first.rule.state()))
+    for site, term in again.terms.items():
+        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
+    assert again.play(2) == expected
+
+
+def test_a_site_that_misses_a_round():
+    """h is divided by all sites that train, and stays the mean of all g: a's gets α·0.5 in round 1."""
+    federation = Federation()
+    federation.play(sites="a")
+    assert federation.g == [-0.5, 0.0] and federation.step.h["w"].item() == -0.25
+    assert federation.model["w"].item() == 0.5 + 0.25
+    for sites in ("ab", "b", "a", "ab"):
+        federation.play(sites=sites)
+        assert federation.step.h["w"].item() == pytest.approx(sum(federation.g) / 2, abs=1e-15)
+    assert federation.play(40) == pytest.approx(-0.5, abs=1e-6)
+
+
+def test_neither_order_nor_an_interruption_changes_a_bit():
+    whole, turned, first = Federation(alpha=0.3), Federation(alpha=0.3), Federation(alpha=0.3)
+    expected = whole.play(5)
+    assert turned.play(5, order=-1) == expected
+    first.play(2)
+    again = Federation(alpha=0.3)
+    again.model, again.round = first.model, first.round
+    again.rule.restore(copy.deepcopy(first.rule.state()))
+    for site, term in again.terms.items():
+        term.load_state_dict(copy.deepcopy(first.terms[site].state_dict()))
+    assert again.play(3) == expected
+
+
+def test_a_failed_round_can_be_undone_and_a_strange_state_is_refused():
+    federation = Federation()
+    federation.play()
+    before = copy.deepcopy(federation.rule.state())
+    federation.play()
+    federation.rule.restore(before)
+    assert federation.step.h["w"].item() == 0.125
+    with pytest.raises(StateError, match="the server's step holds moments, not FedDyn's h"):
+        federation.rule.restore({"step": {"moments": {}}})
+    federation.rule.restore({})
+    assert federation.step.h == {} and federation.rule.state() == {}
+
+
+@pytest.mark.parametrize("alpha", [0, -1.0, float("nan"), True, "1"])
+def test_alpha_must_be_above_0(alpha):
+    for kind in (DynamicStep, DynamicTerm):
+        with pytest.raises(JobError, match="'alpha' is"):
+            kind(alpha)

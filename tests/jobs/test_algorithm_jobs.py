@@ -1,0 +1,143 @@
+"""An algorithm is one line of any study; its jobs train, and what does not go together is told at its line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.errors import JobError, OverrideError
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.jobs.study_text import dumped
+from fedmed.methods.find_method import algorithms, load_method
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
+STUDY = {"name": "x", "bundle": "surgical_tool_classification", "method": FEDAVG, "sites": {"a": "supervised"},
+         "rounds": 1, "steps": 1}  # fmt: skip
+TWO = {"lap_hei1": "supervised", "lap_hei2": "supervised"}
+SMALL = {"supervised": {"image_size": [24, 32], "batch_size": 8}}
+
+
+def made(algorithm, **changes):
+    return Job.of({**STUDY, "algorithm": algorithm, **changes})
+
+
+def test_the_algorithms_that_there_are():
+    assert list(algorithms()) == ["feddyn", "fedprox", "scaffold"]
+    for kind in algorithms().values():
+        assert kind.title and kind.source and Bundle("cxr_classification", [kind.overlay]).overlays
+
+
+@pytest.mark.parametrize("name", list(algorithms()))
+def test_a_job_of_each_trains(name, allow_extras, tmp_path):
+    """One round at two hospitals; a second round would begin with what the first left."""
+    allow_extras("control_difference")
+    job = read_job(JOBS / f"tools_{name}")
+    plain = read_job(JOBS / "tools_fedavg")
+    assert job.study.sites == plain.study.sites and job.clients["lap_cho1"]["overlays"][-1] == name
+    small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
+    server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws")
+    (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["accepted"]) == list(TWO) and not json.loads(line)["refused"]
+    kept = server.applied.rule.state()
+    if name == "fedprox":
+        assert kept == {}
+    else:
+        (tensors,) = (kept["step"] if name == "feddyn" else kept).values()
+        assert tensors.keys() <= set(server.tensors) and all(tensor.any() for tensor in list(tensors.values())[:3])
+    assert bool(server.applied.values) == (name == "scaffold")
+
+
+def test_sites_that_do_not_allow_it_are_refused_by_name(write_tiny_tools_job, tmp_path, caplog):
+    folder = write_tiny_tools_job(tmp_path, rounds=1, steps=1, algorithm="scaffold", max_failed_rounds=1)
+    with pytest.raises(Exception, match="0 of 2 updates accepted"):
+        run_job(folder, tmp_path / "ws")
+    assert "no 'control_difference'" in caplog.text and "must list it under 'privacy.allowed_extras'" in caplog.text
+
+
+def test_semi_supervised_training_with_fedprox_by_one_line(write_tiny_job, tmp_path):
+    two = {"ct_north": "supervised", "ct_east": "unsupervised"}
+    job = read_job(write_tiny_job(tmp_path, sites=two, algorithm={"name": "fedprox", "args": {"mu": 0.5}}))
+    for site in two:
+        assert job.clients[site]["overlays"][-1] == "fedprox" and job.clients[site]["overrides"]["mu"] == 0.5
+    assert job.clients["ct_east"]["overlays"][-2] == "consistency"
+    assert job.rule == job.method.rule() and job.method.guards().keys() == {"pseudo_labels"}
+    server = run_job(tmp_path / "tiny", tmp_path / "ws")
+    assert server.model_round == 0
+
+
+def test_server_and_sites_get_the_same_strength_and_a_step_of_the_study_follows():
+    then = {"by": "adamw", "rate": 0.5}
+    job = made({"name": "feddyn", "args": {"alpha": 0.2}}, server_step=then)
+    assert job.clients["a"]["overrides"] == {"alpha": 0.2}
+    rule = load_rule(rule_spec(job.aggregator))
+    assert rule.weighting.kind == "uniform" and rule.step.alpha == 0.2 and rule.step.then.rate == 0.5
+    assert not rule.step.delayed_h
+    scaffold = load_rule(rule_spec(made("scaffold", server_step="sgd").aggregator))
+    assert scaffold.mean.weighting.kind == "uniform" and scaffold.mean.step.rate == 1.0
+    assert load_rule(rule_spec(made("fedprox", server_step=then).aggregator)).step.rate == 0.5
+    assert load_rule(rule_spec(read_job(JOBS / "tools_feddyn_adamw").aggregator)).step.then.rate == 1e-3
+
+
+def test_who_asks_the_method_hears_of_the_algorithm_too():
+    job = made("scaffold")
+    assert job.method.with_update(needed=True) == ["control_difference"] and "SCAFFOLD" in job.method.card()
+    assert job.method.title == "supervised federated averaging with SCAFFOLD"
+    assert load_method(job.controller["method"]) == load_method(job.method.spec()) == job.method
+    assert "algorithm" not in Job.of(STUDY).controller["method"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algorithm": "fedprx"}, r"line \d+.*algorithm 'fedprx' is unknown; did you mean 'fedprox'"),
+        ({"algorithm": "os.path.Join"}, "line .*may not name the class"),
+        ({"algorithm": {"name": "fedprox", "args": {"m": 1}}}, "line .*algorithm 'fedprox' has no argument 'm'"),
+        ({"algorithm": {"name": "feddyn", "args": {"alpha": 0}}}, "line .*'alpha' is 0; give a number above 0"),
+        ({"algorithm": {"name": "feddyn", "args": {"delayed_h": 1}}}, "'delayed_h' is 1; write true or false"),
+        ({"algorithm": {"path": "fedprox"}}, "algorithm"),
+        ({"algorithm": "feddyn", "user_weights": {"a": 2}}, "line .*'user_weights' asks for another mean"),
+        ({"algorithm": "feddyn", "clip_norm": 2}, "'clip_norm' asks for another mean, and in FedDyn all sites count"),
+        ({"algorithm": "scaffold", "rule": {"args": {"weighting": "samples"}}}, "line .*'rule.args.weighting' asks"),
+        ({"algorithm": "feddyn", "rule": {"args": {"weighting": {"by": "samples"}}}}, "'rule.args.weighting' asks"),
+        ({"algorithm": "feddyn", "rule": {"args": {"step": "adamw"}}}, "'rule.args.step': write it as 'server_step'"),
+        ({"algorithm": "scaffold", "rule": {"args": {"rule": "median"}}}, "'rule.args.rule' asks for another mean"),
+        (
+            {"algorithm": "feddyn", "rule": {"path": "fedmed.aggregation.control.ControlledMean"}},
+            "'algorithm': FedDyn needs the plain mean.*the rule is 'fedmed.aggregation.control.ControlledMean'",
+        ),
+        (
+            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.agreement.Agreement"}},
+            "needs the plain mean.*labelled_mean.LabelledMean'; use another method or rule, or leave 'algorithm' out",
+        ),
+        (
+            {"algorithm": "feddyn", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
+            "needs the plain mean of the sites at the server, and the rule is one weighted by",
+        ),
+        (
+            {"algorithm": "fedprox", "overrides": {"supervised": {"mu": 1}}},
+            "'overrides.supervised.mu': say it once, as 'algorithm.args.mu'",
+        ),
+        ({"overlays": ["feddyn"]}, "overlay 'feddyn' alone lacks the server's part: write 'algorithm: feddyn'"),
+        ({"overlays": ["fedprox"], "algorithm": "fedprox"}, "'fedprox' is what 'algorithm: fedprox' adds"),
+    ],
+)
+def test_what_does_not_go_together_is_told_at_its_line(changes, message):
+    with pytest.raises(JobError, match=f"(?s){message}"):
+        Job.parse(dumped({**STUDY, **changes}))
+
+
+def test_a_uniform_mean_may_be_said():
+    assert made("feddyn", rule={"args": {"weighting": "uniform"}}).rule["args"]["weighting"] == "uniform"
+
+
+@pytest.mark.parametrize("bundle", ["covid_ct_segmentation", "cxr_classification", "surgical_tool_classification"])
+def test_settings_of_an_overlay_may_be_changed_where_it_is_used(bundle):
+    assert Bundle(bundle, ["fedprox"], {"mu": 0.5}).parser()["mu"] == 0.5
+    assert Bundle(bundle, ["one_cycle", "fedprox"], {"pct_start": 0.1, "mu": 0.5}).parser()["pct_start"] == 0.1
+    with pytest.raises(OverrideError, match="override 'mu': a job may not set this"):
+        Bundle(bundle, ["one_cycle"], {"mu": 0.5})
