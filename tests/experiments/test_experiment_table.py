@@ -119,11 +119,12 @@ def test_the_descriptions_of_data_that_come_along_can_be_read(name):
     assert load_data(EXPERIMENTS / "data" / f"{name}.yaml").name == name
 
 
-def test_the_demo_in_a_table_is_that_of_the_demos_job():
-    """Its budget and its sites, which are tested on more patients."""
-    study = yaml.safe_load((EXPERIMENTS.parent / "jobs/covid_fssl/app_server/config/study.yaml").read_text())
+def test_the_demo_in_a_table_is_that_of_its_job():
+    """Its budget, its schedule and its sites, which are tested on more patients."""
+    study = yaml.safe_load((EXPERIMENTS.parent / "jobs/covid_agreement/app_server/config/study.yaml").read_text())
     demo = load_data(EXPERIMENTS / "data" / "ct_demo.yaml")
     budget, rounds = demo.budget, (study["rounds"], study["warm_start"]["rounds"])
     assert (budget.steps // study["steps"], budget.warm_start // study["steps"]) == rounds
     assert budget.interval == study["steps"] and demo.networks["default"] == study["overlays"]
     assert set(demo.sites.values()) == set(study["sites"])
+    assert demo.job["role_overlays"] == study["role_overlays"] and demo.overrides == study["overrides"]
