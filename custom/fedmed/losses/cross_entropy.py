@@ -35,7 +35,7 @@ def pos_weight_from_counts(
     if samples < 1 or ((counts < 0) | (counts > samples)).any():
         raise FedMedError(f"counts of positives {list(positives)} do not fit {samples} samples; count them again")
     weights = (samples - counts) / counts.clamp(min=1)
-    called = list(names) or list(range(len(counts)))
+    called: list[str | int] = [*names] or [*range(len(counts))]
     for which, what in (
         (weights > cap, f"are cut to {cap:g}: they are too rare to be learned"),
         (counts == 0, "count one positive, for no sample shows them: only their absence is learned here"),
