@@ -63,7 +63,10 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add("--size", type=int, nargs=2, default=(224, 224), metavar=("H", "W"), help="of frames, to foretell their space")
     add("--rate", type=float, default=1.0, help="frames a second that are looked at and foretold (%(default)s)")
-    return parsed_options(parser, arguments)
+    options = parsed_options(parser, arguments)
+    if options.edges and not options.split_by:
+        parser.error("--edges are limits of --split-by black-edge; give both")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -104,7 +107,9 @@ def clients_of(options: argparse.Namespace, wanted: Wanted, parent: Path) -> lis
     require_tests(clients, recordings, options.split)
     print(*said, sep="\n")
     parent.mkdir(parents=True, exist_ok=True)
-    (parent / "black_edges.csv").write_bytes(table(rows[0], (dict(zip(rows[0], row, strict=True)) for row in rows[1:])))
+    (parent / f"{options.site}_black_edges.csv").write_bytes(
+        table(rows[0], (dict(zip(rows[0], row, strict=True)) for row in rows[1:]))
+    )
     return clients
 
 

@@ -65,7 +65,7 @@ def test_three_clients_by_black_edges(edged, tmp_path, capsys):
         assert sorted(video for names in lists.values() for video in names) == [f"{letter}{n}.mp4" for n in range(3)]
         assert set(lists) == {"training", "validation", "testing"}
         assert load_file(tmp_path / "out" / f"cho{place}" / f"cho{place}.yaml").site == f"cho{place}"
-    rows = list(csv.DictReader((tmp_path / "out" / "black_edges.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "out" / "cho_black_edges.csv").open()))
     assert [row["group"] for row in rows] == ["large"] * 3 + ["intermediate"] * 3 + ["small"] * 3
     assert float(rows[0]["edge_percent"]) == pytest.approx(37.5, abs=1)
     assert "- client: `large black edges; limits" in (tmp_path / "out" / "cho1" / "prepare_report.md").read_text()

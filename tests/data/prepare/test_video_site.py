@@ -201,11 +201,15 @@ def test_cholec80(prepare, tmp_path):
         text(folder / "tool_annotations" / f"{name}-tool.txt", head, *rows)
     text(folder / "tool_annotations" / "video02-tool.txt", head.replace("Hook", "Hok"), "0" + 7 * "\t1")
     movie(folder / "videos" / "video04.mp4", 7)
+    movie(folder / "videos" / "video05.mp4", 5)
+    text(folder / "tool_annotations" / "video05-tool.txt", head.replace("\tHook", ""), "0" + 6 * "\t1")
     (folder / "tool_annotations" / "video03-tool.txt").unlink()
     _, _, refused = prepare(folder)
     assert "video02-tool.txt: line 1: the tool 'Hok' is unknown" in refused["video02.mp4"]
+    assert "video05-tool.txt: line 1: the column 'Hook' is missing; it has Frame, Grasper" in refused["video05.mp4"]
     assert (
-        sorted(refused) == ["video02.mp4", "video03.mp4"] and "differ in the columns clipper" in refused["video03.mp4"]
+        sorted(refused) == ["video02.mp4", "video03.mp4", "video05.mp4"]
+        and "differ in the columns clipper" in refused["video03.mp4"]
     )
     read = read_label_table(tmp_path / "out/prepared/labels/video01.mp4.csv", None, None)
     assert read.tool_names == tuple(
