@@ -6,7 +6,7 @@ from ignite.engine import Events
 
 from fedmed.engines.agreement_engine import AgreementEngine
 from fedmed.errors import JobError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed
+from fedmed.losses.agreement_loss import AgreementLoss, SquaredAgreementLoss, agreed
 from fedmed.losses.dice import SoftDiceLoss
 from fedmed.networks.teacher import build_teacher
 
@@ -39,10 +39,10 @@ def reference(network, labelled, loader, gate):
     for batch in loader:
         network.eval()
         with torch.no_grad():
-            label, counts = agreed(network(batch["image"]), labelled(batch["image"]), gate)
+            p, counts = agreed(network(batch["image"]), labelled(batch["image"]), gate)
         network.train()
         optimizer.zero_grad()
-        AgreementLoss()(network(batch["strong"]), label, counts).backward()
+        AgreementLoss()(network(batch["strong"]), p, counts).backward()
         optimizer.step()
 
 
@@ -86,6 +86,34 @@ def test_where_nothing_counts_nothing_is_learned(network, unlabeled):
     engine.run()
     assert engine.extras() == {"agreed_share": 0.0}
     assert all(torch.equal(before[name], parameter) for name, parameter in network.named_parameters())
+
+
+def test_each_model_sees_a_mirror_image_and_answers_for_the_patch(network, unlabeled):
+    """Of a network whose answer depends on how a patch lies, two looks differ; of one that answers by voxel, never."""
+    images = unlabeled[0]["image"]
+    engine = build(network, unlabeled[:1], flips=[0, 1])
+    torch.manual_seed(0)
+    seen = [engine.predicted(images, network) for _ in range(40)]
+    plain = [network.eval()(images.flip(axes)).flip(axes) for axes in ([], [2], [3], [2, 3])]
+    assert all(any(torch.allclose(one, p) for p in plain) for one in seen)
+    assert len({tuple(one.flatten().tolist()) for one in seen}) == 4
+    by_voxel = torch.nn.Sigmoid()
+    assert all(torch.equal(engine.predicted(images, by_voxel), by_voxel(images)) for _ in range(6))
+
+
+def test_classes_of_an_image_are_not_flipped_back():
+    pooled = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3), torch.nn.Softmax(dim=1))
+    engine, image = build(pooled, [{"image": torch.rand(2, 1, 4, 4)}], flips=[1]), torch.rand(2, 1, 4, 4)
+    torch.manual_seed(0)
+    found = {tuple(engine.predicted(image, pooled).flatten().tolist()) for _ in range(8)}
+    assert found == {tuple(pooled(one).flatten().tolist()) for one in (image, image.flip(3))}
+
+
+def test_a_model_alone_is_asked_twice(network, unlabeled):
+    engine = build(network, unlabeled[:1] * 8, lr=0.0, flips=[0, 1], agreement_loss=SquaredAgreementLoss())
+    torch.manual_seed(0)
+    engine.run()
+    assert engine.extras()["agreed_share"] < 1
 
 
 def test_the_labelled_mean_is_frozen(network, unlabeled):

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from fedmed.engines.schedules import one_cycle, scaled_learning_rate, sigmoid_ramp_up
+from fedmed.errors import FedMedError
 
 
 def rates(optimizer, steps=100):
@@ -34,6 +35,26 @@ def test_a_cycle_may_rise_sooner_and_end_higher():
         schedule.step()
     assert found[0] == pytest.approx(4e-5) and found.index(max(found)) == 9
     assert max(found) == pytest.approx(1e-3) and found[99] == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("before", [0, 30, 60, 61, 90])
+def test_after_a_shorter_cycle_its_last_rate_stays(before):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = one_cycle(optimizer, 1e-3, 100, before, final_div_factor=0.4, pct_start=0.1, cycle_share=0.6)
+    found = []
+    for _ in range(before, 100):
+        found.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    assert found[max(0, 59 - before) :] == pytest.approx([1e-4] * len(found[max(0, 59 - before) :]))
+    if not before:
+        assert found.index(max(found)) == 5 and max(found) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.2])
+def test_a_share_out_of_range_is_refused(share):
+    with pytest.raises(FedMedError, match="cycle_share is .*above 0 and at most 1"):
+        one_cycle(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0), 1e-3, 100, cycle_share=share)
 
 
 @pytest.mark.parametrize("before", [1, 29, 30, 64, 98])

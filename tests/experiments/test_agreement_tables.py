@@ -15,6 +15,7 @@ from fedmed.jobs.app_configs import files
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 TABLES = {"demo": ["ct_demo"]} | dict.fromkeys(("in_turn", "parts", "strong_views"), ["institutions", "lidc_long"])
+SETTINGS = ("agree", "flips", "learned", "everywhere", "strong", "balance", "teacher")
 DEVELOPED_ON = {0, 1, 2}  # seeds
 
 
@@ -40,7 +41,7 @@ def test_every_arm_is_a_job_that_the_bundle_accepts(name, data):
 
 def test_the_setting_that_development_chose_is_the_same_in_all_tables():
     def chosen(study):
-        own = {key: study.overrides["unsupervised"][key] for key in ("agree", "balance", "teacher", "strong")}
+        own = {key: study.overrides["unsupervised"][key] for key in SETTINGS}
         return yaml.safe_dump({"method": study.method.model_dump(), "settings": own})
 
     found = {
@@ -68,10 +69,11 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
         same = study.model_copy(update={"method": whole.method, "overrides": whole.overrides}) == whole
         return same and args | {key for key in own if own[key] != all_[key]}
 
-    assert changed("with the gate") == {"gate"} and changed("no alignment") == {"align"}
+    assert changed("with the gate") == {"gate", "everywhere"} and changed("with alignment") == {"align"}
+    assert changed("one view") == {"flips"} and changed("only where both agree") == {"everywhere"}
     assert changed("nobody judges") == {"careful"}
     assert changed("joined") == changed("plain average") == {"combine"}
-    assert changed("classes balanced") == {"balance"} and changed("weak views alone") == {"strong"}
+    assert changed("classes learned") == {"learned"} and changed("strong views for the student") == {"strong"}
     assert changed("mean teacher without agreement") == {"agree", "teacher"}
 
 

@@ -2,18 +2,35 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from fedmed.errors import FedMedError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes, reweighed
+from fedmed.losses.agreement_loss import (
+    AgreementLoss,
+    SquaredAgreementLoss,
+    agreed,
+    all_classes,
+    build_agreement_loss,
+    reweighed,
+)
 
 LOCAL = torch.tensor([0.9, 0.8, 0.6, 0.2, 0.4]).view(1, 1, 5)  # probability of class 1
 LABELLED = torch.tensor([0.7, 0.4, 0.9, 0.1, 0.3]).view(1, 1, 5)
-LABEL, COUNTS = torch.tensor([[1, 1, 1, 0, 0]]), torch.tensor([[True, False, True, True, True]])
+COUNTS = torch.tensor([[True, False, True, True, True]])
+MEAN = all_classes(torch.tensor([0.8, 0.6, 0.75, 0.15, 0.35]).view(1, 1, 5))
+
+
+def named(labels, classes=2):
+    """Probabilities that are certain of these classes."""
+    return F.one_hot(torch.as_tensor(labels), classes).movedim(-1, 1).double()
+
+
+LABEL = named([[1, 1, 1, 0, 0]])
 
 
 def test_a_voxel_counts_where_both_name_its_class():
-    label, counts = agreed(LOCAL, LABELLED)
-    assert torch.equal(label, LABEL) and torch.equal(counts, COUNTS)
+    p, counts = agreed(LOCAL, LABELLED)
+    assert torch.allclose(p, MEAN) and torch.equal(counts, COUNTS)
 
 
 def test_of_agreed_voxels_the_sure_ones_count_by_class():
@@ -25,8 +42,8 @@ def test_of_agreed_voxels_the_sure_ones_count_by_class():
 def test_several_classes():
     local = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.2, 0.7], [0.2, 0.6, 0.2]]).T.unsqueeze(0)  # (1, 3 classes, 3 voxels)
     other = torch.tensor([[0.6, 0.2, 0.2], [0.2, 0.5, 0.3], [0.1, 0.8, 0.1]]).T.unsqueeze(0)
-    label, counts = agreed(local, other)
-    assert label.tolist() == [[0, 2, 1]] and counts.tolist() == [[True, False, True]]
+    p, counts = agreed(local, other)
+    assert torch.allclose(p, (local + other) / 2) and counts.tolist() == [[True, False, True]]
     assert agreed(local, other, [0.6, 0.0, 0.0])[1].tolist() == [[False, False, True]]
 
 
@@ -34,9 +51,9 @@ def test_several_classes():
 def test_identical_models_agree_everywhere(shape):
     p = torch.rand(shape, generator=torch.Generator().manual_seed(0))
     p = p if shape[1] == 1 else p.softmax(dim=1)
-    label, counts = agreed(p, p)
+    mean, counts = agreed(p, p)
     assert counts.all() and counts.shape == (shape[0], *shape[2:])
-    assert torch.equal(label, all_classes(p).argmax(dim=1))
+    assert torch.equal(mean, all_classes(p))
 
 
 def test_loss_worked_out_by_hand():
@@ -50,7 +67,7 @@ def test_loss_worked_out_by_hand():
 
 def test_with_balance_both_classes_count_alike():
     q = torch.tensor([0.8, 0.1, 0.5, 0.4, 0.2], dtype=torch.float64).view(1, 1, 5)
-    label = torch.tensor([[1, 0, 0, 0, 0]])
+    label = named([[1, 0, 0, 0, 0]])
     ones = -math.log(0.8)
     zeros = -(math.log(0.5) + math.log(0.6) + math.log(0.8)) / 3
     found = AgreementLoss(balance=True, dice=False)(q, label, COUNTS).item()
@@ -59,38 +76,56 @@ def test_with_balance_both_classes_count_alike():
 
 def test_where_one_class_alone_counts_it_has_all_the_weight():
     q = torch.full((1, 1, 4), 0.25, dtype=torch.float64)
-    label, counts = torch.zeros(1, 4, dtype=torch.int64), torch.ones(1, 4, dtype=torch.bool)
+    label, counts = named([[0, 0, 0, 0]]), torch.ones(1, 4, dtype=torch.bool)
     for balance in (False, True):
         assert AgreementLoss(balance)(q, label, counts).item() == pytest.approx(-math.log(0.75), abs=1e-9)
 
 
 def test_a_class_that_counts_nowhere_has_no_dice():
     q = torch.tensor([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]], dtype=torch.float64).T.unsqueeze(0)
-    label, counts = torch.tensor([[1, 0]]), torch.ones(1, 2, dtype=torch.bool)
+    label, counts = named([[1, 0]], 3), torch.ones(1, 2, dtype=torch.bool)
     dice = 1 - 2 * 0.5 / (1 + 0.25 + 0.09)  # of class 1; class 2 is nowhere
     entropy = -(math.log(0.5) + math.log(0.6)) / 2
     assert AgreementLoss()(q, label, counts).item() == pytest.approx(entropy + dice, abs=1e-8)
 
 
-@pytest.mark.parametrize("balance", [False, True])
+@pytest.mark.parametrize("balance", [False, True, None])
 def test_nothing_is_learned_where_no_voxel_counts(balance):
     q = torch.rand(2, 1, 3, 3, requires_grad=True)
-    loss = AgreementLoss(balance)(q, torch.ones(2, 3, 3, dtype=torch.int64), torch.zeros(2, 3, 3, dtype=torch.bool))
+    criterion = AgreementLoss(balance) if balance is not None else SquaredAgreementLoss()
+    loss = criterion(q, named(torch.ones(2, 3, 3, dtype=torch.int64)), torch.zeros(2, 3, 3, dtype=torch.bool))
     loss.backward()
     assert loss.item() == 0 and not q.grad.any()
 
 
 def test_voxels_that_do_not_count_have_no_gradient():
-    q = torch.full((1, 1, 5), 0.3, requires_grad=True)
-    AgreementLoss()(q, LABEL, COUNTS).backward()
-    assert (q.grad[0, 0] != 0).tolist() == COUNTS[0].tolist()
+    for criterion in (AgreementLoss(), SquaredAgreementLoss()):
+        q = torch.full((1, 1, 5), 0.3, requires_grad=True)
+        criterion(q, MEAN, COUNTS).backward()
+        assert (q.grad[0, 0] != 0).tolist() == COUNTS[0].tolist()
 
 
 def test_certain_mistakes_stay_finite():
     q = torch.tensor([0.0, 1.0]).view(1, 1, 2).requires_grad_()
-    loss = AgreementLoss()(q, torch.tensor([[1, 0]]), torch.ones(1, 2, dtype=torch.bool))
+    loss = AgreementLoss()(q, named([[1, 0]]), torch.ones(1, 2, dtype=torch.bool))
     loss.backward()
     assert loss.isfinite() and q.grad.isfinite().all()
+
+
+def test_squared_distance_worked_out_by_hand():
+    """Of two classes both are as far away, so each voxel's distance counts twice."""
+    q = torch.tensor([0.9, 0.1, 0.5, 0.15, 0.35], dtype=torch.float64).view(1, 1, 5)
+    found = SquaredAgreementLoss()(q, MEAN.double(), COUNTS).item()
+    assert found == pytest.approx(2 * (0.1**2 + 0.25**2) / 4, abs=1e-7)
+    everywhere = SquaredAgreementLoss(everywhere=True)(q, MEAN.double(), COUNTS).item()
+    assert everywhere == pytest.approx(2 * (0.1**2 + 0.5**2 + 0.25**2) / 5, abs=1e-7)
+
+
+def test_what_is_learned():
+    assert isinstance(build_agreement_loss("classes", balance=True), AgreementLoss)
+    assert isinstance(build_agreement_loss("probabilities"), SquaredAgreementLoss)
+    with pytest.raises(FedMedError, match="'learned' is 'labels'; it must be 'probabilities' or 'classes'"):
+        build_agreement_loss("labels")
 
 
 def test_weights_of_classes_worked_out_by_hand():

@@ -9,8 +9,8 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 def test_what_it_declares():
     method = Agreement()
-    assert [value.name for value in method.values()] == ["agreed_share", "mean_scores", "label_shares"]
-    assert method.roles()["supervised"].overlays == ("judged_means", "label_shares")
+    assert [value.name for value in method.values()] == ["agreed_share", "mean_scores"]
+    assert method.roles()["supervised"].overlays == ("judged_means",)
     assert method.misfits(SITES) == []
     assert "needs at least 1 site with the role 'supervised'" in method.misfits({"ct_east": "unsupervised"})[0]
 

@@ -1,7 +1,7 @@
 """Training on images without labels where the local model and the labelled sites' mean agree."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,16 +22,19 @@ AHEAD = 10  # batches that are looked at before the first step of a round, to al
 class AgreementEngine(PseudoLabelTrainer):
     """After Zhang et al. 2023 (IEEE TMI, DOI 10.1109/TMI.2023.3314430), without its prototypes and its contrast.
 
-    Two models look at the patch as it is: the local one, or its teacher, and the mean of the labelled sites, which is
-    frozen. Where they name the same class, the student learns it from a strong view of the patch. What the server has
-    not sent yet is left out: without the labelled sites' mean the local model is alone, without a gate every voxel on
-    which both agree counts. With the shares of the classes at labelled sites, the probabilities of each of the two are
-    first drawn towards them, see :class:`ShareAlignment`.
+    Two models look at the patch: the local one, or its teacher, and the mean of the labelled sites, which is frozen.
+    Where they name the same class, the student learns it from its own view of the patch. With ``flips`` (ours) each of
+    the two sees the patch in a random one of its mirror images, so what they say does not depend on how it lies. What
+    the server has not sent yet is left out: without the labelled sites' mean the local model is alone, without a gate
+    every voxel on which both agree counts. With the shares of the classes at labelled sites, the probabilities of each
+    of the two are first drawn towards them, see :class:`ShareAlignment`.
 
     Args:
         args, kwargs: as in :class:`PseudoLabelTrainer`. The inferer returns probabilities (B, C, ...), or (B, 1, ...)
             of class 1 of two. Batches may have ``strong``, the student's view of ``image``, of the same shape.
         agreement_loss: called with the student's probabilities and what :func:`agreed` returned.
+        flips: spatial axes, counted from 0, along which a patch may be flipped for a model that makes pseudo-labels;
+            the probabilities of voxels are flipped back.
         agree: whether the labelled sites' mean must agree; if not, it is a training with a teacher, or with itself.
 
     ``engine.state.output`` also has the shares, 0 to 1, of voxels, or images, that count (``agreed_fraction``), and of
@@ -39,10 +42,15 @@ class AgreementEngine(PseudoLabelTrainer):
     """
 
     def __init__(
-        self, *args: Any, agreement_loss: AgreementLoss | None = None, agree: bool = True, **kwargs: Any
+        self,
+        *args: Any,
+        agreement_loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
+        agree: bool = True,
+        flips: Sequence[int] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.agreement_loss, self.agree = agreement_loss or AgreementLoss(), agree
+        self.agreement_loss, self.agree, self.flips = agreement_loss or AgreementLoss(), agree, tuple(flips)
         self.frozen: nn.Module | None = None
         self.gate: Tensor | None = None
         self._alignments: dict[str, ShareAlignment] = {}
@@ -86,24 +94,32 @@ class AgreementEngine(PseudoLabelTrainer):
         return super().student_view(images, batchdata) if strong is None else plain(strong).to(images)
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
-        """Class of each voxel, and whether it counts."""
+        """Probabilities of each voxel's classes, and whether it counts."""
         local, labelled = self._both(images)
-        label, counts = agreed(local, labelled, self.gate)
+        p, counts = agreed(local, labelled, self.gate)
         share = counts.float().mean()
         self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
         scalars = {"agreed_fraction": share}
-        if label.ndim > 1:  # of an image's class nobody says foreground
+        if counts.ndim > 1:  # of an image's class nobody says foreground
             scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
-        return (label, counts), scalars
+        return (p, counts), scalars
 
     def _both(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of the local model and of the labelled sites' mean, aligned."""
         local = self._aligned(self.pseudo_label(images), "local")
-        return local, local if self.frozen is None else self._aligned(self.predicted(images, self.frozen), "labelled")
+        if self.frozen is not None:
+            return local, self._aligned(self.predicted(images, self.frozen), "labelled")
+        return local, self._aligned(self.pseudo_label(images), "local") if self.flips else local
+
+    def predicted(self, images: Tensor, model: nn.Module) -> Tensor:
+        """As in :class:`PseudoLabelTrainer`, of a random mirror image."""
+        axes = [2 + axis for axis in self.flips if torch.rand(()) < 0.5]
+        p = super().predicted(images.flip(axes) if axes else images, model)
+        return p.flip(axes) if axes and p.ndim == images.ndim else p
 
     def _aligned(self, p: Tensor, whose: str) -> Tensor:
         return self._alignments[whose](p) if whose in self._alignments else p
 
     def unlabelled_loss(self, q: Tensor, targets: tuple[Tensor, Tensor]) -> Tensor:
-        """Cross-entropy and Dice over the voxels that count."""
+        """The loss over the voxels that count."""
         return self.agreement_loss(q, *targets)

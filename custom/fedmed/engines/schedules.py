@@ -5,8 +5,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
+from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import OneCycleLR
+
+from fedmed.errors import FedMedError
+
+
+class HeldOneCycle(OneCycleLR):
+    """One cycle over the first steps of a training; its last rate stays for the others."""
+
+    def get_lr(self) -> list[float | Tensor]:
+        """As in the base class, which refuses steps after the cycle."""
+        step, self.last_epoch = self.last_epoch, min(self.last_epoch, self.total_steps - 1)
+        try:
+            return super().get_lr()
+        finally:
+            self.last_epoch = step
 
 
 def one_cycle(
@@ -16,6 +31,7 @@ def one_cycle(
     steps_before: int = 0,
     final_div_factor: float = 1e4,
     pct_start: float = 0.3,
+    cycle_share: float = 1.0,
 ) -> OneCycleLR:
     """One cycle (Smith and Topin 2019) from max/25 up to ``max_lr`` at 30 % of the steps, down to max/250000; cosine.
 
@@ -28,13 +44,19 @@ def one_cycle(
         total_steps: steps of the whole training, over all rounds.
         steps_before: those that are done, where a site begins a round with an optimizer that is made anew.
         final_div_factor: the last rate is the first, ``max_lr``/25, divided by this; 0.4 is a tenth of ``max_lr``.
-        pct_start: share of the steps, 0 to 1, over which the rate goes up.
+        pct_start: share of the cycle's steps, 0 to 1, over which the rate goes up.
+        cycle_share: share of all steps, above 0, at most 1, over which the cycle goes; then the last rate stays.
+
+    Raises:
+        FedMedError: such a share is out of range.
     """
+    if not 0 < cycle_share <= 1:
+        raise FedMedError(f"cycle_share is {cycle_share:g}; it must be above 0 and at most 1")
     cycle = partial(
-        OneCycleLR,
+        OneCycleLR if cycle_share == 1 else HeldOneCycle,
         optimizer,
         max_lr=max_lr,
-        total_steps=total_steps,
+        total_steps=max(1, round(total_steps * cycle_share)),
         cycle_momentum=False,
         final_div_factor=final_div_factor,
         pct_start=pct_start,

@@ -23,7 +23,8 @@ def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | Non
         gate: for each class the least mean probability with which a voxel counts, (C,) in [0, 1]; None: all count.
 
     Returns:
-        The class (B, ...), int64, and whether the voxel counts (B, ...), bool.
+        The mean of both, (B, C, ...), and whether the voxel counts (B, ...), bool: where it does, the class that both
+        name is also the first of the mean.
 
     Raises:
         FedMedError: shapes differ, or the gate is not one of these classes.
@@ -31,15 +32,14 @@ def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | Non
     if local.shape != labelled.shape:
         raise FedMedError(f"the two models' predictions have the shapes {tuple(local.shape)}, {tuple(labelled.shape)}")
     local, labelled = all_classes(local), all_classes(labelled)
-    label = local.argmax(dim=1)
+    p, label = (local + labelled).mul_(0.5), local.argmax(dim=1)
     counts = label == labelled.argmax(dim=1)
     if gate is None:
-        return label, counts
-    least = torch.as_tensor(gate, dtype=local.dtype, device=local.device)
-    if least.shape != (local.shape[1],):
-        raise FedMedError(f"the gate has {least.numel()} numbers for {local.shape[1]} classes")
-    sure = (local + labelled).mul_(0.5).gather(1, label.unsqueeze(1)).squeeze(1)
-    return label, counts & (sure >= least[label])
+        return p, counts
+    least = torch.as_tensor(gate, dtype=p.dtype, device=p.device)
+    if least.shape != (p.shape[1],):
+        raise FedMedError(f"the gate has {least.numel()} numbers for {p.shape[1]} classes")
+    return p, counts & (p.gather(1, label.unsqueeze(1)).squeeze(1) >= least[label])
 
 
 def reweighed(p: Tensor, weights: Tensor) -> Tensor:
@@ -60,6 +60,29 @@ def reweighed(p: Tensor, weights: Tensor) -> Tensor:
     return drawn[:, 1:] if p.shape[1] == 1 else drawn
 
 
+class SquaredAgreementLoss(nn.Module):
+    """Squared distance of the student's probabilities to the mean of both models', over the voxels that count.
+
+    The loss of Mean Teacher (Tarvainen and Valpola 2017, arXiv 1703.01780). It learns how sure the two models are, too,
+    so what they are not sure of does not become a class.
+
+    Args:
+        everywhere: every voxel counts, also where the two models name different classes.
+
+    With no voxel that counts the loss is 0, and so is its gradient.
+    """
+
+    def __init__(self, everywhere: bool = False) -> None:
+        super().__init__()
+        self.everywhere = everywhere
+
+    def forward(self, q: Tensor, p: Tensor, counts: Tensor) -> Tensor:
+        """Return the scalar loss, 0 to 2; arguments as in :class:`AgreementLoss`."""
+        q = all_classes(q if q.dtype == torch.float64 else q.float())
+        squared = (q - p).square().sum(dim=1)
+        return squared.mean() if self.everywhere else (squared * counts).sum() / counts.sum().clamp_min(1)
+
+
 class AgreementLoss(nn.Module):
     """Cross-entropy and soft Dice of the student, over the voxels that count and no others.
 
@@ -75,18 +98,18 @@ class AgreementLoss(nn.Module):
         super().__init__()
         self.balance, self.dice = balance, dice
 
-    def forward(self, q: Tensor, label: Tensor, counts: Tensor) -> Tensor:
+    def forward(self, q: Tensor, p: Tensor, counts: Tensor) -> Tensor:
         """Return the scalar loss.
 
         Args:
             q: the student's probabilities (B, C, ...), or (B, 1, ...) of class 1 of two.
-            label: target class (B, ...), int64.
+            p: mean probabilities (B, C, ...) of both models; the likeliest class is the target.
             counts: whether a voxel counts (B, ...), bool.
         """
         q = all_classes(q if q.dtype == torch.float64 else q.float())
         log_q = q.clamp_min(1e-7).log()
         classes = q.shape[1]
-        target = F.one_hot(label, classes).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
+        target = F.one_hot(p.argmax(dim=1), classes).movedim(-1, 1).to(q.dtype) * counts.unsqueeze(1)
         loss = -(self._weights(target) * target * log_q).sum()
         if self.dice:
             foreground, inside = target[:, 1:], q[:, 1:] * counts.unsqueeze(1)
@@ -103,3 +126,16 @@ class AgreementLoss(nn.Module):
         else:
             weights = torch.ones_like(sizes) / sizes.sum().clamp_min(1)
         return weights.view(1, -1, *[1] * (target.ndim - 2))
+
+
+def build_agreement_loss(
+    learned: str, everywhere: bool = False, balance: bool = False, dice: bool = True
+) -> SquaredAgreementLoss | AgreementLoss:
+    """The loss of what the student learns: ``probabilities`` or ``classes``.
+
+    Raises:
+        FedMedError: neither of these.
+    """
+    if learned not in ("probabilities", "classes"):
+        raise FedMedError(f"'learned' is '{learned}'; it must be 'probabilities' or 'classes'")
+    return SquaredAgreementLoss(everywhere) if learned == "probabilities" else AgreementLoss(balance, dice)

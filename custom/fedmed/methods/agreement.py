@@ -14,7 +14,7 @@ SERVER = "to the server"
 
 @dataclass(frozen=True)
 class Agreement(Consistency):
-    """Sites without labels learn, from strong views, what their model and the mean of the labelled sites agree on.
+    """Sites without labels learn what their model and the mean of the labelled sites say together.
 
     The labelled sites' mean is not diluted: the others' difference corrects it. Settings of the loss are the bundle's,
     overlay ``agreement``. The arguments are those of :class:`fedmed.aggregation.labelled_mean.LabelledMean`.
@@ -36,7 +36,7 @@ class Agreement(Consistency):
     ramp_rounds: int = 0
     gate: bool = False
     careful: bool = True
-    align: bool = True
+    align: bool = False
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, which also judge; sites without; and those that are only scored."""
