@@ -32,7 +32,8 @@ def draw_timeline(
     height = TOP + len(classes) * (ROW + GAP) + BOTTOM
     picture = Image.new("RGB", (LEFT + WIDE + 30, height), PAPER)
     draw, font = ImageDraw.Draw(picture), ImageFont.load_default(16)
-    draw.text((12, 12), f"{title}: orange from {threshold:g} on", fill=INK, font=font)
+    shown = title.encode(errors="backslashreplace").decode()  # of a file's name that is not UTF-8
+    draw.text((12, 12), f"{shown}: probabilities along time, orange from {threshold:g} on", fill=INK, font=font)
     for number, name in enumerate(classes):
         top = TOP + number * (ROW + GAP)
         draw.rectangle((LEFT, top, LEFT + WIDE - 1, top + ROW), fill=PANEL)
