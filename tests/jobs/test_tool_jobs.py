@@ -56,9 +56,11 @@ def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_ho
     """With two hospitals and small frames; AlexNet with fewer features, from a file that has such ones."""
     job = read_job(JOBS / name)
     values = {"image_size": [63, 64] if job.study.encoder else [24, 32], "batch_size": 8}
-    monkeypatch.setattr(importlib.import_module("surgical_tools.plain_networks"), "WIDTH", 16)
+    Bundle(job.study.bundle)  # from now on its package can be imported
+    networks = importlib.import_module("surgical_tools.plain_networks")
+    monkeypatch.setattr(networks, "WIDTH", 16)
     if job.study.encoder:
-        network = importlib.import_module("surgical_tools.plain_networks").AlexNet(1000)
+        network = networks.AlexNet(1000)
         (fedmed_home / "models").mkdir(exist_ok=True)
         torch.save(network.state_dict(), fedmed_home / "models" / job.study.encoder)
     two = dict.fromkeys(("lap_hei1", "lap_hei2"), "supervised")
