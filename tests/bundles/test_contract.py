@@ -28,7 +28,14 @@ OVERLAYS = {
         ["lidc", "cpu"],
     ],
     "cxr_classification": [[], ["demo", "linear"], ["demo", "linear_sgd"], ["small", "finetune"], ["demo", "pretrain"]],
-    "surgical_tool_classification": [[], ["demo"], ["cpu"]],
+    "surgical_tool_classification": [
+        [],
+        ["demo"],
+        ["demo_large"],
+        ["resnet", "cpu"],
+        ["resnet_gn"],
+        ["vgg13", "adamw"],
+    ],
 }
 
 

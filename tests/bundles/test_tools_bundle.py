@@ -3,17 +3,23 @@
 import csv
 import importlib
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from ignite.engine import Events
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
-from PIL import Image
+from PIL import Image, ImageColor
 
 from fedmed.bundles.network import parsed
 from fedmed.data.synthetic import demo_site
+from fedmed.data.video.extraction import Extraction
+from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.engines.schedules import one_cycle
 from fedmed.errors import DataError
 from fedmed.export.verify import SCHEMA
 
@@ -57,19 +63,53 @@ def test_metadata():
         assert (BUNDLE / name).is_file()
 
 
-@pytest.mark.parametrize("names", [("train", "demo"), ("train", "cpu"), ("inference",)])
+@pytest.mark.parametrize("names", [("train", "demo_large"), ("train", "resnet"), ("train", "cpu"), ("inference",)])
 def test_network_in_and_out(names):
     verify_net_in_out(net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu")
 
 
-def test_training_and_inference_have_the_same_network():
-    ours, theirs = parse("train"), parse("inference")
-    keys = ("classes", "image_size", "encoder", "network_def", "groups", "encoder_layers", "encoder_widths")
-    assert all(ours[key] == theirs[key] for key in keys)
-    names = list(parsed(parse("train", "demo"), "network").state_dict())
-    assert {name.split(".")[0] for name in names} == {"encoder", "classifier"}
-    assert parse("train", "demo")["pooling"] == "mean_max" != parse("train")["pooling"]
-    assert not any("running" in name for name in names), "GroupNorm keeps no statistics of a hospital"
+@pytest.mark.parametrize("overlays", [(), ("demo",), ("demo_large",), ("resnet",), ("resnet_gn",), ("vgg13",)])
+def test_training_and_inference_have_the_same_network(overlays):
+    ours, theirs = parse("train", *overlays), parse("inference", *overlays)
+    assert all(ours[key] == theirs[key] for key in ("classes", "image_size", "network_def"))
+
+
+def test_the_published_values():
+    """Markert 2022; all that is ours is off."""
+    parser = parse("train")
+    values = {"image_size": [135, 240], "frame_rate": 1.0, "batch_size": 128, "learning_rate": 1e-3, "max_epochs": 50,
+              "weight_decay": 0.0, "weighted": True, "weight_cap": 1000.0}  # fmt: skip
+    assert {key: parser[key] for key in values} == values and parse("train", "vgg13")["batch_size"] == 16
+    settings = ("flip_prob", "degrees", "zoom", "shift", "brightness", "contrast", "saturation", "hue")
+    assert not any(parser[key] for key in settings) and all(parse("train", "demo")[key] for key in settings)
+    parser["network_def"] = {"_target_": "torch.nn.Linear", "in_features": 2, "out_features": 6}
+    (group,) = parsed(parser, "optimizer").param_groups
+    assert group["lr"] == 1e-3 and not group["momentum"] and not group["weight_decay"] and not group["nesterov"]
+    alone = parse("train", "adamw")
+    assert (alone["learning_rate"], alone["optimizer"]["_target_"]) == (1e-4, "torch.optim.AdamW")
+
+
+def test_a_stand_alone_training_is_one_cycle(facts):
+    parser = parse("train", "demo", **facts | {"batch_size": 2})
+    schedule, rates = parser["train#handlers"][0], []
+    assert schedule["lr_scheduler"]["total_steps"] == "$@epoch_length * @max_epochs"
+    parser["train#handlers"] = [schedule]
+    trainer, optimizer = parsed(parser, "train#trainer"), parsed(parser, "optimizer")
+    trainer.add_event_handler(Events.ITERATION_STARTED, lambda _: rates.append(optimizer.param_groups[0]["lr"]))
+    trainer.run()
+    steps = trainer.state.iteration
+    assert steps > 5 and rates == pytest.approx(cycle_of(steps))
+
+
+def cycle_of(steps):
+    """Learning rates of one uninterrupted cycle."""
+    optimizer, rates = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0), []
+    schedule = one_cycle(optimizer, 4e-3, steps)
+    for _ in range(steps):
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+    return rates
 
 
 def test_mean_and_largest_value_of_each_map():
@@ -107,15 +147,60 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     (tmp_path / "in").mkdir()
     Image.new("RGB", (64, 48), (120, 40, 30)).save(tmp_path / "in/red.png")
     (tmp_path / "in/broken.png").write_bytes(b"no picture")
+    (tmp_path / "in/empty.mp4").write_bytes(b"no video")
+    shutil.copy(a_video(facts), tmp_path / "in/operation.mp4")
     alone = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
     files = str(configs("inference", "demo")).replace(" ", "")
     line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(tmp_path / "in")]
     line += ["--output_dir", str(tmp_path / "out"), "--model_path", str(model), "--image_size", "[24,32]"]
     subprocess.run([sys.executable, "-c", alone, *line], check=True, capture_output=True)
-    broken, red = json.loads((tmp_path / "out/predictions.json").read_text())
+    broken, empty, *frames, red = json.loads((tmp_path / "out/predictions.json").read_text())
     assert broken["predicted"] is None and "broken.png is damaged or no picture" in broken["error"]
+    assert empty["predicted"] is None and "empty.mp4 is damaged or no video" in empty["error"]
     assert set(red["probabilities"]) == set(parse("train")["classes"])
     assert red["predicted"] == [name for name, p in red["probabilities"].items() if p >= 0.5]
+    assert [row["second"] for row in frames] == list(range(len(frames))) and len(frames) > 10 and red["second"] is None
+    drawn = {path.relative_to(tmp_path / "out/timelines").as_posix() for path in (tmp_path / "out").rglob("*.png")}
+    assert drawn == {"frames.png", "operation.mp4.png", "empty.mp4.png"}
+    with (tmp_path / "out/predictions.csv").open() as file:
+        assert [row["second"] for row in csv.DictReader(file)][2:4] == ["0.000", "1.000"]
+
+
+def a_video(facts):
+    datalist = json.loads((Path(facts["dataset_dir"]) / "datalist.json").read_text())
+    return Path(facts["dataset_dir"]) / datalist["testing"][0]["video"]
+
+
+@pytest.mark.parametrize("rate", [1.0, 2.5])
+def test_frames_of_a_video_are_those_of_training(facts, rate):
+    videos = importlib.import_module("surgical_tools.videos")
+    expected = [frame.copy() for frame in Extraction(a_video(facts), FrameSettings((48, 64), rate))]
+    found = list(videos.frames_at(a_video(facts), rate))
+    assert [second for second, _ in found] == pytest.approx([k / rate for k in range(len(expected))])
+    for frame, (_, picture) in zip(expected, found, strict=True):
+        assert np.abs(frame.astype(int) - np.asarray(picture.resize((64, 48)), dtype=int)).mean() < 2
+
+
+@pytest.mark.parametrize("rate", [0, -1.0, "1", float("nan")])
+def test_a_wrong_rate(facts, rate):
+    videos = importlib.import_module("surgical_tools.videos")
+    with pytest.raises(ValueError, match="give frames a second above 0, such as 1"):
+        next(videos.frames_at(a_video(facts), rate))
+
+
+def test_a_timeline_shows_each_call(tmp_path):
+    """A single frame of ten thousand is seen, and one that could not be read leaves a gap."""
+    timeline = importlib.import_module("surgical_tools.timeline")
+    rows = [[0.9 if n == 5000 else 0.1, 0.2] if n > 100 else None for n in range(10_000)]
+    timeline.draw_timeline(tmp_path / "a/b.png", "x", ["clipper", "bag"], rows, 0.5, 1.0)
+    picture = np.asarray(Image.open(tmp_path / "a/b.png"))
+    bars = picture[timeline.TOP + 10, timeline.LEFT :]
+    orange = np.flatnonzero((bars == ImageColor.getrgb(timeline.SEEN)).all(1))
+    assert orange.tolist() == [5000 * timeline.WIDE // 10_000]
+    foot = picture[timeline.TOP + timeline.ROW - 1, timeline.LEFT : timeline.LEFT + timeline.WIDE]
+    assert (foot[:11] == ImageColor.getrgb(timeline.PANEL)).all() and (
+        foot[30] == ImageColor.getrgb(timeline.QUIET)
+    ).all()
 
 
 def test_a_table_without_one_of_the_tools_is_one_clear_error(facts):

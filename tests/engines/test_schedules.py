@@ -70,6 +70,23 @@ def test_one_cycle_goes_on_with_a_new_optimizer(before):
     assert found == pytest.approx(whole[before:], rel=1e-12)
 
 
+def test_gradient_descent_in_rounds_ends_where_one_run_does():
+    """Of plain gradient descent nothing but the weights and the rate outlives a step."""
+    ends = []
+    for rounds in (1, 4):
+        weight, length = torch.nn.Parameter(torch.tensor([3.0, -2.0], dtype=torch.float64)), 40 // rounds
+        for number in range(rounds):  # as a site does, also one that was started again: with a new optimizer
+            optimizer = torch.optim.SGD([weight], lr=1.0)
+            schedule = one_cycle(optimizer, 0.1, 40, number * length)
+            for _ in range(length):
+                optimizer.zero_grad()
+                (weight.square() * torch.tensor([1.0, 3.0])).sum().backward()
+                optimizer.step()
+                schedule.step()
+        ends.append(weight.detach())
+    torch.testing.assert_close(ends[0], ends[1], rtol=1e-12, atol=0)
+
+
 def test_momentum_is_left_alone():
     weight = torch.nn.Parameter(torch.zeros(1))
     sgd, adam = torch.optim.SGD([weight], lr=1.0), torch.optim.AdamW([weight], lr=1.0, betas=(0.8, 0.99))

@@ -1,18 +1,20 @@
 """The job for tools says what its name promises, and five hospitals with videos learn in one process."""
 
 import csv
+import importlib
 import json
 import shutil
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.engines.label_counts import LabelCounts
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
-from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.study_text import changed_text
 from fedmed.privacy.sendings import SiteAnswers
 from fedmed.reports.label_charts import counts_of, total
@@ -20,15 +22,56 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
 from fedmed.settings.site import load_file
 
-JOB = Path(__file__).resolve().parents[2] / "jobs" / "tools_fedavg"
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+JOB = JOBS / "tools_fedavg"
+RATE = 1e-2  # of the server, in the demonstration
 SITES = ["lap_cho1", "lap_cho2", "lap_cho3", "lap_hei1", "lap_hei2"]
 
 
-def test_five_hospitals_with_labels_are_averaged_by_their_frames():
-    job = read_job(JOB)
+@pytest.mark.parametrize(
+    ("name", "weighting", "step"),
+    [
+        ("tools_fedavg", "samples", {"by": "adamw", "rate": RATE}),
+        ("tools_fedavg_classic", "samples", None),
+        ("tools_fedavg_uniform", "uniform", {"by": "adamw", "rate": RATE}),
+        ("tools_paper", "samples", "adamw"),
+    ],
+)
+def test_five_hospitals_with_labels_are_averaged(name, weighting, step):
+    job = read_job(JOBS / name)
     assert job.controller["sites"] == dict.fromkeys(SITES, "supervised")
-    assert job.aggregator["weighting"] == "samples" and job.controller["epochs"] == 1
+    assert job.aggregator["weighting"] == weighting and job.controller["epochs"] == 1
     assert {args["bundle"] for args in job.clients.values()} == {"surgical_tool_classification"}
+    assert job.study.server_step == step and job.clients["lap_cho1"]["overlays"][-1] == "one_cycle"
+
+
+def test_the_published_job():
+    study = read_job(JOBS / "tools_paper").study
+    assert (study.rounds, study.overlays, study.select) == (50, ["one_cycle"], "last")
+    assert study.encoder == "alexnet-owt-7be5be79.pth" and not study.overrides
+
+
+@pytest.mark.parametrize("name", ["tools_fedavg_classic", "tools_fedavg_uniform", "tools_paper"])
+def test_a_round_of_the_other_jobs(name, sites, tmp_path, monkeypatch, fedmed_home):
+    """With two hospitals and small frames; AlexNet with fewer features, from a file that has such ones."""
+    job = read_job(JOBS / name)
+    values = {"image_size": [63, 64] if job.study.encoder else [24, 32], "batch_size": 8}
+    Bundle(job.study.bundle)  # from now on its package can be imported
+    networks = importlib.import_module("surgical_tools.plain_networks")
+    monkeypatch.setattr(networks, "WIDTH", 16)
+    if job.study.encoder:
+        network = networks.AlexNet(1000)
+        (fedmed_home / "models").mkdir(exist_ok=True)
+        torch.save(network.state_dict(), fedmed_home / "models" / job.study.encoder)
+    two = dict.fromkeys(("lap_hei1", "lap_hei2"), "supervised")
+    small = job.changed({"sites": two, "rounds": 1, "overrides": {"supervised": values}})
+    server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws", {site: sites[site] for site in two})
+    (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert sorted(json.loads(line)["accepted"]) == list(two)
+    if job.study.encoder:
+        start = network.state_dict()
+        moved = (server.tensors["features.0.weight"] - start["features.0.weight"]).abs().max()
+        assert 0 < moved < 2e-3, "one step of the server's optimizer from ImageNet's weights"
 
 
 @pytest.fixture(scope="module")

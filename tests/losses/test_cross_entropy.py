@@ -28,6 +28,12 @@ def test_weights_from_counts():
     assert pos_weight_from_counts([10, 95, 100], 100).tolist() == pytest.approx([9, 0.0526316, 0], abs=1e-6)
 
 
+def test_as_many_positives_as_negatives_are_plain_cross_entropy():
+    logits, y = torch.randn(8, 3, generator=torch.Generator().manual_seed(0)), torch.eye(8)[:, :3]
+    weights = pos_weight_from_counts([50] * 3, 100)
+    assert torch.equal(BCEWithLogitsLoss(pos_weight=weights)(logits, y), BCEWithLogitsLoss()(logits, y))
+
+
 def test_rare_labels_are_capped_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "fedmed.losses"):
         assert pos_weight_from_counts([0, 1, 50], 5000).tolist() == [1000, 1000, 99]

@@ -1,4 +1,4 @@
-"""Find and read the frames to infer."""
+"""Find and read the frames and videos to infer."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -12,25 +12,29 @@ from PIL import Image
 
 from surgical_tools.errors import BundleInputError
 
-ENDINGS = (".png", ".jpg", ".jpeg")
+PICTURES = (".png", ".jpg", ".jpeg")
+VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv")
 
 
 def list_frames(folder: str | Path) -> list[str]:
-    """Return the PNG and JPEG files of a folder at any depth, sorted; hidden files and folders are ignored.
+    """Return a video, or the PNG and JPEG files and videos of a folder at any depth, sorted; hidden ones are ignored.
 
     Raises:
-        BundleInputError: no such folder, or no picture in it.
+        BundleInputError: no such file or folder, or no picture or video in it.
     """
     root = Path(folder)
-    paths = sorted(root.rglob("*")) if root.is_dir() else []
-    found = [str(path) for path in paths if path.suffix.lower() in ENDINGS and not _hidden(path, root)]
+    paths = [root] if root.is_file() else sorted(root.rglob("*")) if root.is_dir() else []
+    found = [str(path) for path in paths if _is_wanted(path) and not _hidden(path, root)]
     if not found:
-        raise BundleInputError(f"{root} holds no .png or .jpg file; set dataset_dir to a folder of frames of a video")
+        raise BundleInputError(
+            f"{root} holds no picture (.png, .jpg) and no video ({', '.join(VIDEOS)}); set dataset_dir to a folder of "
+            "frames of a video, or to a video"
+        )
     return found
 
 
 class LoadFramed(MapTransform):
-    """Read a path as a frame (3, H, W), float32 in [0, 1], scaled to a size whatever its proportions.
+    """Make a frame (3, H, W), float32 in [0, 1], of a path or a picture, scaled to a size whatever its proportions.
 
     Args:
         keys: entries to read.
@@ -49,18 +53,28 @@ class LoadFramed(MapTransform):
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         case = dict(data)
         for key in self.key_iterator(case):
-            case[key] = read_frame(Path(case[key]), self.size)
+            case[key] = read_frame(case[key], self.size)
         return case
 
 
-def read_frame(path: Path, size: tuple[int, int]) -> torch.Tensor:
-    """Read a PNG or JPEG; see :class:`LoadFramed`."""
+def read_frame(source: str | Path | Image.Image, size: tuple[int, int]) -> torch.Tensor:
+    """Read a PNG or JPEG, or take a picture as it is; see :class:`LoadFramed`."""
+    if isinstance(source, Image.Image):
+        return _scaled(source, size)
     try:
-        with Image.open(path, formats=("PNG", "JPEG")) as file:
-            picture = file.convert("RGB").resize(size[::-1], Image.Resampling.BILINEAR)
+        with Image.open(source, formats=("PNG", "JPEG")) as file:
+            return _scaled(file, size)
     except Exception as error:  # noqa: BLE001 - each of Pillow's decoders has its own exceptions
-        raise BundleInputError(f"{path} is damaged or no picture ({error}); export the frame again") from error
-    return torch.from_numpy(np.asarray(picture, dtype=np.float32) / 255).permute(2, 0, 1).contiguous()
+        raise BundleInputError(f"{source} is damaged or no picture ({error}); export the frame again") from error
+
+
+def _scaled(picture: Image.Image, size: tuple[int, int]) -> torch.Tensor:
+    scaled = picture.convert("RGB").resize(size[::-1], Image.Resampling.BILINEAR)
+    return torch.from_numpy(np.asarray(scaled, dtype=np.float32) / 255).permute(2, 0, 1).contiguous()
+
+
+def _is_wanted(path: Path) -> bool:
+    return path.suffix.lower() in (*PICTURES, *VIDEOS)
 
 
 def _hidden(path: Path, root: Path) -> bool:

@@ -1,4 +1,4 @@
-"""A residual network for single frames, with one output for each tool."""
+"""Networks for single frames, with one output for each tool; here residual ones."""
 
 from collections.abc import Sequence
 
@@ -12,20 +12,21 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's colour
 def build_encoder(
     layers: Sequence[int] = (2, 2, 2, 2),
     widths: Sequence[int] = (64, 128, 256, 512),
-    groups: int = 32,
+    groups: int | None = 32,
     stem_kernel: int = 7,
     stem_stride: int = 2,
     stem_pool: bool = True,
     pooling: str = "mean",
 ) -> ResNet:
-    """A 2D ResNet of basic blocks for colour images (He et al. 2016) with GroupNorm (Wu and He 2018).
+    """A 2D ResNet of basic blocks for colour images (He et al. 2016), with GroupNorm (Wu and He 2018) or BatchNorm.
 
-    BatchNorm's statistics are those of one hospital's camera; GroupNorm has none to average or to keep apart.
+    BatchNorm's statistics are those of one hospital's camera; GroupNorm has none to average or to keep apart. Names and
+    shapes of the tensors are those of torchvision's ``resnet18`` without its last layer.
 
     Args:
         layers: blocks in each of the four stages.
         widths: channels of each stage; the last is the number of features.
-        groups: of channels that are normalised together; it divides every width.
+        groups: of channels that are normalised together; it divides every width. None = BatchNorm.
         stem_kernel: size of the first convolution.
         stem_stride: its stride.
         stem_pool: whether a 3 x 3 pooling of stride 2 follows. Without it, small frames keep some rows for the last
@@ -41,9 +42,9 @@ def build_encoder(
     """
     if pooling not in ("mean", "mean_max"):
         raise ValueError(f"pooling is '{pooling}'; use 'mean' or 'mean_max'")
-    if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups, stem_kernel, stem_stride) < 1:
+    if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups or 1, stem_kernel, stem_stride) < 1:
         raise ValueError(f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed")
-    if any(width % groups for width in widths):
+    if groups is not None and any(width % groups for width in widths):
         raise ValueError(f"groups {groups} do not divide the widths {list(widths)}; use a common divisor of them")
     encoder = ResNet(
         block="basic",
@@ -57,7 +58,8 @@ def build_encoder(
         bias_downsample=False,
         feed_forward=False,
     )
-    replace_batch_norm(encoder, groups)  # MONAI's `norm` reaches the first layer alone
+    if groups is not None:
+        replace_batch_norm(encoder, groups)  # MONAI's `norm` reaches the first layer alone
     if pooling == "mean_max":
         encoder.avgpool = MeanAndMax()
     return encoder
@@ -81,8 +83,32 @@ def replace_batch_norm(module: nn.Module, groups: int) -> None:
             replace_batch_norm(part, groups)
 
 
-class ToolNet(nn.Module):
-    """Encoder and one linear layer; colours are normalised inside, so that any runtime takes plain images.
+class FrameNet(nn.Module):
+    """A network of single frames; colours are normalised inside, so that any runtime takes plain images.
+
+    Attributes:
+        origin: what the names of tensors have before those of torchvision's network.
+        last: name of the layer that gives the logits.
+    """
+
+    mean: Tensor
+    std: Tensor
+    origin, last = "", "classifier.6."
+
+    def __init__(self, tools: int) -> None:
+        super().__init__()
+        if tools < 1:
+            raise ValueError(f"tools is {tools}; at least one is needed")
+        for name, values in (("mean", MEAN), ("std", STD)):  # constants, neither trained nor sent
+            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
+
+    def normalised(self, x: Tensor) -> Tensor:
+        """Frames (B, 3, H, W), red, green and blue in [0, 1], with mean 0 and deviation 1 of ImageNet's colours."""
+        return (x - self.mean) / self.std
+
+
+class ToolNet(FrameNet):
+    """Encoder and one linear layer.
 
     Args:
         encoder: (B, 3, H, W) -> (B, features).
@@ -92,18 +118,13 @@ class ToolNet(nn.Module):
     Tensors are called ``encoder.*`` and ``classifier.*``.
     """
 
-    mean: Tensor
-    std: Tensor
+    origin, last = "encoder.", "classifier."
 
     def __init__(self, encoder: nn.Module, features: int, tools: int) -> None:
-        super().__init__()
-        if tools < 1:
-            raise ValueError(f"tools is {tools}; at least one is needed")
+        super().__init__(tools)
         self.encoder = encoder
         self.classifier = nn.Linear(features, tools)
-        for name, values in (("mean", MEAN), ("std", STD)):  # constants, neither trained nor sent
-            self.register_buffer(name, torch.tensor(values).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, tools) of frames (B, 3, H, W), red, green and blue in [0, 1]."""
-        return self.classifier(self.encoder((x - self.mean) / self.std))
+        return self.classifier(self.encoder(self.normalised(x)))

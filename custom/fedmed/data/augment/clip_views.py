@@ -20,7 +20,8 @@ class ClipViews:
 
     Each frame alone would blur what moves between frames; Kassem et al. (2023) shift, rotate and scale, Fang et al.
     (2025) rotate and scale, ranges are ours. All changes of place are one interpolation. Beyond the border the image is
-    mirrored. Each clip gets its own draws, from a generator of this object: the same seed gives the same views.
+    mirrored. Each clip gets its own draws, from a generator of this object: the same seed gives the same views. Where
+    no place may change nothing is interpolated, where no colour may change nothing is mapped.
 
     Args:
         seed: of the draws. They are made on the CPU: the same on every device.
@@ -61,6 +62,7 @@ class ClipViews:
             if bad:
                 raise FedMedError(f"ClipViews: {message}")
         self.flips, self.crop, self.zoom, self.shift, self.degrees = (flip, flip_vertical), crop, zoom, shift, degrees
+        self.moves = any((flip, flip_vertical, crop < 1, zoom, shift, degrees))
         self.colour = torch.tensor([brightness, contrast, saturation, math.radians(hue)])
         self.generator = torch.Generator().manual_seed(seed)
 
@@ -88,6 +90,8 @@ class ClipViews:
 
     def _moved(self, planes: Tensor, matrices: Tensor, mode: str) -> Tensor:
         """Frames of a clip lie side by side as channels, so that one grid serves all of them."""
+        if not self.moves:
+            return planes
         sides = (planes.shape[2], planes.shape[3])
         return warp_affine(planes, matrices.to(planes), sides, mode, padding_mode="reflection", align_corners=True)
 
