@@ -28,7 +28,7 @@ class Closing:
         self.last_tensors = server.tensors
         self.borrower = Borrower(server)
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
-        self.untested: dict[str, str] = {}  # site -> why there is no model for it
+        self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
 
     def validation_tasks(self) -> dict[str, Task]:
         """Labelled sites score the last aggregate, which no training round does; nobody if it is the result anyway."""
@@ -71,7 +71,7 @@ class Closing:
             reason = self._no_layers(site, role, model)
             lent = self.borrower.lend(site, model) if reason else {}
             if lent is None:
-                self.untested[site] = reason
+                self.untested |= {} if last else {site: reason}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
             private, kept = model.private.get(site), server.selection.best_private.get(site)
