@@ -194,6 +194,27 @@ def test_one_site_is_local_training(algorithm, small, tmp_path):
         assert torch.allclose(found[key], tensor, atol=1e-9), key
 
 
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_layers_are_not_changed_by_the_server_whose_optimizer_moves_what_is_shared(
+    name, small, tmp_path, monkeypatch
+):
+    opened, iterate = {}, Client._iterate
+
+    def spy(self, task, model, engine):
+        opened[self.site.site, task.round] = model.tensors
+        return iterate(self, task, model, engine)
+
+    monkeypatch.setattr(Client, "_iterate", spy)
+    server = small("ab", **{**ALGORITHMS[name], "server_step": "adamw"})
+    stays = {key for key in server.tensors if key.startswith(PRIVATE[name])}
+    for site in "ab":
+        left = state_of(tmp_path / "ws", site, 0)["private"]
+        assert left.keys() == stays and same(left, {key: opened[site, 1][key] for key in left})
+    assert all(torch.equal(server.tensors[key], server.store.initial[key]) for key in stays)
+    moved = set(server.applied.rule.state()["step"])
+    assert moved and moved <= server.tensors.keys() - stays
+
+
 def test_both_parts_of_a_round_count_as_steps_and_in_the_cycle_of_the_rate(small, answers, monkeypatch):
     """FedRep with ``epochs: 2``: eight pairs in batches of two are eight steps, four of each part."""
     cycles = []
