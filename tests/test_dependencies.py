@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "custom" / "fedmed"
-BASE = {"errors", "files", "durable_files", "seeds", "class_paths"}  # single modules that everything may use
+# Single modules that everything may use.
+BASE = {"errors", "files", "durable_files", "seeds", "class_paths", "in_range"}
 LEAVES = {"losses", "networks", "data"}
 WORK = {"engines", "aggregation", "bundles"}
 DESCRIBED = LEAVES | WORK | {"settings", "messages", "methods", "kinds", "jobs"}  # what a run is, before it runs

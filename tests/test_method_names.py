@@ -1,4 +1,4 @@
-"""A method is one object; the rest of the package asks it and never says its name, or that of a value of its own."""
+"""A method is an object, an algorithm too; the rest of the package asks them and never says a name of theirs."""
 
 import ast
 import re
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from fedmed.methods.find_method import installed
+from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.find_method import algorithms, installed
+from fedmed.methods.method import Method
 from fedmed.methods.supervised_fedavg import SupervisedFedAvg
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -21,12 +23,12 @@ ANOTHER = {("losses/pseudo_label.py", '"linear"')}  # how a threshold grows
 
 
 def names() -> list[str]:
-    """Short names, classes and titles of all methods, and their values beside the model and the scalars."""
+    """Short names, classes and titles of methods and algorithms, and their values beside the model and the scalars."""
     found = set(FURTHER)
-    for stem, kind in installed().items():
-        method = kind()
-        found |= {stem, kind.__name__, method.title}
-        found |= {value.name for value in method.values()} | {scalar.name for scalar in method.scalars()}
+    for stem, kind in {**installed(), **algorithms()}.items():
+        made = kind()
+        found |= {stem, kind.__name__, made.title} | {value.name for value in made.values()}
+        found |= {scalar.name for scalar in made.scalars()} if isinstance(made, Method) else set()
     found -= GENERIC
     found |= {name.removeprefix("train_") for name in found}  # as an engine gives them
     words = {quoted for name in found & ENGLISH for quoted in (f'"{name}"', f"'{name}'")}
@@ -82,10 +84,13 @@ def named_in(value: object) -> set[str]:
 
 
 def modules_of(kind: type) -> set[str]:
-    """Modules that the overlays of a method and its rule name."""
-    method = kind()
-    found = named_in(method.rule())
-    for overlay in {"train", *(name for role in method.roles().values() for name in role.overlays)}:
+    """Modules that the overlays of a method or an algorithm, and its rule, name."""
+    made = kind()
+    if isinstance(made, Algorithm):
+        found, overlays = named_in(made.rule({})), {str(made.overlay)}
+    else:
+        found, overlays = named_in(made.rule()), {"train", *(o for r in made.roles().values() for o in r.overlays)}
+    for overlay in overlays:
         shared = (PACKAGE / "overlays").glob(f"{overlay}.yaml")
         for path in (*(CHECKOUT / "bundles").glob(f"*/configs/{overlay}.yaml"), *shared):
             found |= named_in(yaml.safe_load(path.read_text("utf-8")))
@@ -93,16 +98,19 @@ def modules_of(kind: type) -> set[str]:
 
 
 def own_files() -> set[str]:
-    """Files that implement a method: what its overlays and its rule name, without what every training needs."""
+    """Files that implement a method or an algorithm: what its overlays and rule name, and not every training needs."""
     plain = computing(modules_of(SupervisedFedAvg))
-    return {name for kind in installed().values() for name in computing(modules_of(kind))} - plain
+    kinds = [*installed().values(), *algorithms().values()]
+    return {name for kind in kinds for name in computing(modules_of(kind))} - plain
 
 
 def test_the_names_are_those_of_the_methods():
+    assert {"fedprox", "FedDyn", "SCAFFOLD", "control_difference"} <= set(names())
     assert {"fedmoco", "FedMoCo", "rsa", "contrastive_accuracy", "train_clamped_fraction", '"linear"'} <= set(names())
     assert not {"linear", "Linear", "n", "mu"} & set(names())
     own = own_files()
     assert {"losses/info_nce.py", "networks/queue.py", "aggregation/self_adaptive.py", "data/augment/clahe.py"} <= own
+    assert {"aggregation/dynamic.py", "aggregation/control.py", "engines/corrections/phased.py"} <= own
     assert not {"engines/trainer.py", "engines/supervised.py", "aggregation/weighted_mean.py"} & own
 
 
@@ -112,6 +120,7 @@ def test_the_names_are_those_of_the_methods():
         ('if method == "rsa":', ["rsa"]),
         ('    "linear": 1,', ['"linear"']),
         ("# as FedMoCo's sites do", ["FedMoCo"]),
+        ('if name == "fedprox":', ["fedprox"]),
         ('metrics["train_zero_rows"]', ["train_zero_rows"]),
         ("<code>cxr_finetune</code> after Contrastive", ["finetune"]),
         ("nn.Linear(3, 1); mode=linear; universal, inconsistency, rsaX", []),

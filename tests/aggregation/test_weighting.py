@@ -41,6 +41,11 @@ def test_what_sites_are_weighed_by_and_an_idle_one_never_counts(kind, expected):
     assert rule.coefficients(updates[::-1]) == rule.coefficients(updates)
 
 
+def test_sites_with_as_many_samples_count_as_if_uniform():
+    updates = [sent(site, n_steps=steps, n_samples=7) for site, steps in zip("abc", (1, 5, 9), strict=True)]
+    assert mean_of(weighting="samples").coefficients(updates) == mean_of(weighting="uniform").coefficients(updates)
+
+
 def test_user_weights_multiply_and_a_weight_of_zero_has_no_part_in_the_gaps():
     updates = [sent("a", 0.5), sent("b", 0.5), sent("c", 0.0)]
     weighed = mean_of(weighting=BY, user_weights={"a": 3.0}).coefficients(updates)

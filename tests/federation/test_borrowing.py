@@ -93,6 +93,19 @@ def test_statistics_that_a_site_trained_itself_are_not_replaced_by_the_owners(ma
     assert tasks["u"].tensors["decoder.norm.running_mean"] is private["decoder.norm.running_mean"]
 
 
+def test_a_site_none_of_whose_updates_was_accepted_has_no_layers_to_be_scored_with(make, tmp_path, caplog):
+    closing = make(release_from=None)
+    for private in (closing.selection.best_private, closing.server.last_round):
+        del private["b"]
+    assert set(closing.evaluation_tasks()) == {"a"}
+    assert "site 'b' is not scored: it has no trained private layers: none of its updates entered" in caplog.text
+    closing.finish({"a": {"dice_mean": 0.5, "n_cases": 1}})
+    untested = json.loads((tmp_path / "result.json").read_text())["untested"]
+    assert untested == {
+        "b": "none of its updates entered the model", "e": "it trains nothing", "u": "it trained them without labels"
+    }  # fmt: skip
+
+
 def test_lent_layers_are_dropped_after_the_evaluation(make):
     closing = make()
     released(closing)

@@ -83,7 +83,8 @@ def test_same_seed_same_model_and_the_unlabelled_site_matters(tiny_job, lively, 
 def test_partial_sharing_with_a_warm_start_scores_only_sites_with_a_trained_decoder(tiny_job, unscored, tmp_path):
     job = tiny_job(sharing="block_6", warm_start={"rounds": 1, "sharing": "full"}, rounds=2)
     server = run_job(job, tmp_path / "ws")
-    server.selection.best_round = 1  # whatever round was best: the question is who can be scored after the warm start
+    # whatever round was best: the question is who can be scored after the warm start
+    server.selection.best_round, server.selection.best_private = 1, dict(server.last_round)
     assert set(Closing(server).evaluation_tasks()) == {"ct_north", "ct_south"}
     warm, private = (
         load_tensors(tmp_path / "ws" / site / "simulate_job/fedmed/state/round_1.pt")["private"]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError, OverrideError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
@@ -13,6 +14,8 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.jobs.study_text import dumped
 from fedmed.methods.find_method import algorithms, load_method
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
@@ -27,9 +30,10 @@ def made(algorithm, **changes):
 
 
 def test_the_algorithms_that_there_are():
-    assert list(algorithms()) == ["feddyn", "fedprox", "scaffold"]
+    assert list(algorithms()) == ["fedbn", "feddyn", "fedprox", "fedrep", "scaffold"]
     for kind in algorithms().values():
-        assert kind.title and kind.source and Bundle("cxr_classification", [kind.overlay]).overlays
+        overlays = [kind.overlay] if kind.overlay else []
+        assert kind.title and kind.source and Bundle("cxr_classification", overlays).overlays == overlays
 
 
 @pytest.mark.parametrize("name", list(algorithms()))
@@ -38,18 +42,44 @@ def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     allow_extras("control_difference")
     job = read_job(JOBS / f"tools_{name}")
     plain = read_job(JOBS / "tools_fedavg")
-    assert job.study.sites == plain.study.sites and job.clients["lap_cho1"]["overlays"][-1] == name
+    assert job.study.sites == plain.study.sites
+    assert job.clients["lap_cho1"]["overlays"][2:] == ([] if name == "fedbn" else [name])
     small = job.changed({"sites": TWO, "rounds": 1, "epochs": 0.5, "overrides": SMALL})
     server = run_job(write_job(small, tmp_path / "job"), tmp_path / "ws")
     (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["accepted"]) == list(TWO) and not json.loads(line)["refused"]
     kept = server.applied.rule.state()
-    if name == "fedprox":
+    if name in ("fedprox", "fedrep", "fedbn"):
         assert kept == {}
     else:
         (tensors,) = (kept["step"] if name == "feddyn" else kept).values()
         assert tensors.keys() <= set(server.tensors) and all(tensor.any() for tensor in list(tensors.values())[:3])
     assert bool(server.applied.values) == (name == "scaffold")
+
+
+@pytest.mark.parametrize(
+    ("name", "private"),
+    [("fedrep", {"classifier.weight", "classifier.bias"}), ("fedbn", {"encoder.bn1.weight", "encoder.bn1.bias"})],
+)
+def test_each_site_is_scored_with_its_own_layers_and_one_that_never_trains_says_why_not(
+    name, private, tiny_site_configs, tmp_path
+):
+    """In the demo's network GroupNorm layers are those that FedBN keeps at the sites: 20 layers with 40 tensors."""
+    job = read_job(JOBS / f"tools_{name}")
+    sites = {"lap_hei1": "supervised", "lap_hei2": "evaluate"}
+    small = {role: SMALL["supervised"] for role in set(sites.values())}
+    job = job.changed({"sites": sites, "rounds": 1, "epochs": 0.5, "overrides": small})
+    server = run_job(write_job(job, tmp_path / "job"), tmp_path / "ws")
+    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    assert set(result["test"]) == {"lap_hei1"} and result["untested"] == {"lap_hei2": "it trains nothing"}
+    assert "Not tested: lap_hei2, which has no private layers of its own: it trains nothing." in page(
+        read_run(tmp_path / "ws")
+    )
+    own = load_tensors(tmp_path / "ws/lap_hei1/simulate_job/fedmed/state/round_0.pt")["private"]
+    layers = {key.rpartition(".")[0] for key in own}
+    assert private <= own.keys() and len(own) == 2 * len(layers)
+    kinds = {type(server.store._network.get_submodule(layer)).__name__ for layer in layers}
+    assert kinds == ({"Linear"} if name == "fedrep" else {"GroupNorm"})
 
 
 def test_sites_that_do_not_allow_it_are_refused_by_name(write_tiny_tools_job, tmp_path, caplog):
@@ -122,6 +152,15 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
             {"algorithm": "fedprox", "overrides": {"supervised": {"mu": 1}}},
             "'overrides.supervised.mu': say it once, as 'algorithm.args.mu'",
         ),
+        (
+            {"algorithm": {"name": "fedrep", "args": {"head_share": 1}}},
+            "line .*'head_share' is 1; .* above 0 and below 1",
+        ),
+        ({"algorithm": "fedrep", "sharing": "head"}, "line .*'sharing': in FedRep the layers of group 'head' stay at"),
+        (
+            {"algorithm": "fedbn", "warm_start": {"rounds": 1, "sharing": "full"}},
+            "line .*'warm_start.sharing': in FedBN the layers of group 'norm' stay at the sites in all rounds",
+        ),
         ({"overlays": ["feddyn"]}, "overlay 'feddyn' alone lacks the server's part: write 'algorithm: feddyn'"),
         ({"overlays": ["fedprox"], "algorithm": "fedprox"}, "'fedprox' is what 'algorithm: fedprox' adds"),
     ],
@@ -129,6 +168,22 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
 def test_what_does_not_go_together_is_told_at_its_line(changes, message):
     with pytest.raises(JobError, match=f"(?s){message}"):
         Job.parse(dumped({**STUDY, **changes}))
+
+
+def test_what_stays_at_the_sites_is_the_algorithms_word():
+    job = made("fedrep")
+    assert job.aggregator["sharing"] == job.clients["a"]["sharing"] == "head" and job.keeps_private
+    other = made({"name": "fedrep", "args": {"group": "block_6", "head_share": 0.75}}, bundle="covid_ct_segmentation")
+    assert other.clients["a"]["sharing"] == "block_6" and other.clients["a"]["overrides"] == {"head_share": 0.75}
+    assert made("fedbn", release_from="a").aggregator["sharing"] == "norm"
+
+
+def test_a_group_that_the_bundle_lacks_is_told_at_the_algorithm(tmp_path):
+    message = (
+        r"line \d+: sharing group 'block_6' is not in bundle 'surgical_tool_classification'; it has full, head, norm"
+    )
+    with pytest.raises(JobError, match=message):
+        write_job(made({"name": "fedrep", "args": {"group": "block_6"}}), tmp_path / "x")
 
 
 def test_a_uniform_mean_may_be_said():

@@ -24,6 +24,12 @@ def test_weighted_cross_entropy_worked_out_by_hand():
     assert BCEWithLogitsLoss(pos_weight=weights)(logits, y).item() == pytest.approx(0.4357994757, abs=1e-6)
 
 
+def test_labels_that_are_there_as_often_as_not_give_the_plain_loss():
+    logits, y = torch.randn(20, 6, generator=torch.Generator().manual_seed(0)), torch.arange(120).view(20, 6) % 2.0
+    weights = pos_weight_from_counts([50] * 6, 100)
+    assert torch.equal(BCEWithLogitsLoss(pos_weight=weights)(logits, y), BCEWithLogitsLoss()(logits, y))
+
+
 def test_weights_from_counts():
     assert pos_weight_from_counts([10, 95, 100], 100).tolist() == pytest.approx([9, 0.0526316, 0], abs=1e-6)
 

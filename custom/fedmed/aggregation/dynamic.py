@@ -1,6 +1,5 @@
 """FedDyn at the server: the mean goes on by what the sites' earlier rounds left open."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,8 @@ from torch import Tensor
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.rule import Model, RoundFacts
 from fedmed.aggregation.server_step import ServerStep
-from fedmed.errors import JobError, StateError
+from fedmed.errors import StateError
+from fedmed.in_range import in_range
 
 
 class DynamicStep:
@@ -35,9 +35,7 @@ class DynamicStep:
     """
 
     def __init__(self, alpha: float, delayed_h: bool = False, then: ServerStep | None = None) -> None:
-        if type(alpha) not in (int, float) or not 0 < alpha < math.inf:
-            raise JobError(f"'alpha' is {alpha!r}; give a number above 0, the same as at the sites")
-        self.alpha, self.delayed_h, self.then = alpha, delayed_h, then
+        self.alpha, self.delayed_h, self.then = in_range("alpha", alpha, above=0), delayed_h, then
         self.h: dict[str, Tensor] = {}
 
     def move(

@@ -4,8 +4,8 @@ Studies name them in ``server_step``. They act in float64, in blocks of scratch 
 result does not depend on the number of threads.
 """
 
-import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +17,10 @@ from torch.optim.sgd import sgd
 from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.mean import BLOCK
 from fedmed.aggregation.rule import Model, RoundFacts
-from fedmed.errors import JobError, StateError
+from fedmed.errors import StateError
+from fedmed.in_range import in_range
 
+setting = partial(in_range, of=" of the server's optimizer")
 STEPS = "steps"  # that a parameter has taken; it counts for itself, for not every round moves every parameter
 
 
@@ -43,7 +45,7 @@ class ServerOptimizer:
     moments: tuple[str, ...] = ("first", "second")
 
     def __init__(self, rate: float) -> None:
-        self.rate, self.start = in_range("rate", rate, above=0), dict[str, float]()
+        self.rate, self.start = setting("rate", rate, above=0), dict[str, float]()
         self._kept: dict[str, dict[str, Any]] = {}  # parameter -> steps, moments
         self._scratch = [torch.empty(BLOCK, dtype=torch.float64) for _ in range(2)]
 
@@ -108,7 +110,7 @@ class ServerSGD(ServerOptimizer):
 
     def __init__(self, rate: float = 1.0, momentum: float = 0.0) -> None:
         super().__init__(rate)
-        self.momentum = in_range("momentum", momentum, least=0, below=1)
+        self.momentum = setting("momentum", momentum, least=0, below=1)
         self.moments = ("momentum",) if self.momentum else ()
 
     def move(
@@ -140,9 +142,9 @@ class ServerAdam(ServerOptimizer):
 
     def __init__(self, rate: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> None:
         super().__init__(rate)
-        self.beta1 = in_range("beta1", beta1, least=0, below=1)
-        self.beta2 = in_range("beta2", beta2, least=0, below=1)
-        self.epsilon = in_range("epsilon", epsilon, above=0)
+        self.beta1 = setting("beta1", beta1, least=0, below=1)
+        self.beta2 = setting("beta2", beta2, least=0, below=1)
+        self.epsilon = setting("epsilon", epsilon, above=0)
 
     def _settings(self, moments: Sequence[Tensor], count: int) -> dict[str, Any]:
         lists = {"exp_avgs": [moments[0]], "exp_avg_sqs": [moments[1]], "max_exp_avg_sqs": []}
@@ -171,7 +173,7 @@ class ServerAdamW(ServerAdam):
         decay: float = 1e-2,
     ) -> None:
         super().__init__(rate, beta1, beta2, epsilon)
-        self.decay = in_range("decay", decay, least=0)
+        self.decay = setting("decay", decay, least=0)
 
     def step(self, point: Tensor, gradient: Tensor, moments: Sequence[Tensor], count: int) -> None:
         """PyTorch's."""
@@ -202,19 +204,3 @@ class ServerYogi(ServerAdam):
         second.sub_((second - square).sign_().mul_(square).mul_(1 - self.beta2))
         first.mul_(self.beta1).add_(gradient.mul_(1 - self.beta1))
         point.sub_(second.sqrt().add_(self.epsilon).reciprocal_().mul_(first).mul_(self.rate))
-
-
-def in_range(
-    name: str, value: Any, least: float = -math.inf, above: float = -math.inf, below: float = math.inf
-) -> float:
-    """Return a setting as a number.
-
-    Raises:
-        JobError: it is not a finite number, below ``least``, not above ``above``, or not below ``below``.
-    """
-    if type(value) in (int, float) and math.isfinite(value) and least <= value < below and value > above:
-        return float(value)
-    bounds = [f"above {above:g}"] * (above > -math.inf) + [f"of at least {least:g}"] * (least > -math.inf)
-    bounds += [f"below {below:g}"] * (below < math.inf)
-    hint = " (in YAML write 1.0e-3, not 1e-3)" if isinstance(value, str) else ""
-    raise JobError(f"'{name}' of the server's optimizer is {value!r}{hint}; give a number {' and '.join(bounds)}")

@@ -5,13 +5,15 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedmed.aggregation.buffers import POLICIES, is_batch_norm_buffer
 from fedmed.errors import SharingError
 
 log = logging.getLogger("fedmed.sharing")
 FULL = "full"
+NORM = "norm"  # a group that every network has: its normalisation layers
+_NORMALISING = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 _BUFFERS = r"(^|\.)(running_mean|running_var|num_batches_tracked)$"
 
 
@@ -120,6 +122,12 @@ class SharingPolicy:
         """Return one line for the log: how many tensors, and bytes if given tensors, come, leave and stay."""
         chosen = {"receives": self.received, "sends": self.sent, "keeps private": self.private}
         return ", ".join(f"{verb} {_size(tensors, select(tensors))}" for verb, select in chosen.items())
+
+
+def norm_layers(network: nn.Module) -> list[str]:
+    """Patterns of the tensors of a network's normalisation layers: BatchNorm, InstanceNorm, GroupNorm, LayerNorm."""
+    found = [name for name, layer in network.named_modules() if isinstance(layer, _NORMALISING) and layer.state_dict()]
+    return [rf"^{re.escape(name)}\." for name in found]
 
 
 def tensor_bytes(tensors: Mapping[str, Tensor], names: Iterable[str] | None = None) -> int:

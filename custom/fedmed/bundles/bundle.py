@@ -12,6 +12,7 @@ import yaml
 from monai.bundle import ConfigParser
 from torch import nn
 
+from fedmed.aggregation.sharing import NORM, norm_layers
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.metadata_classes import classes_of
 from fedmed.bundles.overrides import check_overrides
@@ -122,12 +123,11 @@ class Bundle:
                 raise OverrideError(f"override '{key}': {value!r} is not a list; write [{value}]")
 
     def groups(self, network: nn.Module) -> dict[str, list[str]]:
-        """Sharing groups of a network: group -> patterns of the names that are not shared."""
+        """Sharing groups of a network, ``norm`` too: group -> patterns of the names that are not shared."""
         kind, groups = type(network).__name__, dict(self.federation.get("sharing", {}))
         if kind not in groups:
             raise BundleError(f"bundle '{self.name}': federation.yaml has no sharing groups for {kind}")
-        own: dict[str, list[str]] = groups[kind]
-        return own
+        return {NORM: norm_layers(network), **groups[kind]}
 
     @cached_property
     def digest(self) -> str:

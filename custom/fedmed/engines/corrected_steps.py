@@ -74,12 +74,17 @@ class Corrections:
                 _unscale(engine.optimizer)
                 self._each(name, engine.network)
 
+        def iterate() -> None:
+            for item in self.items:
+                item.before_iteration(engine.state.iteration - 1)
+
         def end() -> None:
             while hooks:
                 hooks.pop().remove()
             self._each("end", engine.network)
 
         engine.add_event_handler(Events.STARTED, begin)
+        engine.add_event_handler(Events.ITERATION_STARTED, iterate)
         engine.add_event_handler(Events.COMPLETED, end)
 
     @torch.no_grad()

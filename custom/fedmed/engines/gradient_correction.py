@@ -7,12 +7,11 @@ not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from math import inf
 from typing import Any
 
 from torch import Tensor, nn
 
-from fedmed.errors import JobError, StateError
+from fedmed.errors import StateError
 
 Parameters = Mapping[str, nn.Parameter]
 
@@ -58,6 +57,9 @@ class Correction:
     def begin(self, start: RoundStart) -> None:
         """Before the round's first step, with the network as received."""
 
+    def before_iteration(self, done: int) -> None:
+        """Before each iteration, also one whose step mixed precision will skip; ``done`` counts those before it."""
+
     def before_step(self, parameters: Parameters) -> None:
         """Before each optimizer step.
 
@@ -86,17 +88,6 @@ class Correction:
         Raises:
             StateError: it is of another network.
         """
-
-
-def check_strength(name: str, value: Any, zero: bool = False) -> float:
-    """Return a finite number above 0, or with ``zero`` from 0 on.
-
-    Raises:
-        JobError: it is something else.
-    """
-    if type(value) not in (int, float) or not (0 < value < inf or (zero and value == 0)):
-        raise JobError(f"'{name}' is {value!r}; give a number {'from 0 on' if zero else 'above 0'}, such as 0.01")
-    return float(value)
 
 
 def check_kept(kept: Mapping[str, Tensor], parameters: Parameters, what: str) -> None:

@@ -78,9 +78,8 @@ class JobStep(ChainStep):
     def conclude(self, server: Server) -> None:
         """Called with the server of the finished job, before the run counts as done; it may refuse."""
         study = self.job.study
-        all_shared = study.sharing == "full" and study.buffers != "local"
         # With partial sharing, sites without a decoder have no score by design.
-        wanted = {site for site, role in study.sites.items() if all_shared or role == "supervised"}
+        wanted = {site for site, role in study.sites.items() if not self.job.keeps_private or role == "supervised"}
         check_complete(self.path, wanted)
 
     def scores(self) -> pd.DataFrame | None:

@@ -10,6 +10,7 @@ from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import OWN, Task
+from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
 Metrics = Mapping[str, Mapping[str, float]]  # site -> its scalars
@@ -27,6 +28,7 @@ class Closing:
         self.last_tensors = server.tensors
         self.borrower = Borrower(server)
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
+        self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
 
     def validation_tasks(self) -> dict[str, Task]:
         """Labelled sites score the last aggregate, which no training round does; nobody if it is the result anyway."""
@@ -61,24 +63,33 @@ class Closing:
     def evaluation_tasks(self, last: bool = False) -> dict[str, Task]:
         """The selected model, or the last aggregate, to every site that can be scored with it.
 
-        With partial sharing only labelled sites have a trained private part. The others get a labelled site's if one
-        was released; else they are left out, and that is said.
+        With partial sharing only labelled sites that took part have a trained private part. The others get a labelled
+        site's if one was released; else they are left out, and that is said.
         """
         server, model, tasks = self.server, self._model(last), {}
         for site, role in self.plan.sites.items():
-            own = server.policies.scorable(role, model.round)
-            lent = {} if own else self.borrower.lend(site, model)
+            reason = self._no_layers(site, role, model)
+            lent = self.borrower.lend(site, model) if reason else {}
             if lent is None:
-                log.warning("site '%s' is not scored: it has no trained private layers under partial sharing", site)
+                self.untested |= {} if last else {site: reason}
+                log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
             private, kept = model.private.get(site), server.selection.best_private.get(site)
             tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
             tasks[site].tensors |= lent
             tasks[site].model = model.name
-            if not own:
+            if reason:
                 self.decoder_of[model.name, site] = str(self.borrower.owner)
         self.borrower.forget()
         return tasks
+
+    def _no_layers(self, site: str, role: str, model: Evaluated) -> str:
+        """Why a site has no private layers to be scored with; empty where it has, or needs none."""
+        policies = self.server.policies
+        if not policies.scorable(role, model.round):
+            return "it trains nothing" if role == "evaluate" else "it trained them without labels"
+        begun = model.round > START and policies.of(role, model.round).private(model.tensors)
+        return "none of its updates entered the model" if begun and site not in model.private else ""
 
     def own_tasks(self) -> dict[str, Task]:
         """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
@@ -108,6 +119,8 @@ class Closing:
             own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
         if own:
             result["test_own"] = self._rows(OWN, own)
+        if self.untested:
+            result["untested"] = dict(sorted(self.untested.items()))
         if self.borrower.records:
             result["releases"] = self.borrower.records
         for site, row in tested.items():

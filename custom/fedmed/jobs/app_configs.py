@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedmed.aggregation.rule import ExpectedSenders
+from fedmed.aggregation.sharing import NORM
 from fedmed.bundles.bundle import Bundle
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
@@ -117,11 +118,11 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
             yield "classes", misfit
         groups = bundle.federation.get("sharing", {})
-        known = sorted({group for network in groups.values() for group in network})
+        known = sorted({NORM, *(group for network in groups.values() for group in network)})
         asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
         for group in sorted(asked - {"full", *known}):
-            said = f"sharing group '{group}' is not in bundle '{bundle.name}'; 'sharing' may be {', '.join(known)}"
-            yield "sharing", said
+            said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
+            yield "algorithm" if group == job.method.role(role).receives else "sharing", said
     yield from _rule_misfits(job)
 
 

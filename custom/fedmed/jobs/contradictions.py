@@ -63,8 +63,6 @@ def _of_result(study: Study) -> Found:
     if study.release_from is not None and study.release_from not in labelled:
         known = ", ".join(labelled)
         yield "release_from", f"'release_from' is '{study.release_from}'; it must be a supervised site: {known}"
-    if study.release_from is not None and study.sharing == "full" and study.buffers != "local":
-        yield "release_from", "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
 
 
 def _of_length(study: Study) -> Found:

@@ -60,6 +60,9 @@ class Job(JobArguments):
             raise refusal(JobError, source, [Mistake(str(error), document.line((key,)))]) from error
         job = cls(study, method, text, source, app, tuple(allowed), document.lines)
         misfits = [("sites", f"'sites': {misfit}") for misfit in method.misfits(study.sites)]
+        if study.release_from is not None and not job.keeps_private:
+            told = "'release_from' asks for private layers, but all are shared; choose a partial 'sharing'"
+            misfits.append(("release_from", told))
         job.refuse([*misfits, *contradictions(study), *job._of_algorithm()])
         return job
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
+from fedmed.aggregation.sharing import FULL
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.study import Study
 from fedmed.methods.method import MEAN, Method
@@ -63,13 +64,20 @@ class JobArguments:
         study, roles, rule = self.study, self.method.roles(), self.rule
         args: dict[str, Any] = {"sharing": study.sharing, "buffers": study.buffers}
         if any(made.receives for made in roles.values()):
-            args["sharing"] = {role: made.receives or study.group(role) for role, made in roles.items()}
+            groups = {role: made.receives or study.group(role) for role, made in roles.items()}
+            args["sharing"] = groups if len(set(groups.values())) > 1 else min(groups.values())
         if sends := {role: made.sends for role, made in roles.items() if made.sends}:
             args["sends"] = sends
         args |= {"warm_start_sharing": study.warm_start.sharing} if study.warm_start.sharing else {}
         args |= self._said("normalise", "user_weights", "max_norm", "clip_norm")
         args |= {} if study.server_step is None else {"step": study.server_step}
         return args | (rule["args"] if rule["path"] == MEAN else {"rule": rule})
+
+    @property
+    def keeps_private(self) -> bool:
+        """Whether some tensors stay at the sites."""
+        received = any(made.receives for made in self.method.roles().values())
+        return received or self.study.sharing != FULL or self.study.buffers == "local"
 
     @property
     def model_role(self) -> str:

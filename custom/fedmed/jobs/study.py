@@ -6,6 +6,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
 from fedmed.data.structure import Structure, check_name
 from fedmed.jobs.job_id import PLAIN
+from fedmed.methods.find_method import algorithms
 from fedmed.settings.yaml_model import InWords, YamlModel
 
 Role = Literal["supervised", "unsupervised", "evaluate"]
@@ -37,7 +38,7 @@ class Named(YamlModel):
 class Chosen(YamlModel):
     """An algorithm with its arguments."""
 
-    name: str = Field(description="name, such as fedprox, or a class path")
+    name: str = Field(description=f"{', '.join(algorithms())}, or a class path")
     args: dict[str, Any] = Field(default={}, description="plain arguments, such as {mu: 0.01}")
 
 
@@ -91,8 +92,7 @@ class Study(YamlModel):
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
     algorithm: Algorithm | None = Field(
         default=None,
-        description="what is added to any method: fedprox, feddyn or scaffold; with arguments {name: fedprox, args: "
-        "{mu: 0.01}}",
+        description=f"what is added to any method: {', '.join(algorithms())}; with arguments {{name: …, args: {{…}}}}",
     )
     sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
     rounds: int = Field(ge=1, description="federated rounds")

@@ -23,9 +23,11 @@ def refusals(run: Run) -> list[tuple[int, str, str]]:
 
 
 def release_notes(run: Run) -> list[str]:
-    """One sentence on each request for a site's private layers: what came of it."""
-    notes = []
-    for entry in (run.result or {}).get("releases") or []:
+    """One sentence on each request for a site's private layers: what came of it; else on each site that lacks them."""
+    result = run.result or {}
+    missing = {} if result.get("releases") else result.get("untested") or {}
+    notes = [f"Not tested: {site}, which has no private layers of its own: {why}." for site, why in missing.items()]
+    for entry in result.get("releases") or []:
         owner, needy = entry.get("from") or "a site", join(list(entry.get("for") or []))
         last = ", last aggregate" if entry.get("model") == "last" else ""
         where = f"because none was trained there: {needy}{last}."

@@ -127,7 +127,7 @@ def test_the_state_of_another_network_is_refused_by_one_error(make):
 
 @pytest.mark.parametrize("mu", [-0.1, float("inf"), None, "0.1"])
 def test_a_strength_that_is_not_one(mu):
-    with pytest.raises(JobError, match="'mu' is .*; give a number from 0 on, such as 0.01"):
+    with pytest.raises(JobError, match="'mu' is .*; give a number of at least 0"):
         ProximalTerm(mu)
 
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_kept, check_strength
+from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_kept
+from fedmed.in_range import in_range
 
 
 class DynamicTerm(Correction):
@@ -24,7 +25,7 @@ class DynamicTerm(Correction):
     """
 
     def __init__(self, alpha: float) -> None:
-        self.alpha = check_strength("alpha", alpha)
+        self.alpha = in_range("alpha", alpha, above=0)
         self._g: dict[str, Tensor] = {}
 
     def begin(self, start: RoundStart) -> None:

@@ -1,6 +1,7 @@
 """FedProx's term: a site's weights are drawn back to those that it received."""
 
-from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_strength
+from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart
+from fedmed.in_range import in_range
 
 
 class ProximalTerm(Correction):
@@ -14,7 +15,7 @@ class ProximalTerm(Correction):
     """
 
     def __init__(self, mu: float) -> None:
-        self.mu = check_strength("mu", mu, zero=True)
+        self.mu = in_range("mu", mu, least=0)
 
     def begin(self, start: RoundStart) -> None:
         """Before the round's first step."""

@@ -22,18 +22,22 @@ class Algorithm:
     Attributes:
         title: its name for a person.
         source: the paper.
-        overlay: that sites which train get last, one of those that every bundle can use.
+        overlay: that sites which train get last, one of those that every bundle can use; None = they train as ever.
         at_server: whether the server has a part, which needs a mean in which all sites count the same.
     """
 
     title: ClassVar[str]
     source: ClassVar[str]
-    overlay: ClassVar[str]
+    overlay: ClassVar[str | None] = None
     at_server: ClassVar[bool] = False
 
     def settings(self) -> Mapping[str, float]:
         """Settings of the overlay -> values."""
         return {}
+
+    def private(self) -> str | None:
+        """Sharing group whose layers stay at the sites, in place of the study's ``sharing``; None = the study's."""
+        return None
 
     def rule(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """The server's rule, ``path`` and ``args``, of the arguments of the mean that method and study ask for."""

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedmed.engines.gradient_correction import check_strength
 from fedmed.errors import JobError
+from fedmed.in_range import in_range
 from fedmed.methods.algorithms.algorithm import Algorithm
 from fedmed.methods.method import MEAN
 
@@ -30,7 +30,7 @@ class FedDyn(Algorithm):
     delayed_h: bool = False
 
     def __post_init__(self) -> None:
-        check_strength("alpha", self.alpha)
+        in_range("alpha", self.alpha, above=0)
         if type(self.delayed_h) is not bool:
             raise JobError(f"'delayed_h' is {self.delayed_h!r}; write true or false")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedmed.engines.gradient_correction import check_strength
+from fedmed.in_range import in_range
 from fedmed.methods.algorithms.algorithm import Algorithm
 
 
@@ -23,7 +23,7 @@ class FedProx(Algorithm):
     mu: float = 0.01
 
     def __post_init__(self) -> None:
-        check_strength("mu", self.mu, zero=True)
+        in_range("mu", self.mu, least=0)
 
     def settings(self) -> Mapping[str, float]:
         """mu."""

@@ -34,10 +34,12 @@ class WithAlgorithm(Method):
         object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
 
     def roles(self) -> Mapping[str, Role]:
-        """The algorithm's overlay comes last."""
-        more = (self.algorithm.overlay,)
-        found = self.method.roles().items()
-        return {name: replace(m, overlays=m.overlays + more) if name != "evaluate" else m for name, m in found}
+        """The algorithm's overlay comes last, and its sharing group is that of all roles."""
+        more, made = (self.algorithm.overlay,) if self.algorithm.overlay else (), {}
+        for name, role in self.method.roles().items():
+            overlays = role.overlays if name == "evaluate" else role.overlays + more
+            made[name] = replace(role, overlays=overlays, receives=self.algorithm.private() or role.receives)
+        return made
 
     def settings(self, role: str) -> Mapping[str, Any]:
         """Those of the algorithm, where its overlay is."""
@@ -54,6 +56,7 @@ class WithAlgorithm(Method):
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         """A study that asks for another mean than the algorithm's, or sets its values a second time."""
         title = self.algorithm.title
+        yield from self._of_sharing(said)
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
                 yield "overrides", f"'overrides.{role}.{key}': say it once, as 'algorithm.args.{key}'"
@@ -66,6 +69,21 @@ class WithAlgorithm(Method):
                 yield "rule", f"'rule.args.step': write it as 'server_step', which goes with {title}"
             for key, shown in other:
                 yield key, f"{shown} asks for another mean, and in {title} all sites count the same; leave it out"
+
+    def _of_sharing(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        title, group = self.algorithm.title, self.algorithm.private()
+        if group is None:
+            return
+        if any(made.receives or made.sends for made in self.method.roles().values()):
+            yield (
+                "algorithm",
+                f"{title} and {self.method.title} both say what stays at the sites; leave 'algorithm' out",
+            )
+        keys = ["sharing"] if "sharing" in said else []
+        keys += ["warm_start.sharing"] if "sharing" in said.get("warm_start", {}) else []
+        for key in keys:
+            stays = f"in {title} the layers of group '{group}' stay at the sites in all rounds"
+            yield key.partition(".")[0], f"'{key}': {stays}; leave it out"
 
     def card(self) -> str:
         """The method's, and the algorithm."""

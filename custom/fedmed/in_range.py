@@ -1,0 +1,32 @@
+"""Numbers among a job's settings."""
+
+import math
+from typing import Any
+
+from fedmed.errors import JobError
+
+
+def in_range(
+    name: str,
+    value: Any,
+    least: float = -math.inf,
+    above: float = -math.inf,
+    below: float = math.inf,
+    of: str = "",
+) -> float:
+    """Return a setting as a number.
+
+    Args:
+        name, of: how an error calls it: ``'name'``, then ``of``, such as `` of the server's optimizer``.
+        value: as a job says it.
+        least, above, below: its bounds; the first may be reached.
+
+    Raises:
+        JobError: it is not a finite number, below ``least``, not above ``above``, or not below ``below``.
+    """
+    if type(value) in (int, float) and math.isfinite(value) and least <= value < below and value > above:
+        return float(value)
+    bounds = [f"above {above:g}"] * (above > -math.inf) + [f"of at least {least:g}"] * (least > -math.inf)
+    bounds += [f"below {below:g}"] * (below < math.inf)
+    hint = " (in YAML write 1.0e-3, not 1e-3)" if isinstance(value, str) else ""
+    raise JobError(f"'{name}'{of} is {value!r}{hint}; give a number {' and '.join(bounds)}")

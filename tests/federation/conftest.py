@@ -1,0 +1,70 @@
+"""A federation of networks of a few numbers through client, engine and server, dozens of rounds a second."""
+
+import json
+import os
+import sys
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from monai.bundle.config_item import ComponentLocator
+
+from fedmed.federation import run_record
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
+from fedmed.settings.site import load_file
+
+HERE = Path(__file__).parent
+FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
+STUDY = {"bundle": "small_bundle", "method": FEDAVG, "select": "last", "evaluate": False, "rounds": 2, "steps": 4}
+PARABOLAS = {"a": [(1.0, 1.0)], "b": [(3**0.5, -(3**0.5))]}  # (w - 1)²/2 and 3 (w + 1)²/2: both together -0.5
+
+LAYERS = {"overlays": ["layers"], "overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
+
+
+def pairs(site, number=8):
+    """Made-up pairs for overlay ``layers``; sites are unlike."""
+    draw = torch.Generator().manual_seed(ord(site))
+    return [(torch.randn(3, generator=draw).tolist(), torch.randn(1, generator=draw).tolist()) for _ in range(number)]
+
+
+@pytest.fixture
+def small(monkeypatch, tmp_path):
+    """Return a function: sites with layers, or those of the parabolas, and values of a study -> server.
+
+    The workspace is ``tmp_path / name``.
+    """
+    monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE / "small_bundle"))
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(run_record, "package_versions", dict)
+    monkeypatch.setattr(run_record, "hardware", dict)
+    found = ComponentLocator._find_classes_or_functions  # MONAI looks through itself for each parser anew
+    remembered = lru_cache(lambda names: found(None, names))
+    look = lambda self, names: remembered(names if isinstance(names, str) else tuple(names))  # noqa: E731
+    monkeypatch.setattr(ComponentLocator, "_find_classes_or_functions", look)
+
+    def small(data="", name="ws", resume=False, roles=None, **changes):
+        sites = {site: _site(tmp_path / "sites" / site, rows) for site, rows in _rows(data).items()}
+        said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
+        said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
+        return run_job(write_job(Job.of(said), tmp_path / "jobs" / name, replace=True), tmp_path / name, sites, resume)
+
+    yield small
+    sys.modules.pop("small", None)
+
+
+def _rows(data):
+    return {site: pairs(site) for site in data} if isinstance(data, str) and data else data or PARABOLAS
+
+
+def _site(folder, rows):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "datalist.json").write_text(json.dumps({"training": rows}))
+    path = folder / f"{folder.name}.yaml"
+    privacy = {"account": "account.json", "allowed_extras": ["control_difference"]}
+    path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}))
+    return load_file(path)

@@ -1,0 +1,53 @@
+"""Networks of a few numbers, in float64, and what trains them."""
+
+import json
+from pathlib import Path
+
+import torch
+from torch import nn
+
+
+class Weight(nn.Module):
+    """x -> w x, from w = 2."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(2.0, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.w * x
+
+
+class Layers(nn.Module):
+    """(B, 3) -> (B, 1)."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(dropout))
+        self.head = nn.Linear(4, 1)
+        self.double()
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+class HalfSquare(nn.Module):
+    """Half the mean square."""
+
+    def forward(self, found, wanted):
+        return (found - wanted).square().mean() / 2
+
+
+def load(datalist):
+    """Pairs of lists."""
+    return json.loads(Path(datalist).read_text())["training"]
+
+
+def batches(data, size):
+    """In their order."""
+    made = [data[start : start + size] for start in range(0, len(data), size)]
+    return [dict(zip(("image", "label"), map(f64, zip(*some, strict=True)), strict=True)) for some in made]
+
+
+def f64(values):
+    return torch.tensor(list(values), dtype=torch.float64)

@@ -1,0 +1,226 @@
+"""What holds of every algorithm, through real client, engine and server: the properties that all methods have."""
+
+import json
+
+import pytest
+import torch
+from torch import nn
+
+from fedmed.durable_files import load_tensors
+from fedmed.engines import schedules
+from fedmed.engines.schedules import one_cycle
+from fedmed.errors import RoundFailed
+from fedmed.federation import loop
+from fedmed.federation.client import Client
+from fedmed.federation.server import Server
+from fedmed.federation.task_maker import TaskMaker
+
+ADAMW = {"by": "adamw", "decay": 0}  # it decays what has changed, also by rounding
+ALGORITHMS = {
+    "FedAvg": {},
+    "FedProx": {"algorithm": "fedprox"},
+    "FedDyn": {"algorithm": "feddyn"},
+    "FedDyn with AdamW": {"algorithm": "feddyn", "server_step": ADAMW},
+    "SCAFFOLD": {"algorithm": "scaffold"},
+    "FedRep": {"algorithm": "fedrep", "server_step": ADAMW},
+    "FedBN": {"algorithm": "fedbn"},
+}
+PRIVATE = {"FedRep": ("head.",), "FedBN": ("body.1.",)}
+each = pytest.mark.parametrize("name", ALGORITHMS)
+STILL = {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9, "dropout": 0.0}}
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+def state_of(workspace, site, round):
+    path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
+    return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
+
+
+def outcome(server, workspace, sites="ab"):
+    """Everything that goes on into another round."""
+    last = server.model_round
+    return [dict(server.tensors), server.applied.rule.state(), *(state_of(workspace, site, last) for site in sites)]
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    return all(map(same, one, other)) if isinstance(one, list) else one == other
+
+
+def killed_before(round, monkeypatch):
+    begin = Server.train_tasks
+
+    def tasks(self, number):
+        if number == round:
+            raise Killed
+        return begin(self, number)
+
+    monkeypatch.setattr(Server, "train_tasks", tasks)
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What sites were sent to train, and sent back: (task, update)."""
+    found, train = [], Client.train
+
+    def spy(self, task):
+        found.append((task, train(self, task)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Client, "train", spy)
+    return found
+
+
+@each
+def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(name, small, tmp_path, monkeypatch):
+    """Also of what server and sites keep; killed before the second and before the third round."""
+    spec = {"data": "ab", "rounds": 3, **ALGORITHMS[name]}
+    whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
+        assert same(outcome(small(**spec, name="turned"), tmp_path / "turned"), whole)
+    for round in (1, 2):
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            killed_before(round, patch)
+            small(**spec, name=f"killed{round}")
+        found = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
+        assert same(found, whole), round
+
+
+@each
+def test_identical_sites_are_as_one_and_what_they_count_sums_to_one(name, small, tmp_path):
+    rows = [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [0.2])]
+    spec = {"overrides": STILL, **ALGORITHMS[name]}
+    one = small({"a": rows}, "one", **spec).tensors
+    three = small(dict.fromkeys("abc", rows), "three", **spec).tensors
+    for key, tensor in one.items():
+        assert torch.allclose(tensor, three[key], atol=1e-9), key
+    for line in (tmp_path / "three/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines():
+        shares = json.loads(line)["coefficients"]
+        assert sum(shares.values()) == pytest.approx(1) and len(set(shares.values())) == 1
+
+
+@each
+def test_private_tensors_travel_neither_way_and_bytes_are_those_of_what_is_shared(name, small, answers, tmp_path):
+    server = small("ab", **ALGORITHMS[name])
+    stays = {key for key in server.tensors if key.startswith(PRIVATE.get(name, ()))}
+    shared = {key: tensor for key, tensor in server.tensors.items() if key not in stays}
+    assert bool(stays) == (name in PRIVATE) and shared
+    for task, update in answers:
+        assert update.tensors.keys() == task.tensors.keys() == shared.keys()
+        assert not stays & set(update.extras.get("control_difference", ()))
+    received = [task.tensors for task, _ in answers if task.round == 1]
+    assert all(torch.equal(received[0][key], received[1][key]) for key in shared)
+    size = sum(tensor.numel() * tensor.element_size() for tensor in shared.values())
+    with (tmp_path / "ws/a/simulate_job/fedmed/ledger.jsonl").open() as ledger:
+        sent = [line for line in map(json.loads, ledger) if line["answer"] == "update"]
+    assert [line["tensors"].keys() for line in sent] == [shared.keys()] * 2
+    for line in (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        beside = record.get("bytes_extras", 0)
+        assert record["bytes_up"] + record["bytes_down"] - beside == 2 * 2 * size
+    own = [state_of(tmp_path / "ws", site, 1)["private"] for site in "ab"]
+    assert own[0].keys() == stays and all(not torch.equal(own[0][key], own[1][key]) for key in stays
+                                          if not key.endswith("num_batches_tracked"))  # fmt: skip
+
+
+@each
+def test_a_site_without_a_step_changes_nothing(name, small, answers, monkeypatch):
+    """In the second round site b has none; what it kept stays."""
+    made = TaskMaker.make
+
+    def idle(self, kind, site, round, *rest, **more):
+        task = made(self, kind, site, round, *rest, **more)
+        task.steps = 0 if (site, round) == ("b", 1) else task.steps
+        return task
+
+    monkeypatch.setattr(TaskMaker, "make", idle)
+    small("ab", min_clients=1, **ALGORITHMS[name])
+    (update,) = [update for task, update in answers if (update.site, task.round) == ("b", 1)]
+    assert update.n_steps == 0 and not any(tensor.any() for tensor in update.tensors.values())
+
+
+@each
+def test_a_value_that_is_not_a_number_is_refused_by_site_and_name_and_nothing_changes(
+    name, small, monkeypatch, tmp_path, caplog
+):
+    train, kept = Client.train, []
+
+    def spoilt(self, task):
+        update = train(self, task)
+        if (update.site, task.round) == ("b", 1):
+            update.tensors["body.0.bias"][0] = torch.nan
+        return update
+
+    def note(self):
+        before = {key: tensor.clone() for key, tensor in self.tensors.items()}, repr(self.applied.rule.state())
+        try:
+            end(self)
+        except RoundFailed:
+            kept.append(same(before[0], self.tensors) and before[1] == repr(self.applied.rule.state()))
+            raise
+
+    end = Server.finish_round
+    monkeypatch.setattr(Client, "train", spoilt)
+    monkeypatch.setattr(Server, "finish_round", note)
+    with pytest.raises(RoundFailed, match="1 of 2 updates accepted"):
+        small("ab", max_failed_rounds=1, **ALGORITHMS[name])
+    assert kept == [True] and "site 'b' refused: tensor 'body.0.bias': 1 of 4 values are NaN" in caplog.text
+
+
+@pytest.mark.parametrize("algorithm", [None, {"name": "fedprox", "args": {"mu": 0.0}}, "scaffold", "fedbn"], ids=str)
+def test_one_site_is_local_training(algorithm, small, tmp_path):
+    """Three rounds of four steps are twelve steps in one go; also with control variates that cancel each other."""
+    import small as bundle  # the fixture has put it on the path
+
+    server = small("a", rounds=3, overrides=STILL, algorithm=algorithm)
+    rows = json.loads((tmp_path / "sites/a/datalist.json").read_text())["training"]
+    network = bundle.Layers(0.0)
+    network.load_state_dict(server.store.initial)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    network.train()
+    for batch in bundle.batches(rows, 2) * 3:
+        optimizer.zero_grad()
+        nn.functional.mse_loss(network(batch["image"]), batch["label"]).div(2).backward()
+        optimizer.step()
+    found = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
+    for key, tensor in network.state_dict().items():
+        assert torch.allclose(found[key], tensor, atol=1e-9), key
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_private_layers_are_not_changed_by_the_server_whose_optimizer_moves_what_is_shared(
+    name, small, tmp_path, monkeypatch
+):
+    opened, iterate = {}, Client._iterate
+
+    def spy(self, task, model, engine):
+        opened[self.site.site, task.round] = model.tensors
+        return iterate(self, task, model, engine)
+
+    monkeypatch.setattr(Client, "_iterate", spy)
+    server = small("ab", **{**ALGORITHMS[name], "server_step": "adamw"})
+    stays = {key for key in server.tensors if key.startswith(PRIVATE[name])}
+    for site in "ab":
+        left = state_of(tmp_path / "ws", site, 0)["private"]
+        assert left.keys() == stays and same(left, {key: opened[site, 1][key] for key in left})
+    assert all(torch.equal(server.tensors[key], server.store.initial[key]) for key in stays)
+    moved = set(server.applied.rule.state()["step"])
+    assert moved and moved <= server.tensors.keys() - stays
+
+
+def test_both_parts_of_a_round_count_as_steps_and_in_the_cycle_of_the_rate(small, answers, monkeypatch):
+    """FedRep with ``epochs: 2``: eight pairs in batches of two are eight steps, four of each part."""
+    cycles = []
+    monkeypatch.setattr(
+        schedules, "one_cycle", lambda *args, **facts: cycles.append(facts) or one_cycle(*args, **facts)
+    )
+    small("a", steps=None, epochs=2, algorithm="fedrep", overlays=["layers", "one_cycle"])
+    assert [update.n_steps for _, update in answers] == [8, 8]
+    assert [(facts["steps_before"], facts["total_steps"]) for facts in cycles] == [(0, 16), (8, 16)]

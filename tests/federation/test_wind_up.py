@@ -1,0 +1,80 @@
+"""FedDyn with an optimizer at the server winds up, through real client, engine and server: check P3 of Markert 2022."""
+
+import json
+
+import pytest
+
+from fedmed.durable_files import load_tensors
+
+LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
+ALPHA, RATE, STEPS, FIRST = 0.01, 0.01, 10, 2.0
+ADAMW = {"by": "adamw", "rate": 0.05, "decay": 0}
+KINDS = pytest.mark.parametrize(
+    ("dynamic", "adam", "distance"),
+    [(False, False, 0.0339), (True, False, 0.0233), (False, True, 0.0339), (True, True, 3.42)],
+    ids=["FedAvg", "FedDyn", "FedAvg with AdamW", "FedDyn with AdamW"],
+)
+
+
+def run(small, dynamic, adam, rounds):
+    algorithm = {"name": "feddyn", "args": {"alpha": ALPHA}} if dynamic else None
+    step = {"server_step": ADAMW} if adam else {}
+    return small(rounds=rounds, steps=STEPS, algorithm=algorithm, **step)
+
+
+def by_equations(dynamic, adam, rounds):
+    """The model after each round, and both g and h at the end, number by number."""
+    w, g, h, first, second, path = FIRST, dict.fromkeys(LOSSES, 0.0), 0.0, 0.0, 0.0, []
+    for t in range(1, rounds + 1):
+        ends = {}
+        for site, (curve, place) in LOSSES.items():
+            end = w
+            for _ in range(STEPS):
+                end -= RATE * (curve * (end - place) + (ALPHA * (end - w) - g[site] if dynamic else 0))
+            ends[site] = end
+        if dynamic:
+            g = {site: g[site] - ALPHA * (end - w) for site, end in ends.items()}
+            h -= ALPHA / 2 * sum(end - w for end in ends.values())
+        new = sum(ends.values()) / 2 - h / ALPHA
+        if adam:
+            slope = w - new
+            first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+            new = w - 0.05 * first / (1 - 0.9**t) / ((second / (1 - 0.999**t)) ** 0.5 + 1e-8)
+        w = new
+        path.append(w)
+    return path, g, h
+
+
+def kept(workspace, site, rounds):
+    state = load_tensors(workspace / site / f"simulate_job/fedmed/state/round_{rounds - 1}.pt")["engine"]
+    return state["corrections"][0]["state"]["g"]["w"].item()
+
+
+@KINDS
+def test_the_first_rounds_are_those_of_the_equations(small, dynamic, adam, distance, tmp_path):
+    """And h is the mean of all g."""
+    rounds = 6
+    server = run(small, dynamic, adam, rounds)
+    path, g, h = by_equations(dynamic, adam, rounds)
+    assert server.tensors["w"].item() == pytest.approx(path[-1], abs=1e-12)
+    if dynamic:
+        step = server.applied.rule.step
+        found = {site: kept(tmp_path / "ws", site, rounds) for site in LOSSES}
+        assert found == pytest.approx(g, abs=1e-12) and step.h["w"].item() == pytest.approx(h, abs=1e-12)
+        assert step.h["w"].item() == pytest.approx(sum(found.values()) / 2, abs=1e-15)
+    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["coefficients"] for line in lines] == [{"a": 0.5, "b": 0.5}] * rounds
+
+
+@KINDS
+def test_the_equations_after_400_rounds(dynamic, adam, distance):
+    path, _, _ = by_equations(dynamic, adam, 400)
+    assert abs(path[-1] + 0.5) == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
+    assert abs(path[-1] + 0.5) > 1 if dynamic and adam else abs(path[-1] + 0.5) < 0.05
+
+
+@pytest.mark.slow
+@KINDS
+def test_after_400_rounds(small, dynamic, adam, distance):
+    found = abs(run(small, dynamic, adam, 400).tensors["w"].item() + 0.5)
+    assert found == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
