@@ -91,8 +91,8 @@ class Study(YamlModel):
     method: Named = Field(description="method, a class below fedmed.methods, and its arguments")
     algorithm: Algorithm | None = Field(
         default=None,
-        description="what is added to any method: fedprox, feddyn or scaffold; with arguments {name: fedprox, args: "
-        "{mu: 0.01}}",
+        description="what is added to any method: feddg, feddyn, fedprox or scaffold; with arguments "
+        "{name: fedprox, args: {mu: 0.01}}",
     )
     sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
     rounds: int = Field(ge=1, description="federated rounds")

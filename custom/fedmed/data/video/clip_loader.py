@@ -98,6 +98,14 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
         return batch
 
 
+class PlainFrames(ClipDataset):
+    """Single frames of clips of one: ``image`` is (3, H, W) float32 in [0, 1]."""
+
+    def __getitem__(self, index: int) -> dict[str, Tensor]:
+        item = super().__getitem__(index)
+        return {**item, "image": unit_float(item["image"][0])}
+
+
 def unit_float(image: Tensor) -> Tensor:
     """float32 in [0, 1] of uint8 images, where they lie; floats as they are."""
     return image.float().div_(255) if image.dtype == torch.uint8 else image
