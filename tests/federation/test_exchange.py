@@ -324,6 +324,7 @@ def test_tables_of_any_length_fit_together_if_their_entries_do(wrong, reason):
         [(2, 2, 3)],
         [(5, 2, 3), (2, 2, 3)],
     ]
+    assert all(list(other) == ["spectra"] for others in filled for other in others), "no names"
     again = Exchange(plan)
     again.take(dict(reversed(answers.items())), 0, list("cba"))
     assert [list(exchange.values), list(again.values)] == [["a", "c"]] * 2, "whatever the order of arrival"

@@ -132,7 +132,7 @@ def test_what_a_site_would_send_is_foretold_with_what_it_tells(write_tiny_tools_
     path = tmp_path / "lap_hei1.yaml"
     for allowed, said in (
         ([], "The job asks for amplitude, which 'privacy.allowed_extras' does not list"),
-        (["amplitude"], "In 1 round amplitude are computed from single training images and sent"),
+        (["amplitude"], "In 1 round amplitude of single training images is sent. It goes on to the other sites"),
     ):
         path.write_text(dumped({"data_root": str(tmp_path), "privacy": {"allowed_extras": allowed}}))
         made = forecast(folder, load_file(path))

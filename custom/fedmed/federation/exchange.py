@@ -105,13 +105,13 @@ class Exchange:
             return f"it sent '{unknown[0]:.40}', which the job does not ask for"
         for name, value in values.items():
             kind = "table" if self.entries else "vector"
-            right = isinstance(value, Tensor) and (value.ndim > 1 if self.entries else value.ndim == 1)
-            vector = right and value.numel() and value.dtype in FLOATS
-            if not is_number(value) and not (vector and all_finite(value)):
+            formed = isinstance(value, Tensor) and (value.ndim > 1 if self.entries else value.ndim == 1)
+            several = formed and value.numel() and value.dtype in FLOATS
+            if not is_number(value) and not (several and all_finite(value)):
                 return f"its '{name}' is neither a finite number nor a {kind} of such"
-            if self.entries and vector and float(value.min()) < 0:
+            if self.entries and several and float(value.min()) < 0:
                 return f"its '{name}' has numbers below 0, which 'privacy.extras_noise' in its own settings may make"
-            if float(value.abs().amax() if vector else abs(value)) > LARGEST:
+            if float(value.abs().amax() if several else abs(value)) > LARGEST:
                 return f"its '{name}' goes beyond {LARGEST:g}, as no value of images does"
         return None
 

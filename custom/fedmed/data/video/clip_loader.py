@@ -101,9 +101,10 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
 class PlainFrames(ClipDataset):
     """Single frames of clips of one: ``image`` is (3, H, W) float32 in [0, 1]."""
 
-    def __getitem__(self, index: int) -> dict[str, Tensor]:
-        item = super().__getitem__(index)
-        return {**item, "image": unit_float(item["image"][0])}
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, Tensor]:
+        """A batch of (B, 3, H, W)."""
+        batch = super().__getitems__(indices)
+        return {**batch, "image": unit_float(batch["image"][:, 0])}
 
 
 def unit_float(image: Tensor) -> Tensor:
