@@ -76,6 +76,8 @@ def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation,
     run = read_finished(finished_run)
     exporter = exporter_of(open_store(run).bundle, run.method)
     assert federation["learned_from_some_labels"] == 0 and "after all" not in story(federation, exporter)
+    told = story({**federation, "exchange": {"rounds": [0], "names": ["amplitude"]}}, exporter)
+    assert "Images never left a site; values of some of them (`amplitude`) did, once, before training." in told
     text = story({**federation, "learned_from_some_labels": 1}, exporter)
     assert "; 1 of those without had masks for some after all" in text
 

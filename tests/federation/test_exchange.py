@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
-from fedmed.errors import StateError
+from fedmed.errors import FedMedError, JobError, StateError
 from fedmed.federation.client import Client
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.loop import run_job
@@ -20,6 +21,7 @@ from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
+from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
 from fedmed.privacy.ledger import read_ledger
 from fedmed.settings.site import load_file
@@ -242,6 +244,90 @@ def test_a_run_killed_in_a_round_with_exchange_ends_where_a_whole_one_does(
     assert [line["coefficients"] for line in rounds(whole)] == [line["coefficients"] for line in rounds(again)]
     assert [line["extras"] for line in rounds(whole)] == [line["extras"] for line in rounds(again)]
     assert not list(again.glob("*/simulate_job/fedmed/state/received.pt")), "the held model is deleted"
+
+
+ONCE = {"once": True, "from_round": 0}
+
+
+def test_what_is_told_once_goes_to_each_site_until_its_first_accepted_update(federation, seen, monkeypatch):
+    """Site b fails in the first round, and gets the values with its second task."""
+    original = Client.train
+
+    def fail(self, task):
+        if self.site.site == "b" and not task.round:
+            raise FedMedError("the disk is full")
+        return original(self, task)
+
+    monkeypatch.setattr(Client, "train", fail)
+    workspace = federation(method=ONCE, min_clients=1, rounds=3)
+    assert {task.round for _, task, _ in seen if task.name == "metadata"} == {0}
+    got = {(site, task.round) for site, task, _ in seen if task.name == "train" and task.extras}
+    assert got == {("a", 0), ("c", 0), ("b", 1)}
+    first, *later = rounds(workspace)
+    assert first["bytes_told"] == dict.fromkeys("abc", 16) and not any("bytes_told" in line for line in later)
+
+
+def test_a_resumed_run_asks_again_where_a_site_has_nothing(federation, seen, monkeypatch):
+    original, calls = Client.train, []
+
+    def fail(self, task):
+        if len(calls) == 4:  # a and c have trained twice
+            raise Killed
+        if self.site.site == "b" and len(calls) < 4:
+            raise FedMedError("the disk is full")
+        calls.append(None)
+        return original(self, task)
+
+    monkeypatch.setattr(Client, "train", fail)
+    with pytest.raises(Killed):
+        federation(method=ONCE, min_clients=1)
+    calls.append(None)
+    seen.clear()
+    federation(method=ONCE, min_clients=1, resume=True)
+    assert [(site, task.round) for site, task, _ in seen if task.name == "metadata"] == [(s, 2) for s in "abc"]
+    assert [(site, task.round) for site, task, _ in seen if task.name == "train" and task.extras] == [("b", 2)]
+
+
+def test_what_nobody_told_is_an_error_where_it_is_told_once(federation):
+    none = {"allowed_extras": ["rsa"]}
+    with pytest.raises(JobError, match="no site sent mu, n, without which this job cannot train .'a': it sent nothing"):
+        federation(method=ONCE, privacy=dict.fromkeys("abc", none))
+
+
+TABLE = torch.rand(5, 2, 3).half()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (TABLE[:, :, :2], "another form than those of others: 'spectra' float16 × 2 × 2, not float16 × 2 × 3"),
+        (TABLE.float(), "another form.*'spectra' float32 × 2 × 3"),
+        (TABLE / 0, "'spectra' is neither a finite number nor a table"),
+        (TABLE * torch.nan, "'spectra' is neither a finite number nor a table"),
+        (-TABLE, "'spectra' has numbers below 0, which 'privacy.extras_noise'"),
+        (TABLE[0, 0], "'spectra' is neither"),
+        (TABLE[:0], "'spectra' is neither"),
+        ("spectra", "'spectra' is neither"),
+        (None, "it sent nothing"),
+    ],
+)
+def test_tables_of_any_length_fit_together_if_their_entries_do(wrong, reason):
+    plan = Plan(
+        dict.fromkeys("abc", "supervised"), 1, 1, exchange={"rounds": [0], "names": ["spectra"], "entries": True}
+    )
+    exchange, values = Exchange(plan), {"a": TABLE, "b": wrong, "c": TABLE[:2]}
+    answers = {site: Extras(site, 0, {} if v is None else {"spectra": v}) for site, v in values.items()}
+    exchange.take(answers, 0, list("abc"))
+    assert exchange.values.keys() == {"a", "c"} and re.search(reason, exchange.missing["b"])
+    filled = [exchange.fill(Task("train", 0, 1, {}), site).extras["others"] for site in "ab"]
+    assert [[tuple(other["spectra"].shape) for other in others] for others in filled] == [
+        [(2, 2, 3)],
+        [(5, 2, 3), (2, 2, 3)],
+    ]
+    assert all(list(other) == ["spectra"] for others in filled for other in others), "no names"
+    again = Exchange(plan)
+    again.take(dict(reversed(answers.items())), 0, list("cba"))
+    assert [list(exchange.values), list(again.values)] == [["a", "c"]] * 2, "whatever the order of arrival"
 
 
 def test_a_task_whose_model_is_not_here_is_an_error(federation, seen, tmp_path):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.durable_files import load_tensors
@@ -14,8 +15,15 @@ from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.jobs.study_text import dumped
 from fedmed.methods.find_method import algorithms, load_method
+from fedmed.privacy.forecast import forecast
+from fedmed.privacy.forecast_sheet import forecast_sheet
+from fedmed.privacy.ledger import read_ledger
+from fedmed.reports.ledger_page import ledger_sheet
+from fedmed.reports.notes import told_notes
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from fedmed.reports.sheet import html
+from fedmed.settings.site import load_file
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 FEDAVG = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
@@ -30,7 +38,7 @@ def made(algorithm, **changes):
 
 
 def test_the_algorithms_that_there_are():
-    assert list(algorithms()) == ["fedbn", "feddyn", "fedprox", "fedrep", "scaffold"]
+    assert list(algorithms()) == ["fedbn", "feddg", "feddyn", "fedprox", "fedrep", "scaffold"]
     for kind in algorithms().values():
         overlays = [kind.overlay] if kind.overlay else []
         assert kind.title and kind.source and Bundle("cxr_classification", overlays).overlays == overlays
@@ -39,7 +47,7 @@ def test_the_algorithms_that_there_are():
 @pytest.mark.parametrize("name", list(algorithms()))
 def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     """One round at two hospitals; a second round would begin with what the first left."""
-    allow_extras("control_difference")
+    allow_extras("amplitude", "control_difference")
     job = read_job(JOBS / f"tools_{name}")
     plain = read_job(JOBS / "tools_fedavg")
     assert job.study.sites == plain.study.sites
@@ -49,7 +57,7 @@ def test_a_job_of_each_trains(name, allow_extras, tmp_path):
     (line,) = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
     assert sorted(json.loads(line)["accepted"]) == list(TWO) and not json.loads(line)["refused"]
     kept = server.applied.rule.state()
-    if name in ("fedprox", "fedrep", "fedbn"):
+    if name in ("feddg", "fedprox", "fedrep", "fedbn"):
         assert kept == {}
     else:
         (tensors,) = (kept["step"] if name == "feddyn" else kept).values()
@@ -87,6 +95,78 @@ def test_sites_that_do_not_allow_it_are_refused_by_name(write_tiny_tools_job, tm
     with pytest.raises(Exception, match="0 of 2 updates accepted"):
         run_job(folder, tmp_path / "ws")
     assert "no 'control_difference'" in caplog.text and "must list it under 'privacy.allowed_extras'" in caplog.text
+
+
+def facts(workspace, name="rounds"):
+    text = (workspace / f"server/simulate_job/fedmed/{name}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def kept(workspace, site, round):
+    """The bank that a site has kept with the state of a round."""
+    state = load_tensors(workspace / site / f"simulate_job/fedmed/state/round_{round}.pt")
+    (correction,) = state["engine"]["corrections"]
+    return correction["state"]["bank"]
+
+
+def test_amplitudes_travel_once_and_stay(write_tiny_tools_job, allow_extras, tmp_path):
+    """Two entries of each site; 24 × 32 pixels."""
+    allow_extras("amplitude")
+    algorithm = {"name": "feddg", "args": {"bank_images": 2}}
+    folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm=algorithm)
+    assert read_job(folder).plan.exchange == {"rounds": [0], "names": ["amplitude"], "entries": True}
+    run_job(folder, tmp_path / "ws")
+    first, second = facts(tmp_path / "ws")
+    size = 2 * 3 * 24 * 17 * 2
+    assert first["bytes_told"] == dict.fromkeys(TWO, size) and first["bytes_extras"] == 4 * size
+    assert "bytes_told" not in second and "bytes_extras" not in second and not first["warnings"] + second["warnings"]
+    banks = {site: kept(tmp_path / "ws", site, 1) for site in TWO}
+    for site, other in (("lap_hei1", "lap_hei2"), ("lap_hei2", "lap_hei1")):
+        assert banks[site].shape == (4, 3, 24, 17) and banks[site].dtype == torch.float16
+        assert torch.equal(banks[site][:2], banks[other][2:]), "first its own, then the other's, bit for bit"
+        told = [line for line in read_ledger(tmp_path / "ws" / site) if line["answer"] == "metadata"]
+        assert [(line["extras"], line["bytes"]) for line in told] == [({"amplitude": "float16 2×3×24×17"}, size)]
+        page = html(ledger_sheet(read_ledger(tmp_path / "ws" / site)))
+        assert "extras: amplitude, 4.9 kB" in page and "an image that somebody has can be recognised" in page
+    (note,) = told_notes(read_run(tmp_path / "ws"))
+    assert note == (
+        "Before round 1 sites told one another amplitude, once: lap_hei1 4.9 kB and lap_hei2 4.9 kB were sent."
+    )
+
+
+def test_a_site_that_keeps_its_amplitudes_trains_with_the_others(write_tiny_tools_job, allow_extras, tmp_path, caplog):
+    allow_extras("amplitude")
+    silent = tmp_path / "allowing_sites" / "lap_hei2.yaml"
+    silent.write_text(silent.read_text().replace("amplitude", "something"))
+    algorithm = {"name": "feddg", "args": {"bank_images": 2, "exclude_self": True}}
+    folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm=algorithm)
+    run_job(folder, tmp_path / "ws")
+    (warning,) = [warning for line in facts(tmp_path / "ws") for warning in line["warnings"]]
+    assert warning["site"] == "lap_hei2" and "'privacy.allowed_extras' in its own settings" in warning["message"]
+    assert len(kept(tmp_path / "ws", "lap_hei2", 1)) == 2 and len(kept(tmp_path / "ws", "lap_hei1", 1)) == 0
+    assert caplog.text.count("images stay as they are") == 1
+
+
+def test_without_any_amplitudes_the_job_ends_before_it_trains(write_tiny_tools_job, tmp_path):
+    folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm="feddg")
+    message = r"no site sent amplitude, without which .*'lap_hei1': it sent nothing.*allowed_extras: \[amplitude\]"
+    with pytest.raises(JobError, match=message):
+        run_job(folder, tmp_path / "ws")
+    assert not list((tmp_path / "ws").glob("*/simulate_job/fedmed/state/round_*.pt"))
+
+
+def test_what_a_site_would_send_is_foretold_with_what_it_tells(write_tiny_tools_job, tmp_path):
+    folder = write_tiny_tools_job(tmp_path, rounds=2, steps=1, algorithm="feddg")
+    path = tmp_path / "lap_hei1.yaml"
+    for allowed, said in (
+        ([], "The job asks for amplitude, which 'privacy.allowed_extras' does not list"),
+        (["amplitude"], "In 1 round amplitude of single training images is sent. It goes on to the other sites"),
+    ):
+        path.write_text(dumped({"data_root": str(tmp_path), "privacy": {"allowed_extras": allowed}}))
+        made = forecast(folder, load_file(path))
+        assert (made.sendings[0].task, made.sendings[0].times, made.sendings[0].rounds) == ("metadata", 1, (0, 0))
+        page = html(forecast_sheet(made)).replace("&#39;", "'")
+        assert said in page and "can be recognised by its amplitude" in page and "at most 100 images" in page
 
 
 def test_semi_supervised_training_with_fedprox_by_one_line(write_tiny_job, tmp_path):
@@ -161,6 +241,14 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
             {"algorithm": "fedbn", "warm_start": {"rounds": 1, "sharing": "full"}},
             "line .*'warm_start.sharing': in FedBN the layers of group 'norm' stay at the sites in all rounds",
         ),
+        ({"algorithm": {"name": "feddg", "args": {"bank_images": 0}}}, "line .*'bank_images' is 0; give a number of"),
+        ({"algorithm": {"name": "feddg", "args": {"low_frequency": 2}}}, "line .*'low_frequency' is 2; give a share"),
+        ({"algorithm": {"name": "feddg", "args": {"exclude_self": 1}}}, "line .*'exclude_self' is 1; write true or"),
+        (
+            {"algorithm": "feddg", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
+            "line .*FedDG and FedMoCo both exchange values before training; use one of them",
+        ),
+        ({"overlays": ["feddg"]}, "overlay 'feddg' alone lacks the server's part: write 'algorithm: feddg'"),
         ({"overlays": ["feddyn"]}, "overlay 'feddyn' alone lacks the server's part: write 'algorithm: feddyn'"),
         ({"overlays": ["fedprox"], "algorithm": "fedprox"}, "'fedprox' is what 'algorithm: fedprox' adds"),
     ],
@@ -184,6 +272,16 @@ def test_a_group_that_the_bundle_lacks_is_told_at_the_algorithm(tmp_path):
     )
     with pytest.raises(JobError, match=message):
         write_job(made({"name": "fedrep", "args": {"group": "block_6"}}), tmp_path / "x")
+
+
+def test_a_bundle_without_plain_images_cannot_mix_them(tmp_path):
+    job = made("feddg", bundle="covid_ct_segmentation", overlays=["demo"])
+    with pytest.raises(
+        JobError, match="bundle 'covid_ct_segmentation': .* has no 'train::plain', which 'metadata#prov"
+    ):
+        write_job(job, tmp_path / "job")
+    xrays = made("feddg", bundle="cxr_classification", overlays=["demo"])
+    assert read_job(write_job(xrays, tmp_path / "xrays")).clients["a"]["overlays"][-1] == "feddg"
 
 
 def test_a_uniform_mean_may_be_said():

@@ -53,7 +53,6 @@ def test_a_method_declares_what_others_ask_for(kind):
     for value in method.values():
         assert value.task in (WITH_UPDATE, BEFORE_TRAINING) and value.shape and value.direction
         assert len(value.tells.split()) > 3 and value.tells.endswith(".")
-    assert method.ledger().keys() == {value.name for value in method.values()}
     assert all(scalar.name.startswith("train_") and scalar.label for scalar in method.scalars())
     rule = load_rule(method.rule() if method.rule()["path"] != MEAN else rule_spec(method.rule()["args"]))
     reported = getattr(getattr(rule, "weighting", None), "name", None)

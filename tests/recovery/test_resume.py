@@ -157,12 +157,12 @@ def test_a_run_resumed_twice_ends_where_an_uninterrupted_one_does(
     assert f"continued after round {round}" in page(run)
 
 
-@pytest.mark.parametrize("algorithm", [None, "feddyn", "scaffold"])
+@pytest.mark.parametrize("algorithm", [None, "feddg", "feddyn", "scaffold"])
 def test_a_run_on_videos_ends_where_an_uninterrupted_one_does(
     write_tiny_tools_job, interrupt, algorithm, allow_extras, tmp_path
 ):
     """Clips, augmentation and the weights of rare tools are drawn anew for each round, and alike."""
-    allow_extras("control_difference")
+    allow_extras("amplitude", "control_difference")
     folder, workspace = write_tiny_tools_job(tmp_path, rounds=3, steps=3, algorithm=algorithm), tmp_path / "ws"
     run_job(folder, tmp_path / "whole")
     interrupt(folder, workspace, Client, "train", 3, after=True)  # round 1, at the first site

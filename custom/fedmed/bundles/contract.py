@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from monai.bundle import ConfigParser
+from monai.bundle import ConfigParser, ReferenceResolver
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import SHARED_OVERLAYS
@@ -51,7 +51,8 @@ TO_SCORE = {
     "evaluate#evaluator": "a MONAI evaluator that runs a model on the testing list",
     "evaluate#recorder": "it has attach(evaluator) and finish() -> scores, and writes what stays at the site",
 }
-TO_EXCHANGE = {"metadata#provider": "called before training, it returns what other sites get of this one"}
+PROVIDER = "metadata#provider"
+TO_EXCHANGE = {PROVIDER: "called before training, it returns what other sites get of this one"}
 SITE = ("dataset_dir", "datalist", "device")
 
 
@@ -89,9 +90,19 @@ def _of_configs(bundle: Bundle, use: Use, settings: Mapping[str, str]) -> Iterat
     over = f" or an overlay ({', '.join(bundle.overlays)})" if bundle.overlays else ""
     missing = {id: what for id, what in {**needed(use), **settings}.items() if parser.get(id) is None}
     yield from (f"configs/train.yaml{over} has no '{id}': {what}" for id, what in missing.items())
+    if use.exchanges and use.role in TRAINING:
+        yield from unknown_parts(parser, PROVIDER)
     if use.role is not None:
         ids = config_ids(parser)
         yield from (fault for name in FACTS if _in_question(name, ids) if (fault := missing_fact(name, ids)))
+
+
+def unknown_parts(parser: ConfigParser, id: str) -> Iterator[str]:
+    """What a component of the configuration refers to and nothing defines, as an overlay for every bundle may."""
+    for value in (parser.get(id) or {}).values():
+        for part in ReferenceResolver.match_refs_pattern(value) if isinstance(value, str) else ():
+            if part not in parser:
+                yield f"configs/train.yaml has no '{part}', which '{id}' is made of; docs/bundles.md says what it is"
 
 
 def _in_question(name: str, ids: Collection[str]) -> bool:

@@ -123,7 +123,9 @@ def _metadata(args: Mapping[str, Any], has_minimum: bool, site: SiteConfig, fold
     started = time.monotonic()
     values = client.metadata(replace(task, name="metadata")).values
     seconds = time.monotonic() - started
-    return {"metadata_seconds": seconds / values.get("n", 1), "extras_bytes": extras_bytes(values)} if values else {}
+    if "n" not in values:  # nothing is sent, or once
+        return {}
+    return {"metadata_seconds": seconds / values["n"], "extras_bytes": extras_bytes(values)}
 
 
 def _train(client: Client, task: Task, folder: Path) -> dict[str, Any]:

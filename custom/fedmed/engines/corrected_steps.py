@@ -1,6 +1,6 @@
-"""Corrections of a site's gradients, called at every step of any engine."""
+"""Corrections of a site's gradients and images, called at every step of any engine."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,7 +17,8 @@ class Corrections:
     """All corrections of a training, in the order in which the configuration lists them.
 
     They act by hooks of the optimizer, so they see what it sees: each engine's own way to it, gradient clipping and a
-    GradScaler included, stays as it is. Without corrections nothing is added to the engine.
+    GradScaler included, stays as it is. Images are changed where a batch is prepared, if one of them does that.
+    Without corrections nothing is added to the engine.
 
     Raises:
         BundleError: one of the items is not a correction.
@@ -57,6 +58,7 @@ class Corrections:
                 "change nothing; leave that overlay out"
             )
         hooks: list[Any] = []
+        prepare: Any = getattr(engine, "prepare_batch", None)
 
         def begin() -> None:
             tensors = engine.network.state_dict()
@@ -65,6 +67,8 @@ class Corrections:
             for item in self.items:
                 values = {name: value for name, value in self._values.items() if name in item.takes}
                 item.begin(RoundStart(copies, frozenset(shared), values, **facts, parameters=parameters))
+            if changing := [item for item in self.items if _changes_images(item)]:
+                engine.prepare_batch = _changed(prepare, changing)
             hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
             hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
 
@@ -81,6 +85,7 @@ class Corrections:
         def end() -> None:
             while hooks:
                 hooks.pop().remove()
+            engine.prepare_batch = prepare
             self._each("end", engine.network)
 
         engine.add_event_handler(Events.STARTED, begin)
@@ -119,6 +124,22 @@ class Corrections:
             )
         for item, entry in zip(self.items, states, strict=True):
             item.load_state_dict(entry["state"])
+
+
+def _changes_images(item: Correction) -> bool:
+    return type(item).change_images is not Correction.change_images
+
+
+def _changed(prepare: Callable[..., Any], items: Sequence[Correction]) -> Callable[..., Any]:
+    """``prepare_batch`` of an engine, whose images go through all items."""
+
+    def prepared(*args: Any, **kwargs: Any) -> Any:
+        images, *labels = prepare(*args, **kwargs)
+        for item in items:
+            images = item.change_images(images)
+        return (images, *labels)
+
+    return prepared
 
 
 def _path(item: Correction) -> str:

@@ -1,4 +1,4 @@
-"""Changes of a site's gradients: a term that a federated method adds to any bundle's training.
+"""Changes of a site's gradients or images: what a federated method adds to any bundle's training.
 
 A bundle's configuration lists them under ``train#corrections``; a federation calls them, a stand-alone training does
 not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the linear term of FedDyn (Acar et al.
@@ -59,6 +59,13 @@ class Correction:
 
     def before_iteration(self, done: int) -> None:
         """Before each iteration, also one whose step mixed precision will skip; ``done`` counts those before it."""
+
+    def change_images(self, images: Tensor) -> Tensor:
+        """Return a batch of training images, (B, C, ...), as the network shall see it, in the same shape.
+
+        They are augmented, lie on the engine's device, and are not normalised in bundles whose networks do that.
+        """
+        return images
 
     def before_step(self, parameters: Parameters) -> None:
         """Before each optimizer step.

@@ -47,6 +47,8 @@ def _exchanged(exchange: Mapping[str, Any] | None) -> str:
     if exchange is None:
         return ""
     names = join([f"`{name}`" for name in exchange["names"]])
+    if "rounds" in exchange:
+        return f"; values of some of them ({names}) did, once, before training"
     return f"; statistics of their features ({names}) did, from round {exchange['from_round'] + 1} on"
 
 

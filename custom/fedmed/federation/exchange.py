@@ -5,6 +5,9 @@ that it computes from the model and its images, such as a mean and a covariance 
 each site gets those of the others, never its own, without their names. The tensors themselves are not sent a
 second time. A site that sends nothing, because it has too few images or its own settings do not allow it, trains all
 the same.
+
+With ``rounds`` in the plan they do so once. Each site gets the others' values with the tasks before its first accepted
+update, and keeps them; they are all that the method has, so it is an error if none came.
 """
 
 import logging
@@ -16,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
+from fedmed.errors import JobError
 from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
 from fedmed.messages.task import Task
@@ -41,17 +45,19 @@ class Exchange:
     """
 
     def __init__(self, plan: Plan) -> None:
-        self.names = list(plan.exchange["names"]) if plan.exchange else []
+        said = plan.exchange or {}
+        self.names, self.once, self.entries = list(said.get("names", ())), "rounds" in said, bool(said.get("entries"))
+        self.values: dict[str, dict[str, Any]] = {}
         self._told: dict[str, str] = {}
         self.begin()
 
     def begin(self) -> None:
-        """Forget the round before."""
+        """Forget the round before; what is told once stays."""
         self.open = False
-        self.values: dict[str, dict[str, Any]] = {}
+        self.values = self.values if self.once else {}
         self.missing: dict[str, str] = {}
         self.answered: set[str] = set()
-        self.received = 0  # bytes of all answers
+        self.received: dict[str, int] = {}  # bytes of each answer
 
     def fail(self, site: str, reason: str) -> None:
         """Note that a site did not answer; it gets the tensors again, with the task to train."""
@@ -64,6 +70,9 @@ class Exchange:
             answers: site -> what it sent.
             round: for which they were asked.
             asked: the sites.
+
+        Raises:
+            JobError: values that are told once came from nobody.
         """
         self.open = False
         for site in sorted(asked):
@@ -73,12 +82,19 @@ class Exchange:
                 self.missing.setdefault(site, "it did not answer" if answer is None else "it answered something else")
                 continue
             self.answered.add(site)
-            self.received += extras_bytes(answer.values)
+            self.received[site] = extras_bytes(answer.values)
             if reason := self._wrong(answer.values):
                 self.missing[site] = reason
             else:
                 self.values[site] = {name: answer.values[name] for name in self.names}
         self._leave_out_strangers()
+        if self.once and not self.values:
+            names = ", ".join(self.names)
+            reasons = "; ".join(f"'{site}': {reason}" for site, reason in sorted(self.missing.items()))
+            raise JobError(
+                f"no site sent {names}, without which this job cannot train ({reasons}); sites that may send it write "
+                f"'privacy: {{allowed_extras: [{names}]}}' in their YAML, and docs/privacy.md says what it tells"
+            )
 
     def _wrong(self, values: Mapping[str, Any]) -> str | None:
         if not values:
@@ -88,11 +104,15 @@ class Exchange:
         if unknown := sorted(map(str, set(values) - set(self.names))):
             return f"it sent '{unknown[0]:.40}', which the job does not ask for"
         for name, value in values.items():
-            vector = isinstance(value, Tensor) and value.ndim == 1 and value.numel() and value.dtype in FLOATS
-            if not is_number(value) and not (vector and all_finite(value)):
-                return f"its '{name}' is neither a finite number nor a vector of such"
-            if float(value.abs().amax() if vector else abs(value)) > LARGEST:
-                return f"its '{name}' goes beyond {LARGEST:g}, as no statistic of features does"
+            kind = "table" if self.entries else "vector"
+            formed = isinstance(value, Tensor) and (value.ndim > 1 if self.entries else value.ndim == 1)
+            several = formed and value.numel() and value.dtype in FLOATS
+            if not is_number(value) and not (several and all_finite(value)):
+                return f"its '{name}' is neither a finite number nor a {kind} of such"
+            if self.entries and several and float(value.min()) < 0:
+                return f"its '{name}' has numbers below 0, which 'privacy.extras_noise' in its own settings may make"
+            if float(value.abs().amax() if several else abs(value)) > LARGEST:
+                return f"its '{name}' goes beyond {LARGEST:g}, as no value of images does"
         return None
 
     def _leave_out_strangers(self) -> None:
@@ -109,6 +129,8 @@ class Exchange:
         """Add the other sites' tensors to a task to train, and leave the model out if the site has it."""
         if site in self.answered:
             task.tensors, task.reuse = {}, True
+        if self.once and task.private_round is not None:  # it has kept them with its first accepted update
+            return task
         others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
         task.extras = {"others": others} if any(others) else {}  # all have the same names
         return task
@@ -132,7 +154,8 @@ def _form(values: Mapping[str, Any]) -> Form:
 def _kind(value: Any) -> str:
     if not isinstance(value, Tensor):
         return "number"
-    return f"{str(value.dtype).removeprefix('torch.')} × {len(value)}"
+    shape = value.shape if value.ndim == 1 else value.shape[1:]  # a site says how many entries a table has
+    return " × ".join([str(value.dtype).removeprefix("torch."), *map(str, shape)])
 
 
 def _words(form: Form, usual: Form) -> str:

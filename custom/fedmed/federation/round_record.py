@@ -28,6 +28,7 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
     """
     sites = {u.site: {"n_steps": u.n_steps, "n_samples": u.n_samples, **u.metrics} for u in updates}
     sent, outcome = sum(extras_bytes(u.extras) for u in updates), server.applied.outcome
+    told = sum(server.exchange.received.values())
     return {
         "round": server.round.number,
         "seconds": time.monotonic() - server.round.started,
@@ -39,8 +40,9 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
         "sites": sites,
         "score": score,
         "bytes_down": server.round.bytes_down,
-        "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + server.exchange.received,
-        **extras_record(server, updates, server.round.bytes_extras + server.exchange.received + sent),
+        "bytes_up": sum(tensor_bytes(u.tensors) for u in updates) + sent + told,
+        **extras_record(server, updates, server.round.bytes_extras + told + sent),
+        **({"bytes_told": server.exchange.received} if server.exchange.once and told else {}),
         **(outcome.facts if outcome else {}),
     }
 

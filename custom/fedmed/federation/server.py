@@ -133,6 +133,14 @@ class Server:
         self.rounds = round
         return True
 
+    def exchanges(self, round: int) -> bool:
+        """Whether a round begins with what sites tell one another.
+
+        What they told once stays at the server while it runs. A resumed run asks again where a site needs it.
+        """
+        new = any(site not in self.last_round for site in self.plan.participants(round))
+        return self.plan.exchanges(round) or (new and self.exchange.once and not self.exchange.values)
+
     def metadata_tasks(self, round: int) -> dict[str, Task]:
         """Start a round in which sites learn from one another: site -> its first task."""
         self._begin(round)
@@ -142,7 +150,11 @@ class Server:
         return tasks
 
     def take_metadata(self, answers: Mapping[str, Extras]) -> None:
-        """Take the answers to :meth:`metadata_tasks`."""
+        """Take the answers to :meth:`metadata_tasks`.
+
+        Raises:
+            JobError: nobody sent what no round can do without.
+        """
         self.exchange.take(answers, self.round.number, self.plan.participants(self.round.number))
 
     def train_tasks(self, round: int) -> dict[str, Task]:

@@ -32,7 +32,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
     for round in range(server.first_round, server.plan.rounds):
         if server.ends_before(round):
             break
-        if server.plan.exchanges(round):
+        if server.exchanges(round):
             server.take_metadata(ask(server.metadata_tasks(round)))
         ask(server.train_tasks(round))
         try:

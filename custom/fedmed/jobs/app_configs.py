@@ -7,6 +7,7 @@ from typing import Any
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import NORM
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.contract import PROVIDER, unknown_parts
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
@@ -115,6 +116,9 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             key = "role_overlays" if role in job.study.role_overlays else key
             yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"
             continue
+        if job.plan.exchange is not None and role in TRAINING_ROLES:
+            lacks = unknown_parts(bundle.parser(), PROVIDER)
+            yield from (("bundle", f"bundle '{bundle.name}': {text}") for text in lacks)
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
             yield "classes", misfit
         groups = bundle.federation.get("sharing", {})

@@ -89,7 +89,7 @@ class Job(JobArguments):
         study, chosen = self.study, self.study.method_spec.get("algorithm", {}).get("name")
         listed = {*study.overlays, *(overlay for more in study.role_overlays.values() for overlay in more)}
         for name, kind in algorithms().items():
-            if kind.overlay in listed and kind.at_server:
+            if kind.overlay in listed and (kind.at_server or kind().values()):
                 yield "overlays", f"overlay '{kind.overlay}' alone lacks the server's part: write 'algorithm: {name}'"
             elif kind.overlay in listed and name == chosen:
                 yield "overlays", f"overlay '{kind.overlay}' is what 'algorithm: {name}' adds; leave one of them out"

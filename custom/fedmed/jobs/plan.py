@@ -17,9 +17,10 @@ class Plan:
     Attributes, beside those that :class:`fedmed.jobs.study.Study` has too:
         warm_start_rounds: first rounds that unsupervised sites sit out.
         job: the job's name, for the report.
-        exchange: ``from_round``, counted from 0, and ``names``: from that round on, or with ``once`` in that round
-            alone, sites first answer a ``metadata`` task with values of these names, and train with those of the
-            other sites. The method says it.
+        exchange: ``names``, and ``from_round`` or ``rounds``, counted from 0: from that round on, or in these alone,
+            sites first answer a ``metadata`` task with values of these names, and train with those of the other
+            sites; with ``entries`` the values are tables, see :class:`fedmed.methods.declarations.BesideModel`. The
+            method says it.
         method: class path and arguments of the method, see :func:`fedmed.methods.find_method.load_method`.
         resume: id of the job that this one continues after its last good round.
         fresh: sites whose private state of that job is lost; they start it afresh.
@@ -69,6 +70,7 @@ class Plan:
 
     def exchanges(self, round: int) -> bool:
         """Whether sites answer a ``metadata`` task before they train in this round."""
-        if self.exchange is None or round < self.exchange["from_round"]:
+        if self.exchange is None:
             return False
-        return round == self.exchange["from_round"] or not self.exchange.get("once")
+        rounds = self.exchange.get("rounds")
+        return round >= self.exchange["from_round"] if rounds is None else round in rounds

@@ -46,6 +46,7 @@ class BesideModel:
         round: the first round in which it is sent, counted from 0.
         tells: what it tells about a hospital, in a sentence.
         needed: whether the server or other sites work with it; if not, it is for the report alone.
+        entries: whether it is a table, with an entry of numbers from 0 on for each of as many images as the site has.
     """
 
     name: str
@@ -56,6 +57,7 @@ class BesideModel:
     when: str = EACH_ROUND
     round: int = 0
     needed: bool = True
+    entries: bool = False
 
 
 @dataclass(frozen=True)

@@ -78,10 +78,6 @@ class Method:
         """How the model came about, a sentence for its card."""
         return ""
 
-    def ledger(self) -> Mapping[str, str]:
-        """Name of a value beside the model -> what it tells about a hospital, for the ledger's page."""
-        return {value.name: value.tells for value in self.values()}
-
     def dry_run(self) -> tuple[str, ...]:
         """What a site should know before it takes part, in sentences."""
         return ()
@@ -95,12 +91,14 @@ class Method:
         return self.roles().get(name, Role("takes part", ""))
 
     def exchange(self) -> dict[str, Any] | None:
-        """What sites send of their images before they train: ``from_round``, ``names``, and ``once`` if it is so."""
+        """What sites send of their images before they train, as :attr:`fedmed.jobs.plan.Plan.exchange` has it."""
         values = [value for value in self.values() if value.task == BEFORE_TRAINING]
         if not values:
             return None
-        once = {"once": True} if values[0].when == ONCE else {}
-        return {"from_round": values[0].round, "names": [value.name for value in values], **once}
+        first, names = values[0], [value.name for value in values]
+        when = {"rounds": [first.round]} if first.when == ONCE else {"from_round": first.round}
+        entries = {"entries": True} if first.entries else {}
+        return {**when, "names": names, **entries}
 
     def with_update(self, needed: bool = False) -> list[str]:
         """Names of the values that come with an update; with ``needed`` those alone that the server works with."""

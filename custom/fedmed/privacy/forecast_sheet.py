@@ -85,10 +85,10 @@ def _extras(made: Forecast) -> list[str]:
     if shared := [sending for sending in made.sendings if sending.task == "metadata" and sending.extras]:
         names, times = ", ".join(shared[0].extras), count(shared[0].times, "round")
         noise = "" if own.extras_noise is None else f" Arrays get noise of standard deviation {own.extras_noise:g}."
-        notices.append(
-            f"In {times} {names} are computed from all training images and sent. Arrays among them go on to the other "
-            f"sites, without this site's name.{noise}"
-        )
+        what = f"In {times} {names} are computed from all training images and sent. Arrays among them go"
+        if any(value.entries for value in made.method.values() if value.name in shared[0].extras):
+            what = f"In {times} {names} of single training images is sent. It goes"
+        notices.append(f"{what} on to the other sites, without this site's name.{noise}")
     if sent and own.noise_multiplier is not None:
         notices.append(
             f"The account (ε, δ) does not cover {', '.join(sent)}: these leave in addition to what the bound speaks of."

@@ -8,6 +8,9 @@ from typing import Any
 import pandas as pd
 
 from fedmed.errors import FedMedError
+from fedmed.methods.algorithms.algorithm import Algorithm
+from fedmed.methods.find_method import algorithms, installed
+from fedmed.methods.method import Method
 from fedmed.reports.sheet import Sheet, SheetTable
 from fedmed.reports.words import NOTHING, count, plain_delta, plain_number, size
 
@@ -51,6 +54,9 @@ def ledger_sheet(lines: Sequence[Line]) -> Sheet:
         *([("ε so far", plain_number(epsilons[-1]))] if epsilons else []),
     ]
     tables = [SheetTable("Answers", "", ["when", "task", "round#", "what", "numbers", "SHA-256"], _rows(answers))]
+    if beside := _beside(answers):
+        note = "What FedMed's own methods say of values that left beside the model."
+        tables.append(SheetTable("Values beside the model", note, ["name", "what it tells about the site"], beside))
     if numbers := _numbers(lines):
         note = "Also those that are shown while a site works. Counts are of single values."
         tables.append(SheetTable("Numbers", note, ["name", "sent#", "smallest#", "largest#"], numbers))
@@ -126,6 +132,15 @@ def _what(line: Line) -> str:
     if "noise_std" in line:
         what += f"; noise {plain_number(line['noise_std'])} in each value, ε = {plain_number(line['epsilon'])}"
     return f"{what}; {extras}" if extras else what
+
+
+def _beside(answers: Sequence[Line]) -> list[list[str]]:
+    """Name of each value beside the model, and what it tells."""
+    made: list[Method | Algorithm] = [kind() for kind in installed().values()]
+    made += [kind() for kind in algorithms().values()]
+    tells = {value.name: value.tells for one in made for value in one.values()}
+    sent = sorted({name for line in answers for name in line.get("extras", {})})
+    return [[name, tells.get(name, NOTHING)] for name in sent]
 
 
 def _numbers(lines: Sequence[Line]) -> list[list[str]]:

@@ -66,6 +66,17 @@ def privacy_notes(run: Run) -> list[str]:
     return notes
 
 
+def told_notes(run: Run) -> list[str]:
+    """What sites told one another once, and what that cost; a resumed run may have asked again."""
+    names = (run.method.exchange() or {}).get("names", ())
+    notes = []
+    for line in (line for line in run.rounds if line.told):
+        costs = [f"{site} {size(sent)}" for site, sent in sorted(line.told.items())]
+        what = join(list(names)) or "values of their images"
+        notes.append(f"Before round {line.index + 1} sites told one another {what}, once: {join(costs)} were sent.")
+    return notes
+
+
 def warnings(run: Run) -> list[tuple[str, str, str]]:
     """(``round 2`` or ``rounds 1–3``, counted from 1, site, message) of everything the server warned of, each once."""
     found: dict[tuple[str, str], list[int]] = {}

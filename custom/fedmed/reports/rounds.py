@@ -21,6 +21,7 @@ class Round:
         clipped: site -> what was left of an update that was cut, [0, 1).
         facts: further numbers that the server's rule noted.
         extras_bytes: of everything that sites sent beside their models, arrays included.
+        told: site -> bytes of what it told the others in this round, for good.
     """
 
     index: int
@@ -38,6 +39,7 @@ class Round:
     norms: dict[str, float | None] = field(default_factory=dict)
     clipped: dict[str, float] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
+    told: dict[str, float] = field(default_factory=dict)
 
 
 def read_rounds(path: Path) -> list[Round]:
@@ -69,6 +71,7 @@ def _round(line: dict[str, Any]) -> Round:
         aggregated=line.get("aggregated") is not False,
         norms={site: number(norm) for site, norm in of_sites("norms").items()},
         clipped={site: number(factor) or 0.0 for site, factor in of_sites("clipped").items()},
+        told={site: number(sent) or 0.0 for site, sent in of_sites("bytes_told").items()},
         facts={key: value for key in line if (value := number(line[key])) is not None},
     )
 

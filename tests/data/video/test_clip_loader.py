@@ -2,8 +2,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedmed.data.video.clip_loader import ClipDataset, PreparedVideos, clip_loader, frame_loader, unit_float
-from fedmed.data.video.clip_plan import ClipRule, Clips, epoch_clips
+from fedmed.data.video.clip_loader import (
+    ClipDataset,
+    PlainFrames,
+    PreparedVideos,
+    clip_loader,
+    frame_loader,
+    unit_float,
+)
+from fedmed.data.video.clip_plan import ClipRule, Clips, epoch_clips, every_frame
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError
 
@@ -106,6 +113,15 @@ def test_dropped_frames_are_in_no_clip(write_video, tmp_path, frame):
         rows = epoch_clips(videos.videos, rule, 0).rows
         assert rows.size and not (rows % 5 == 2).any()
     assert len(frame_loader(videos, ClipRule("history", 1), 1)) == 16
+
+
+def test_single_frames_are_plain_images(prepared):
+    videos = prepared()
+    clips = every_frame(videos.videos, ClipRule("history", 1))
+    plain, raw = PlainFrames(videos, clips), ClipDataset(videos, clips)
+    assert len(plain) == 50 + 37 + 9 and plain[60]["image"].shape == (3, 24, 32)
+    assert torch.equal(plain[60]["image"], unit_float(raw[60]["image"][0]))
+    assert torch.equal(plain.__getitems__([3, 60])["image"][1], plain[60]["image"])
 
 
 def test_floats_and_single_items(prepared):

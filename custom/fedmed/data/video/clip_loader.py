@@ -98,6 +98,15 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
         return batch
 
 
+class PlainFrames(ClipDataset):
+    """Single frames of clips of one: ``image`` is (3, H, W) float32 in [0, 1]."""
+
+    def __getitems__(self, indices: Sequence[int]) -> dict[str, Tensor]:
+        """A batch of (B, 3, H, W)."""
+        batch = super().__getitems__(indices)
+        return {**batch, "image": unit_float(batch["image"][:, 0])}
+
+
 def unit_float(image: Tensor) -> Tensor:
     """float32 in [0, 1] of uint8 images, where they lie; floats as they are."""
     return image.float().div_(255) if image.dtype == torch.uint8 else image

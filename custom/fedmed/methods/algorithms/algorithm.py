@@ -31,7 +31,7 @@ class Algorithm:
     overlay: ClassVar[str | None] = None
     at_server: ClassVar[bool] = False
 
-    def settings(self) -> Mapping[str, float]:
+    def settings(self) -> Mapping[str, Any]:
         """Settings of the overlay -> values."""
         return {}
 

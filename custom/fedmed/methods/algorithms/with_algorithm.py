@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedmed.methods.algorithms.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN, Algorithm
-from fedmed.methods.declarations import BesideModel, Role
+from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
 from fedmed.methods.method import Method
 
 AS_IT_IS = (  # what a method answers, and an algorithm does not change
@@ -57,6 +57,9 @@ class WithAlgorithm(Method):
         """A study that asks for another mean than the algorithm's, or sets its values a second time."""
         title = self.algorithm.title
         yield from self._of_sharing(said)
+        told = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]
+        if all(told):
+            yield "algorithm", f"{title} and {self.method.title} both exchange values before training; use one of them"
         for role, values in said.get("overrides", {}).items():
             for key in sorted(set(values) & set(self.algorithm.settings())):
                 yield "overrides", f"'overrides.{role}.{key}': say it once, as 'algorithm.args.{key}'"
