@@ -1,6 +1,5 @@
 """A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
 
-import math
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -12,7 +11,6 @@ from fedmed.experiments.experiment_data import ExperimentData, Positive, link_jo
 from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
     FederationData,
-    IterationBudget,
     RoleOverrides,
     TrainingRole,
 )
@@ -39,6 +37,8 @@ class FederatedTraining(ChainLink):
     Attributes:
         train: site -> ``supervised`` or ``unsupervised``; the others are only tested.
         pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
+        alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
+            row of its own too.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
             role in the method says.
@@ -56,6 +56,7 @@ class FederatedTraining(ChainLink):
 
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
+    alone: list[str] = []
     control: Literal["left_out", "silent"] | None = None
     interval: Positive = 1
     warm_start: bool = True
@@ -68,18 +69,18 @@ class FederatedTraining(ChainLink):
 
     @model_validator(mode="after")
     def _trains(self) -> "FederatedTraining":
-        if bool(self.train) == bool(self.pool):
-            raise ValueError("give either 'train' (site: role) or 'pool' (sites)")
+        if sum(map(bool, (self.train, self.pool, self.alone))) != 1:
+            raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
         without = [site for site, role in self.train.items() if role == "unsupervised"]
         if self.control and not without:
             raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
-        present = {*self.train.values(), *(["supervised"] if self.pool else [])}
+        present = {*self.train.values(), *(["supervised"] if self.pool or self.alone else [])}
         if idle := set(self.scaled) - present:
             raise ValueError(f"'scaled' speaks of {idle.pop()} sites, but the arm has none; leave it out")
         return self
 
     def lacking(self, data: FederationData) -> str | None:
-        for site in (*self.train, *self.pool):
+        for site in (*self.train, *self.pool, *self.alone):
             if site not in data.sites:
                 return f"the site '{site}'"
         return None if self.network in data.networks else f"the network '{self.network}'"
@@ -87,9 +88,14 @@ class FederatedTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
+        each = [self.model_copy(update={"alone": [], "train": {site: "supervised"}}) for site in self.alone]
+        nodes = [place.data.sites[site] for site in self.alone]
+        return [one._step(place, node) for one, node in zip(each or [self], nodes or [""], strict=True)]
+
+    def _step(self, place: Place, node: str) -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
         require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
-        return [JobStep(job, sites, run_folder(place, job, sites))]
+        return JobStep(job, sites, run_folder(place, job, sites), node)
 
     def _sites(self, place: Place) -> dict[str, SiteConfig]:
         """Settings of the job's sites; their lists are written."""
@@ -110,7 +116,8 @@ class FederatedTraining(ChainLink):
         overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
         if lender := given.get("release_from"):
             given["release_from"] = data.shown_sites([lender])[lender]
-        schedule = self._schedule(data.budget)
+        late = self.warm_start and "unsupervised" in self._roles()
+        schedule = data.budget.schedule(self.interval, late)
         schedule["warm_start"] |= given.pop("warm_start", {})
         left_out = set(self.train) - set(self._training())
         return link_job(
@@ -144,17 +151,6 @@ class FederatedTraining(ChainLink):
         roles = dict.fromkeys(place.data.shown_sites(list(place.test)).values(), "evaluate")
         trained = {names[site]: role for site, role in self._training().items()}
         return roles | ({POOL: "supervised"} if self.pool else {}) | trained
-
-    def _schedule(self, budget: IterationBudget) -> dict[str, Any]:
-        """Rounds of the budget. When the interval does not divide it, the last round makes the run a little longer."""
-        steps = max(1, round(budget.interval * self.interval))
-        late = self.warm_start and "unsupervised" in self._roles()
-        return {
-            "steps": steps,
-            "rounds": math.ceil(budget.steps / steps),
-            "warm_start": {"rounds": math.ceil(budget.warm_start / steps) if late else 0},
-            "validate_every": max(1, round(budget.validate_every / steps)),
-        }
 
     def _overrides(self, data: FederationData, job: dict[str, Any], overlays: list[str]) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""
