@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.data.datalist import load_datalist
 from fedmed.errors import JobError
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
@@ -259,3 +260,15 @@ def test_a_budget_of_rounds_lets_larger_sites_train_longer():
     assert (made.rounds, made.epochs, made.steps, made.validate_every) == (12, 2, None, 3)
     rare = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"}, interval=3)
     assert (rare.rounds, rare.epochs, rare.validate_every) == (4, 6, 1)
+
+
+def test_each_site_is_left_out_once_and_tested(tmp_path, tiny_site_configs):
+    data = DEMO.model_copy(update={"sites": {"a": "ct_north", "b": "ct_south"}, "networks": {"default": ["demo"]}})
+    place = Place("x", 0, data, ["a", "b"], tmp_path)
+    made = FederatedTraining(train={"a": "supervised", "b": "supervised"}, in_turn=True).steps(place, None)
+    assert [one.node for one in made] == ["without ct_north", "without ct_south"]
+    assert made[0].job.study.sites == {"ct_north": "evaluate", "ct_south": "supervised"}
+    pooled = FederatedTraining(pool=["a", "b"], in_turn=True).steps(place, None)
+    assert [len(load_datalist(one.sites["pool"].data_root, one.sites["pool"].datalist, "training")) for one in pooled]
+    with pytest.raises(JobError, match="there must be another one left"):
+        job(train={"site_1": "supervised"}, in_turn=True)

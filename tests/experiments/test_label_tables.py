@@ -185,3 +185,13 @@ def test_rows_that_no_arm_makes_are_refused_before_anything_runs(tmp_path):
         (tmp_path / "t.yaml").write_text(text.replace(old, new, 1))
         with pytest.raises(JobError, match=words):
             load_table(tmp_path / "t.yaml")
+
+
+def test_a_site_that_is_left_out_is_scored_with_the_models_of_the_others():
+    arm = ShownArm("FedAvg")
+    found = [dict.fromkeys(SITES, 0.9) | {name: 0.4} for name in SITES]
+    parts = [part_of("FedAvg", f"without {site}") for site in SITES.values()]
+    frame = joined([counts_rows(part, own) for part, own in zip(parts, found, strict=True)] + [round_rows(parts[0])])
+    scores = scores_of([arm], frame)
+    assert scores.models("FedAvg", "") == parts and scores.values("FedAvg", "").mean() < 0.55
+    assert scores.values("FedAvg", "").shape == (1, 5, len(LABELS))

@@ -15,6 +15,7 @@ from fedmed.experiments.federation_data import (
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
+from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
 from fedmed.methods.find_method import load_method
@@ -39,6 +40,7 @@ class FederatedTraining(ChainLink):
         pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
         alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
             row of its own too.
+        in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
             role in the method says.
@@ -57,6 +59,7 @@ class FederatedTraining(ChainLink):
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
     alone: list[str] = []
+    in_turn: bool = False
     control: Literal["left_out", "silent"] | None = None
     interval: Positive = 1
     warm_start: bool = True
@@ -71,6 +74,8 @@ class FederatedTraining(ChainLink):
     def _trains(self) -> "FederatedTraining":
         if sum(map(bool, (self.train, self.pool, self.alone))) != 1:
             raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
+        if self.in_turn and len(self.train or self.pool) < 2:
+            raise ValueError("'in_turn' leaves out one site of 'train' or 'pool', and there must be another one left")
         without = [site for site, role in self.train.items() if role == "unsupervised"]
         if self.control and not without:
             raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
@@ -88,11 +93,18 @@ class FederatedTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
-        each = [self.model_copy(update={"alone": [], "train": {site: "supervised"}}) for site in self.alone]
-        nodes = [place.data.sites[site] for site in self.alone]
-        return [one._step(place, node) for one, node in zip(each or [self], nodes or [""], strict=True)]
+        names = place.data.sites
+        if not (self.alone or self.in_turn):
+            return [self._step(place)]
+        alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
+        left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
+        return [self.model_copy(update=new)._step(place, node) for node, new in (alone | left).items()]
 
-    def _step(self, place: Place, node: str) -> JobStep:
+    def _without(self, site: str) -> dict[str, Any]:
+        train = {name: role for name, role in self.train.items() if name != site}
+        return {"train": train, "pool": [name for name in self.pool if name != site], "in_turn": False}
+
+    def _step(self, place: Place, node: str = "") -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
         require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
         return JobStep(job, sites, run_folder(place, job, sites), node)

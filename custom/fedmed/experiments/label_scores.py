@@ -14,7 +14,7 @@ import pandas as pd
 from fedmed.engines.label_counts import COUNTED, LabelCounts
 from fedmed.engines.metrics import f1_scores
 from fedmed.experiments.score_kinds import Floats, resamples
-from fedmed.experiments.score_table import ROUNDS, SENT, part_of, selected
+from fedmed.experiments.score_table import ROUNDS, SENT, part_of, selected, without
 from fedmed.seeds import derive_seed
 
 if TYPE_CHECKING:  # whose evidence this is a part of
@@ -30,7 +30,8 @@ class LabelScores:
     """Scores of the models of the last round.
 
     A row of a table is an arm, or one of the two views of the arm whose sites each have a model that they trained
-    alone. Values of a row are (S, K, J): seeds, sites and labels.
+    alone. Of an arm that leaves out each site in turn, a site is scored with the model of the others. Values of a row
+    are (S, K, J): seeds, sites and labels.
 
     Args:
         frame: the table of scores.
@@ -48,9 +49,11 @@ class LabelScores:
         there = set(self._sent["arm"].unique())
         self._models: dict[tuple[str, str], list[str]] = {}
         for arm in arms:
-            own = [part_of(arm.name, site) for site in self._sites]
+            own, others = ([part_of(arm.name, to(site)) for site in self._sites] for to in (str, without))
             if there.intersection(own):
                 self._models |= {(view, arm.variant): own for view in VIEWS}
+            elif there.intersection(others):
+                self._models[arm.row, arm.variant] = others
             elif arm.name in there:
                 self._models[arm.row, arm.variant] = [arm.name] * len(self._sites)
         self.variants = list(dict.fromkeys(variant for _, variant in self._models))

@@ -146,9 +146,10 @@ class CosineTellsNothing(SeedClaim):
             for variant in scores.variants:
                 cosines += np.nanmean(scores.rounds(row, variant, "cosine"), axis=(0, 1)).tolist()
                 f1 += scores.values(row, variant).mean((0, 2)).tolist()
-            rho = spearmanr(cosines, f1)
-            words = f"ρ {signed(float(rho.statistic), 2)}, p {probability(float(rho.pvalue))}"
-            found.append((f"{row}, {len(f1)} sites and networks", words, [bool(rho.pvalue >= ALPHA)]))
+            rho, p = _rank_correlation(cosines, f1)
+            found.append(
+                (f"{row}, {len(f1)} sites and networks", f"ρ {signed(rho, 2)}, p {probability(p)}", [p >= ALPHA])
+            )
         return found
 
 
@@ -181,7 +182,15 @@ def _frequency_correlation(scores: LabelScores, row: str, seed: int) -> float:
         total = scores.total(scores.models(row, variant)[0], scores.seeds[seed])
         shown.append(np.zeros(len(scores.labels)) if total is None else total.tp + total.fn)
         gains.append((scores.values(row, variant) - scores.values(ALTRUISTIC, variant))[seed].mean(0))
-    return float(spearmanr(np.mean(shown, axis=0), np.mean(gains, axis=0)).statistic)
+    return _rank_correlation(np.mean(shown, axis=0), np.mean(gains, axis=0))[0]
+
+
+def _rank_correlation(x: Sequence[float] | Floats, y: Sequence[float] | Floats) -> tuple[float, float]:
+    """Spearman's ρ and its p; 0 and 1 where one of the two does not vary."""
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        return 0.0, 1.0
+    found = spearmanr(x, y)
+    return float(found.statistic), float(found.pvalue)
 
 
 def _seeds(values: Floats) -> str:

@@ -24,6 +24,11 @@ def part_of(arm: str, node: str) -> str:
     return f"{arm}: {node}"
 
 
+def without(site: str) -> str:
+    """The node of a result for which a site was left out."""
+    return f"without {site}"
+
+
 def score_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], **common: Any) -> pd.DataFrame:
     """Scores as a table. Text is categorical: a table of pre-training has a million rows.
 
