@@ -29,7 +29,7 @@ def test_equal_updates_point_one_way_and_zero_ones_nowhere():
     assert same == dict.fromkeys("ab", {"norm": 5, "distance": 0, "cosine": pytest.approx(1)})
     zero = update_geometry(updates([0.0, 0.0], [1.0, 0.0]), {"a": 0.5, "b": 0.5})
     assert "cosine" not in zero["a"] and zero["b"]["cosine"] == pytest.approx(1)
-    assert update_geometry([], {}) == {} == update_geometry(updates([1.0]), {})
+    assert update_geometry([], {}) == {} == update_geometry(updates([1.0]), {"a": 1}), "nothing to compare it with"
 
 
 def test_only_parameters_that_all_sites_send_are_compared():

@@ -260,6 +260,8 @@ def test_a_budget_of_rounds_lets_larger_sites_train_longer():
     assert (made.rounds, made.epochs, made.steps, made.validate_every) == (12, 2, None, 3)
     rare = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"}, interval=3)
     assert (rare.rounds, rare.epochs, rare.validate_every) == (4, 6, 1)
+    two_passes = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"}, job={"epochs": 4})
+    assert (two_passes.rounds, two_passes.epochs) == (12, 4)
 
 
 def test_each_site_is_left_out_once_and_tested(tmp_path, tiny_site_configs):

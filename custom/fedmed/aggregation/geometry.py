@@ -23,11 +23,11 @@ def update_geometry(updates: Sequence[Contribution], coefficients: Mapping[str, 
 
     Returns:
         Site -> ``norm`` of its update; ``distance``, the squared L2 distance to the mean; and ``cosine`` to it, -1…1,
-        left out where either of the two is zero.
+        left out where either of the two is zero. Nothing of a single update.
     """
     counted = [update for update in updates if coefficients.get(update.site)]
     total = sum(coefficients[update.site] for update in counted)
-    if not counted or not total:
+    if len(counted) < 2 or not total:
         return {}
     weights = torch.tensor([coefficients[update.site] / total for update in counted], dtype=torch.float64)
     squares, dots, apart = (torch.zeros(len(counted), dtype=torch.float64) for _ in range(3))

@@ -51,7 +51,7 @@ class FederatedTraining(ChainLink):
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
         scaled: role -> settings as multiples.
-        job: further settings of the job, e.g. ``sharing``.
+        job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``.
     """
 
     needs: ClassVar[type[ExperimentData]] = FederationData
@@ -131,6 +131,7 @@ class FederatedTraining(ChainLink):
         late = self.warm_start and "unsupervised" in self._roles()
         schedule = data.budget.schedule(self.interval, late)
         schedule["warm_start"] |= given.pop("warm_start", {})
+        schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
         left_out = set(self.train) - set(self._training())
         return link_job(
             place.arm,

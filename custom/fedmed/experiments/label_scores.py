@@ -13,6 +13,7 @@ import pandas as pd
 
 from fedmed.engines.label_counts import COUNTED, LabelCounts
 from fedmed.engines.metrics import f1_scores
+from fedmed.errors import DataError
 from fedmed.experiments.score_kinds import Floats, resamples
 from fedmed.experiments.score_table import ROUNDS, SENT, part_of, selected, without
 from fedmed.seeds import derive_seed
@@ -160,6 +161,8 @@ class LabelScores:
 
     def _drawn(self, arm: str, seed: int, site: str) -> Floats:
         """Counts of a site in every resample, (1 + B, 3 J)."""
+        if (arm, seed, site) not in self._tables:
+            raise DataError(f"{arm}, seed {seed}: no counts of the videos of '{site}'; let it send 'n_cases'")
         table, patients = self._tables[arm, seed, site]
         return resamples(patients, self.count, derive_seed(0, "videos", site)) @ table
 
