@@ -82,7 +82,9 @@ def test_a_good_site_has_no_findings(site, opened, tmp_path):
     assert inspection.cache_bytes(entries, cases, [], None) == 2 * 4 * 224 * 224 * 3
     assert inspection.cache_bytes(entries, cases, entries[:1], 500.0) == 1000
     assert inspection.cache_bytes(entries, {}, [], None) == 2 * 4 * 224 * 224 * 3  # with --skip data
-    assert not list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
+    told = list(inspection.judge_labels(entries, ("grasper", "clipper"), "supervised", True))
+    assert {(note.kind, note.level) for note in told} == {("one_sided", "note")} and len(told) == 4
+    assert told[0].text.startswith("every frame of 'training' shows the tool 'grasper': its positive weight is 0")
     (first, _) = inspection.judge_labels(entries, ("grasper", "hook"), "supervised", True)
     assert first.kind == "video_labels" and "the tool 'clipper' is unknown; use grasper, hook" in first.text
     sample = choose_sample(entries, cases, "evaluate")

@@ -31,7 +31,10 @@ def test_weights_from_counts():
 def test_rare_labels_are_capped_with_a_warning(caplog):
     with caplog.at_level(logging.WARNING, "fedmed.losses"):
         assert pos_weight_from_counts([0, 1, 50], 5000).tolist() == [1000, 1000, 99]
+        assert pos_weight_from_counts([10, 0], 10, names=("hook", "bag")).tolist() == [0, 10]
     assert "labels [0, 1] are cut to 1000" in caplog.text
+    assert "labels ['bag'] count one positive, for no sample shows them" in caplog.text
+    assert "labels ['hook'] are 0, for all samples show them" in caplog.text
     assert pos_weight_from_counts([0], 10).item() == 10
 
 

@@ -74,6 +74,7 @@ _NOTES = {
         "odd_video": "videos with frames out of the body, or of several sizes",
         "small_picture": "images that are smaller than the network's input",
         "no_class": "classes of the job without a training image",
+        "one_sided": "tools that no frame of a list shows, or every frame",
         "no_auroc": "testing lists with images of one class, which give no AUROC",
         "not_scored": "sites without a testing list",
     },

@@ -12,6 +12,7 @@ from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare.case import Case, VideoCase
 from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.tool_counts import added, one_sided
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
 from fedmed.data.video.frame_masks import FrameMasks
@@ -67,14 +68,19 @@ class VideoInspection(Inspection):
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """Which tables name what is not one of the job's classes, or lack a column of one."""
+        """Which tables do not have just the job's classes, and which tools a list never or always shows."""
+        shown: dict[str, list[tuple[int, dict[str, int]]]] = {}
         for entry in entries if classes else ():
             if entry.table is None:
                 continue
             try:
-                read_label_table(entry.table, **{self.names: classes})
+                table = read_label_table(entry.table, **{self.names: classes})
             except DataError as error:
                 yield data_finding("video_labels", f"{entry.where}: {error}", entry.list, entry.number)
+                continue
+            shown.setdefault(entry.list, []).append((len(table.seconds), table.shown()))
+        for text in one_sided({name: added(tables) for name, tables in shown.items()}):
+            yield data_finding("one_sided", text)
 
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
         rows: list[tuple[str, ...]] = [("list", "videos", "patients", "minutes", "known", "masks")]

@@ -141,11 +141,11 @@ def svg(figure: Figure, name: str) -> str:
     return re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', rf'<svg \1role="img" class="{name}"', text, count=1)
 
 
-def png(figure: Figure, path: Path | None = None) -> bytes:
-    """Return the figure as a PNG of 200 dots an inch on paper white, and write it when a path is given."""
+def png(figure: Figure, path: Path | None = None, dots: int = 200) -> bytes:
+    """Return the figure as a PNG of ``dots`` an inch on paper white, and write it when a path is given."""
     buffer = BytesIO()
     FigureCanvasAgg(figure)
-    figure.savefig(buffer, format="png", dpi=200, facecolor=PAPER, metadata={"Software": None})
+    figure.savefig(buffer, format="png", dpi=dots, facecolor=PAPER, metadata={"Software": None})
     if path:
         path.write_bytes(buffer.getvalue())
     return buffer.getvalue()

@@ -121,6 +121,24 @@ def test_videos_without_labels_are_noted(plain, prepare):
     assert not prepare(plain, Wanted(ignore=True))[0].sections["Worth a look"]
 
 
+def test_tools_that_a_list_never_or_always_shows_and_white_frames(plain, prepare, tmp_path):
+    for name in "abcdef":
+        table(plain / "labels" / f"{name}.csv", header="second,grasper,clipper", row="{0},1,0")
+    writer = cv2.VideoWriter(str(plain / "videos" / "a.mp4"), cv2.VideoWriter_fourcc(*"mp4v"), 25, (64, 48))
+    for number in range(100):
+        writer.write(np.full((48, 64, 3), 255 if 20 < number < 70 else 90, np.uint8))
+    writer.release()
+    sections = prepare(plain)[0].sections
+    said = sections["Tools that a list never or always shows"]
+    assert len(said) == 6 and all("shows the tool 'grasper'" in line for line in said[::2])
+    assert said[0].startswith("every frame of 'training' shows the tool 'grasper': its positive weight is 0")
+    assert said[5].startswith("no frame of 'testing' shows the tool 'clipper': its F1 there is 0, or left out")
+    assert sections["Rows that show each tool"][0] == "training: grasper 100.0%, clipper 0.0%"
+    (white,) = sections["White frames"]
+    assert " of 24 frames (a.mp4 2, " in white and "more than 50% of the pixels" in white
+    assert white in (tmp_path / "out" / "prepare_report.md").read_text()
+
+
 def test_names_of_phases_and_tools(plain, prepare):
     table(plain / "labels" / "a.csv", header="second,phase,graspers")
     assert "differ in the columns grasper, graspers" in prepare(plain)[2]["a.mp4"]
@@ -183,11 +201,15 @@ def test_cholec80(prepare, tmp_path):
         text(folder / "tool_annotations" / f"{name}-tool.txt", head, *rows)
     text(folder / "tool_annotations" / "video02-tool.txt", head.replace("Hook", "Hok"), "0" + 7 * "\t1")
     movie(folder / "videos" / "video04.mp4", 7)
+    movie(folder / "videos" / "video05.mp4", 5)
+    text(folder / "tool_annotations" / "video05-tool.txt", head.replace("\tHook", ""), "0" + 6 * "\t1")
     (folder / "tool_annotations" / "video03-tool.txt").unlink()
     _, _, refused = prepare(folder)
     assert "video02-tool.txt: line 1: the tool 'Hok' is unknown" in refused["video02.mp4"]
+    assert "video05-tool.txt: line 1: the column 'Hook' is missing; it has Frame, Grasper" in refused["video05.mp4"]
     assert (
-        sorted(refused) == ["video02.mp4", "video03.mp4"] and "differ in the columns clipper" in refused["video03.mp4"]
+        sorted(refused) == ["video02.mp4", "video03.mp4", "video05.mp4"]
+        and "differ in the columns clipper" in refused["video03.mp4"]
     )
     read = read_label_table(tmp_path / "out/prepared/labels/video01.mp4.csv", None, None)
     assert read.tool_names == tuple(
@@ -213,6 +235,7 @@ def test_heichole(prepare, tmp_path):
         in refused["Videos/Hei-Chole2.mp4"]
     )
     ((entry,),) = lists.values()
+    assert entry["patient"] == "Hei-Chole1"  # whichever folder, so that two sizes of a video are one patient
     read = read_label_table(tmp_path / "out" / entry["labels"], None, None)
     assert read.tools[:, 1].tolist() == [1] * 4 and read.tools[:, 2].tolist() == [0, 0, 0, 1]
     assert read.phases.tolist() == [0, 0, 1, 1]

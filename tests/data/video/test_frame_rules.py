@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fedmed.data.video.frame_rules import RULES, picture_box
+from fedmed.data.video.frame_rules import RULES, WORDS, dark_sides, picture_box
 
 TISSUE, DRAPE, BLACK = (170, 70, 60), (70, 120, 150), (5, 5, 8)
 
@@ -29,6 +29,16 @@ def painted(colour, share=1.0, ground=BLACK):
 )
 def test_rules(frame, found):
     assert {name for name, rule in RULES.items() if rule(frame)} == found
+
+
+def test_dark_columns_beside_the_picture():
+    frames = np.zeros((3, 40, 50, 3), np.uint8)
+    frames[0, :, 10:45] = TISSUE
+    frames[1, 10:, :] = TISSUE
+    frames[1, :, 0] = 0  # one column
+    frames[1, 5, 0] = 255  # 2.5 % of it is no picture
+    assert dark_sides(frames) == pytest.approx([15 / 50, 1 / 50, np.nan], nan_ok=True)
+    assert set(WORDS) == set(RULES)
 
 
 def test_the_picture_inside_borders():

@@ -78,6 +78,7 @@ class VideoCase(Case):
         seconds: its length.
         sizes: of its own frames, such as "480x854".
         masks: how many there are.
+        rows, shown: of the table, and tool -> how many of them show it.
         white, dark, out_of_body: how many of the frames looked at are so.
     """
 
@@ -86,6 +87,8 @@ class VideoCase(Case):
     seconds: float = 0.0
     sizes: str = ""
     masks: int = 0
+    rows: int = 0
+    shown: dict[str, int] = field(default_factory=dict)
     white: int = 0
     dark: int = 0
     out_of_body: int = 0

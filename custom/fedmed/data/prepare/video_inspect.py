@@ -37,6 +37,8 @@ class Wanted:
         ignore: whether all videos go to ``unlabeled``.
         patient_pattern: finds the patient in the name of a video, where the folder does not say it.
         settings: size and rate for which the space is foretold.
+        blocks: seconds of a block and of the gap after it, where single frames are cut into blocks in turn for training
+            and testing; None: videos stay whole.
     """
 
     layout: str | None = None
@@ -46,6 +48,7 @@ class Wanted:
     ignore: bool = False
     patient_pattern: str | None = None
     settings: FrameSettings = FrameSettings((224, 224))
+    blocks: tuple[float, float] | None = None
 
 
 DEFAULT = Wanted()
@@ -125,6 +128,7 @@ def inspect_video(
         case.columns = (*([] if table.phases is None else [PHASE]), *table.tool_names)
         held = {"phases": table.phases is not None, "tools": table.tools is not None}
         known = [name for name, there in held.items() if there]
+        case.rows, case.shown = len(table.seconds), table.shown()
     if case.mask:
         masks = FrameMasks(case.mask, values)
         files = masks.files()

@@ -9,14 +9,18 @@ from pathlib import Path
 from fedmed.class_paths import classes_below
 from fedmed.data.entry_forms import UNLABELED, Video
 from fedmed.data.prepare.case import VideoCase
+from fedmed.data.prepare.clients import Client
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
 from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
+from fedmed.data.prepare.time_blocks import in_blocks, list_blocks
+from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
 from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.write import write_site
+from fedmed.data.video.frame_rules import WORDS
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import unknown
 from fedmed.data.video.space_needed import SpaceNeeded
@@ -74,7 +78,7 @@ def prepare_video_site(
     workers: int = 1,
     copy: bool = False,
     track: Track[VideoCase] | None = None,
-    only: str | None = None,
+    client: Client | None = None,
 ) -> Prepared:
     """Check every video below ``folder`` and write the site folder ``out``.
 
@@ -87,14 +91,18 @@ def prepare_video_site(
         fractions, seed: training, validation, testing, of the patients with labels; seed of the split.
         copy: link (hard) or copy the videos instead of pointing at them.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
-        only: name of the one recording that is used; None: all.
+        client: which recordings are used; None: all.
 
     Raises:
         DataError: wrong arguments, a patient in two lists, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
-    recordings = [one for one in recordings if only in (None, one.case) and not one.video.is_relative_to(out)]
+    recordings = [one for one in recordings if not one.video.is_relative_to(out)]
+    if client:
+        recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
+    if wanted.blocks:
+        recordings = [part for one in recordings for part in in_blocks(one, *wanted.blocks)]
     given = {one.case: one.list for one in recordings if one.list}
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
@@ -104,14 +112,28 @@ def prepare_video_site(
         if not wanted.ignore:
             note_missing_labels(cases)
         if given:
-            fill_given(cases, given, folder)
+            fill_given(cases, given, folder, shared=bool(wanted.blocks))
         else:
             fill_lists(cases, fractions, seed, wanted.ignore)
+        if wanted.blocks:
+            list_blocks(cases, out, staging)
         require_used(cases, folder, "videos")
+        if wanted.blocks or (client and client.about):
+            require_tested(cases, site)
         prepared = _prepared(out, cases, wanted.settings)
-        split = "as videos.csv says" if given else tuple(fractions)
-        write_site(prepared, staging, site, {"folder": folder, "layout": name, "split": split, "seed": seed})
+        split: object = "as videos.csv or the clients' file says" if given else tuple(fractions)
+        if wanted.blocks:
+            split = "in turn, blocks of {:g} s with {:g} s between them left out".format(*wanted.blocks)
+        settings = {"folder": folder, "layout": name, "split": split, "seed": seed}
+        write_site(prepared, staging, site, settings | ({"client": client.about} if client and client.about else {}))
     return prepared
+
+
+def require_tested(cases: Sequence[VideoCase], site: str) -> None:
+    """Refuse a client without a test list; DataError names it, and the videos that were refused."""
+    if "testing" not in listed(cases):
+        reasons = "".join(f"\n    {line}" for line in refusals(cases))
+        raise DataError(f"the client '{site}' has no test list; give it videos for 'testing', or leave it out{reasons}")
 
 
 def refuse_other_columns(cases: Sequence[VideoCase]) -> None:
@@ -135,11 +157,11 @@ def note_missing_labels(cases: Sequence[VideoCase]) -> None:
             case.notes.append("it has no table of labels, as others have; a job that reads tables refuses its list")
 
 
-def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Path) -> None:
+def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Path, shared: bool = False) -> None:
     """Set ``lists`` as the folder says them; videos without a list are left out.
 
     Raises:
-        DataError: a patient is in two lists of which one is scored.
+        DataError: a patient is in two lists of which one is scored, unless they are ``shared`` on purpose.
     """
     lists: dict[str, dict[str, str]] = defaultdict(dict)
     for case in cases:
@@ -149,7 +171,7 @@ def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Pat
                 continue
             case.lists = [name]
             lists[case.patient].setdefault(name, case.case)
-    for patient, held in lists.items():
+    for patient, held in {} if shared else lists.items():
         if len(held) > 1 and set(held) & {"validation", "testing"}:
             shown = " and ".join(f"{name} ({case})" for name, case in held.items())
             text = f"patient '{patient}' is in two lists, {shown}; a score would be too good: keep one"
@@ -160,15 +182,27 @@ def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) ->
     used = [case for case in cases if case.lists]
     labelled = [case for case in used if case.lists != [UNLABELED]]
     rate = None if any(case.found.is_dir() for case in used) else settings.rate  # single frames have no rate
+    counts = tool_counts(used)
     space = SpaceNeeded(sum(case.shape[0] for case in used), *settings.size, rate)
     sections = {
         "Refused": refusals(cases),
         "Worth a look": note_counts(cases),
+        "Tools that a list never or always shows": one_sided(counts),
+        "Rows that show each tool": shares_of_tools(counts),
+        "White frames": _white(used),
         "Space of the prepared frames": [space.words()],
     }
     has = {part: all(getattr(case, part) for case in labelled) for part in ("table", "mask")}
     form = Video(labels=has["table"], masks=has["mask"])
     return Prepared(out, out, cases, "videos", COLUMNS, _list_table(cases), sections, form=form)
+
+
+def _white(cases: Sequence[VideoCase]) -> list[str]:
+    """How many there are, and what makes a frame white."""
+    white, frames = (sum(numbers) for numbers in zip(*((case.white, case.shape[0]) for case in cases), strict=True))
+    where = ", ".join(f"{case.case} {case.white}" for case in cases if case.white)
+    shown = f"{white} of {frames} frames ({where}); jobs for tools leave them out (drop: [white])"
+    return [f"{shown}: {WORDS['white']}"] if white else []
 
 
 def _list_table(cases: Sequence[VideoCase]) -> Rows:

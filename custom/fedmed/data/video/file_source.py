@@ -1,5 +1,6 @@
 """A video file, streamed with PyAV: true times, and damage told from the end."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
 
 SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds or mean frames by which the last packet may end before what the file states
+NEAR = 10.0  # seconds that are sooner decoded than skipped
 
 
 class VideoFile:
@@ -67,19 +69,26 @@ class VideoFile:
                 )
                 damage.cut_short = True
 
-    def sample(self, count: int, height: int, width: int) -> list[Frame]:
-        """The first frame that can be decoded after each of ``count`` times, spread evenly."""
+    def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
+        """The first frame that can be decoded after the key frame before each of ``count`` times, or after the time."""
         found: list[Frame] = []
         with opened_video(self.path) as (container, stream):
             scaler, seconds = Scaler(), (container.duration or 0) / self.av.time_base
+            frames, now, second = None, -math.inf, self.av.time_base
             for number in range(count):
+                when = (container.start_time or 0) + int(second * seconds * (number + 0.5) / count)
                 try:
-                    if seconds:
-                        start = container.start_time or 0
-                        container.seek(start + int(self.av.time_base * seconds * (number + 0.5) / count))
-                    found.append(scaler(next(container.decode(stream)), height, width))
+                    if frames is None or not exact or when > now + NEAR * second:
+                        if seconds:
+                            container.seek(when)
+                        frames = container.decode(stream)
+                    frame = next(frames)
+                    while exact and frame.time is not None and frame.time * second < when:
+                        frame = next(frames)
+                    now = when
+                    found.append(scaler(frame, height, width))
                 except (self.av.FFmpegError, StopIteration):
-                    continue  # damage is told when all frames are read
+                    frames = None  # damage is told when all frames are read
         return found
 
     def seconds(self) -> float:

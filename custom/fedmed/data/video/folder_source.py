@@ -52,7 +52,7 @@ class FrameFolder:
                 damage.sizes.append(size)
             yield ShownFrame(second, second + usual, picture, scaler)
 
-    def sample(self, count: int, height: int, width: int) -> list[Frame]:
+    def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
         chosen = sorted({int((number + 0.5) / count * len(self.listed)) for number in range(count)})
         scaler, found = Scaler(), []
         for place in chosen:

@@ -38,6 +38,22 @@ def picture_box(frames: Sequence[Frame]) -> tuple[float, float, float, float]:
     return float(top / len(rows)), float(bottom / len(rows)), float(left / len(columns)), float(right / len(columns))
 
 
+def dark_sides(frames: Frame) -> NDArray[np.float64]:
+    """(N,) how wide the dark columns left and right of the picture are together, as a share of the frames' width.
+
+    A column is dark as in :func:`picture_box`, in its own frame alone.
+
+    Args:
+        frames: (N, H, W, 3), of one size.
+
+    Returns:
+        From 0 up to less than 1; not a number where every column is dark.
+    """
+    seen = (_brightest(frames) > BORDER_LEVEL).mean(axis=1) > BORDER_SHARE
+    dark = np.argmax(seen, axis=1) + np.argmax(seen[:, ::-1], axis=1)
+    return np.where(seen.any(axis=1), dark / seen.shape[1], np.nan)
+
+
 def is_white(frame: Frame) -> bool:
     """More than half of the pixels have all channels above 230 of 255."""
     red, green, blue = _channels(frame)
@@ -79,4 +95,9 @@ def _brightest(frame: Frame) -> Frame:
     return brightest
 
 
+WORDS = {
+    "white": f"more than {WHITE_SHARE:.0%} of the pixels have all channels above {WHITE_LEVEL} of 255",
+    "dark": f"less than {DARK_SHARE:.0%} of the pixels have a channel of at least {DARK_LEVEL} of 255",
+    "out_of_body": f"of the pixels that are not dark less than {TISSUE_SHARE:.0%} are reddish",
+}
 RULES: Mapping[str, Callable[[Frame], bool]] = {"white": is_white, "dark": is_dark, "out_of_body": is_out_of_body}

@@ -40,6 +40,10 @@ class LabelTable:
     phase_names: tuple[str, ...]
     tool_names: tuple[str, ...]
 
+    def shown(self) -> dict[str, int]:
+        """Tool -> how many rows show it; empty where tools are not asked for."""
+        return {} if self.tools is None else dict(zip(self.tool_names, self.tools.sum(axis=0).tolist(), strict=True))
+
     def phases_of(self, video: StoredVideo) -> NDArray[np.int64]:
         """(T,) the phase of each frame of the store, dropped or not; see :meth:`rows_of`."""
         if self.phases is None:

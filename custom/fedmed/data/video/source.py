@@ -61,8 +61,12 @@ class VideoSource(Protocol):
     def frames(self, damage: Damage) -> Iterator[ShownFrame]:
         """All frames in the order of their times, each valid until the next; DataError for what cannot be read."""
 
-    def sample(self, count: int, height: int, width: int) -> list[Frame]:
-        """About ``count`` frames spread over the video; fewer where that is all there is."""
+    def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
+        """About ``count`` frames spread over the video; fewer where that is all there is.
+
+        Only with ``exact`` they are those of just these times. A file is decoded from the key frame before each then;
+        otherwise key frames are taken, which may be few and far between.
+        """
 
     def seconds(self) -> float:
         """How long it is, as far as its header tells; DataError where that is not known."""

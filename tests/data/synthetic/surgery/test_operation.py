@@ -28,6 +28,19 @@ def test_phases_follow_the_workflow():
     assert len(orders) == 2 * 2 * 3
 
 
+def test_the_clients_of_lap_tools_differ_as_those_of_the_thesis():
+    hei1, hei2, *cho = (LAP_TOOLS[f"lap_{name}"] for name in ("hei1", "hei2", "cho1", "cho2", "cho3"))
+    assert [sum(one.counts.values()) / 6 for one in (hei1, hei2, *cho)] == [1, 1, 2, 4, 2]
+    borders = [border for one in cho for border in one.optics.border]
+    assert borders == sorted(borders) and borders[-1] < 1 < hei1.optics.border[0]  # large, intermediate, small, none
+    assert [one.optics.gain == (1, 1, 1) for one in (hei1, hei2, *cho)] == [False, False, True, True, True]
+    assert hei1.optics.zoom != hei2.optics.zoom and hei2.optics.blur != cho[0].optics.blur
+    assert {one.lists["testing"].without for one in (hei1, *cho)} == {()}
+    assert hei2.lists["testing"].without == ("suction_irrigation",)
+    frequencies = {"grasper": 0.6, "coagulation": 0.5, "suction_irrigation": 0.12, "specimen_bag": 0.06}
+    assert cho[0].course.tools == frequencies | {"clipper": 0.05, "scissors": 0.04}
+
+
 @pytest.mark.parametrize("site", LAP_TOOLS)
 def test_phases_fill_the_time_and_tools_belong_to_them(site):
     course = LAP_TOOLS[site].course

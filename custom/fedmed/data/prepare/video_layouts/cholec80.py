@@ -71,6 +71,10 @@ def _tools(path: Path, line: int, header: list[str], cells: list[str]) -> tuple[
         if cell not in ("0", "1"):
             raise DataError(f"{path}: line {line}: '{name}' is {cell!r}; write 1 where the tool is seen, else 0")
         present[COMMON[name]] |= int(cell)
+    if gone := [name for name in COMMON if name not in header]:
+        raise DataError(
+            f"{path}: line 1: the column '{gone[0]}' is missing; it has {', '.join(header)}: restore the file"
+        )
     return frame, {"second": frame / RATE, **present}
 
 

@@ -30,6 +30,7 @@ class HeiChole(Layout):
 
     about = "HeiChole: phases and categories of instruments for each frame; without the stapler"
     phases, tools = PHASES, TOOLS
+    note = "the stapler is left out; what was outside of the body has been made white"
 
     def fits(self, folder: Path) -> bool:
         return any(_part(file)[1] for _, files in visible_files(folder, ()) for file in files)
@@ -48,7 +49,8 @@ class HeiChole(Layout):
             )
             labels = tables.get(number, {})
             files = tuple(labels[part] for part in ("phase", "instrument") if part in labels)
-            found.append(Recording(video.relative_to(folder).as_posix(), video, labels=files, fault=fault))
+            case = video.relative_to(folder).as_posix()  # the same video may be there twice, of two sizes
+            found.append(Recording(case, video, f"Hei-Chole{number}" if number else "", labels=files, fault=fault))
         return found
 
     def rows(self, recording: Recording) -> list[Row]:
