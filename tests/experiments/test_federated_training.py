@@ -7,12 +7,13 @@ import pytest
 import yaml
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.data.datalist import load_datalist
 from fedmed.errors import JobError
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
-from fedmed.experiments.federation_data import FederationData, IterationBudget
+from fedmed.experiments.federation_data import FederationData, IterationBudget, RoundsBudget
 from fedmed.experiments.site_lists import require_values
 from fedmed.experiments.yaml_models import build
 from fedmed.jobs.app_configs import files
@@ -239,3 +240,37 @@ def test_malformed_federations_are_named(tmp_path, change, message):
     (tmp_path / "d.yaml").write_text(yaml.safe_dump({"sites": {}}))
     with pytest.raises(JobError, match=r"'path' is missing.*FederationData"):
         load_data(tmp_path / "d.yaml")
+
+
+def test_each_site_alone_is_the_run_of_that_site(tmp_path, tiny_site_configs):
+    made = FederatedTraining(alone=["site_1", "site_2"])
+    data = DEMO.model_copy(
+        update={"sites": {"site_1": "ct_north", "site_2": "ct_south"}, "networks": {"default": ["demo"]}}
+    )
+    place = Place("a", 0, data, ["site_1", "site_2"], tmp_path)
+    one, two = made.steps(place, None)
+    assert (one.node, two.node) == ("ct_north", "ct_south") and one.path != two.path
+    (same,) = FederatedTraining(train={"site_1": "supervised"}).steps(place, None)
+    assert same.path == one.path and one.job.study.sites == {"ct_north": "supervised", "ct_south": "evaluate"}
+
+
+def test_a_budget_of_rounds_lets_larger_sites_train_longer():
+    budget = RoundsBudget(rounds=12, epochs=2, validate=3)
+    made = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"})
+    assert (made.rounds, made.epochs, made.steps, made.validate_every) == (12, 2, None, 3)
+    rare = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"}, interval=3)
+    assert (rare.rounds, rare.epochs, rare.validate_every) == (4, 6, 1)
+    two_passes = job(DEMO.model_copy(update={"budget": budget}), train={"site_1": "supervised"}, job={"epochs": 4})
+    assert (two_passes.rounds, two_passes.epochs) == (12, 4)
+
+
+def test_each_site_is_left_out_once_and_tested(tmp_path, tiny_site_configs):
+    data = DEMO.model_copy(update={"sites": {"a": "ct_north", "b": "ct_south"}, "networks": {"default": ["demo"]}})
+    place = Place("x", 0, data, ["a", "b"], tmp_path)
+    made = FederatedTraining(train={"a": "supervised", "b": "supervised"}, in_turn=True).steps(place, None)
+    assert [one.node for one in made] == ["without ct_north", "without ct_south"]
+    assert made[0].job.study.sites == {"ct_north": "evaluate", "ct_south": "supervised"}
+    pooled = FederatedTraining(pool=["a", "b"], in_turn=True).steps(place, None)
+    assert [len(load_datalist(one.sites["pool"].data_root, one.sites["pool"].datalist, "training")) for one in pooled]
+    with pytest.raises(JobError, match="there must be another one left"):
+        job(train={"site_1": "supervised"}, in_turn=True)

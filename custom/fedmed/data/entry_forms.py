@@ -10,6 +10,7 @@ from fedmed.errors import DataError
 
 UNLABELED = "unlabeled"  # the list whose labels nobody reads
 FILE_KEYS = ("image", "label")  # under which a case may name a file
+PATH_KEYS = (*FILE_KEYS, "video", "labels", "masks")  # what any kind of entry may name
 LABEL_KEYS = ("label", "labels", "masks")  # what an entry of that list must not be read for
 _THERE = {"video": Path.exists, "masks": Path.is_dir}  # others are files; a video may be a folder of frames
 _FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
@@ -134,6 +135,11 @@ class Video(ImageAlone):
 def is_word(label: Any) -> bool:
     """Whether a label is spelled like the name of a class, and not like a file: no folder, no extension."""
     return isinstance(label, str) and bool(label) and not _FILE_NAME.search(label)
+
+
+def names_path(root: Path, key: str, value: Any) -> bool:
+    """Whether an entry names by this key what is there below ``root``; the label of an image may be a word instead."""
+    return key in PATH_KEYS and isinstance(value, str) and _THERE.get(key, Path.is_file)(root / value)
 
 
 def form_of(classes: Sequence[str] | None) -> ImageAlone:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedmed.engines.label_counts import LabelCounts, average_precisions, macro
+from fedmed.engines.label_counts import COUNTED, LabelCounts, average_precisions, macro
 from fedmed.engines.video_frames import SeenVideo, VideoMean
 from fedmed.engines.video_recorder import PROBABILITY, TRUTH, Recorded, VideoRecorder
 from fedmed.errors import DataError, FedMedError
@@ -67,6 +67,7 @@ class LabelledFrames:
 class PresenceRecorder(VideoRecorder):
     """Scores videos whose frames have a logit for each of several labels, 0 or 1.
 
+    ``cases.csv`` also has ``tp_<label>``, ``fp_<label>``, ``fn_<label>`` and ``ap_<label>`` of each video;
     ``frames/<number>_<video>.csv`` has ``second``, ``true_<label>`` (0, 1) and ``p_<label>``; a picture has ``times``
     (T,), ``truth`` (T, J), ``probabilities`` (T, J), ``classes`` (J,), ``threshold``, ``f1`` and ``case``.
 
@@ -87,6 +88,7 @@ class PresenceRecorder(VideoRecorder):
     ) -> None:
         self.threshold = threshold
         super().__init__(folder, names, classes)
+        self.columns = tuple(f"{name}_{label}" for name in (*COUNTED, "ap") for label in classes)
 
     def begin(self) -> None:
         super().begin()
@@ -104,15 +106,15 @@ class PresenceRecorder(VideoRecorder):
         pairs = zip(frames.truth, frames.probabilities, strict=True)
         lines = ((*(str(int(v)) for v in true), *(f"{p:.6f}" for p in values)) for true, values in pairs)
         shown = {"times": video.times, "truth": frames.truth, "probabilities": frames.probabilities}
-        row = frames.scores() | {"labels_ap": frames.average_precisions}
+        precisions = zip(self.classes, frames.average_precisions, strict=True)
+        row = frames.scores() | frames.counts.numbers(self.classes) | {f"ap_{name}": ap for name, ap in precisions}
         return Recorded(row, header, lines, shown | {"threshold": self.threshold})
 
     def together(self) -> dict[str, float]:
         if absent := [name for name, n in zip(self.classes, self.counts.tp + self.counts.fn, strict=True) if not n]:
             log.warning("no test frame shows '%s'; scores of videos leave it out", "', '".join(absent))
         pooled = {f"pooled_f1_{absent}": macro(self.counts.f1(absent)) for absent in ("zero", "skip")}
-        aps = np.stack([row["labels_ap"] for row in self.rows])
-        own = {f"ap_{name}": macro(aps[:, label]) for label, name in enumerate(self.classes)}
+        own = {f"ap_{name}": macro(np.array([row[f"ap_{name}"] for row in self.rows])) for name in self.classes}
         return pooled | own | self.counts.numbers(self.classes)
 
 

@@ -48,6 +48,7 @@ class VideoRecorder(ABC):
 
     Attributes:
         scores: of a video; by the first one pictures are chosen.
+        columns: further numbers of a video that the table of videos has.
         spreads: those whose standard deviation over videos is told too.
         truth: what a video needs for its scores.
 
@@ -60,6 +61,7 @@ class VideoRecorder(ABC):
 
     def __init__(self, folder: Path | str, names: Sequence[str], classes: Sequence[str]) -> None:
         self.folder, self.names, self.classes = Path(folder), list(names), list(classes)
+        self.columns: tuple[str, ...] = ()
         self.frames = VideoFrames(self._record, self.read)
         self.begin()
 
@@ -80,8 +82,9 @@ class VideoRecorder(ABC):
         """
         require_all(len(self.rows), len(self.names), self.truth)
         named = zip(self.names, self.rows, strict=True)
-        table = [(name, str(row["n_frames"]), *(text(row[score]) for score in self.scores)) for name, row in named]
-        write_evaluation(self.folder, ["case", "n_frames", *self.scores], table, self.pictures())
+        header = ["n_frames", *self.scores, *self.columns]
+        table = [(name, *(text(row[column]) for column in header)) for name, row in named]
+        write_evaluation(self.folder, ["case", *header], table, self.pictures())
         values = {score: [row[score] for row in self.rows] for score in self.scores}
         found = {f"{score}_mean": macro(np.array(values[score])) for score in self.scores}
         if len(self.rows) > 1:
@@ -131,4 +134,6 @@ def frames_file(folder: Path, place: int, name: str) -> Path:
 
 def text(value: float) -> str:
     """A cell of a table; empty for what is not a number."""
+    if isinstance(value, int):
+        return str(value)
     return "" if np.isnan(value) else f"{value:.6f}"

@@ -14,19 +14,23 @@ from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.table_claim import TableClaim, read_claims
 from fedmed.experiments.table_layout import ShownArm, TableLayout
 from fedmed.experiments.yaml_models import PATH, build, build_named
-from fedmed.settings.yaml_model import YamlModel, read_model
+from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
 
 Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
 
 
 class TableYaml(YamlModel):
-    """The keys of a table's YAML; those that name a class do so by ``path``."""
+    """The keys of a table's YAML; those that name a class do so by ``path``.
+
+    With ``like: name``, what a table leaves out is as in the other one, but for claims: two tables of the same arms.
+    """
 
     title: str
     data: str  # that it is run on unless the command line names others
     seeds: Seeds  # each arm is run once for each
     test: Names | None = None  # sites that are shown
     chain: Settings  # link -> class and settings that all arms have; every arm is made of these links, in order
+    variants: Settings | None = None  # name -> settings of links; every arm is there with each
     arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
     scores: Settings  # name -> class that makes it of the units, and its settings
     layout: dict[str, Any]  # class that shows the table, and its settings
@@ -76,13 +80,14 @@ def load_table(path: Path) -> ExperimentTable:
     Raises:
         JobError: missing or malformed file, unknown or missing key, unknown class; names what and where.
     """
-    read = read_model(path, TableYaml, error=JobError)
+    read = check_model(_with_shared(read_yaml(path, error=JobError)), TableYaml, error=JobError)
     try:
-        arms = [_arm(name, own, read.chain) for name, own in read.arms.items()]
+        variants = read.variants or {"": {}}
+        arms = [_arm(name, own, read.chain, v, more) for v, more in variants.items() for name, own in read.arms.items()]
         scores = {name: build_named(ScoreKind, own, f"scores: {name}") for name, own in read.scores.items()}
         layout = build_named(TableLayout, read.layout, "layout")
         layout.check(arms, scores)
-        known = {"arm": [arm.name for arm in arms], "site": read.test or [], "score": scores}
+        known = {"arm": [arm.name for arm in arms], "row": read.arms, "site": read.test or [], "score": scores}
         claims = read_claims(read.claims, read.claim_kind, known)
     except JobError as error:
         raise JobError(f"{path}: {error}") from error
@@ -102,17 +107,39 @@ def only(table: ExperimentTable, names: Sequence[str]) -> ExperimentTable:
     return replace(table, arms=[arm for arm in table.arms if arm.name in names])
 
 
-def _arm(name: str, settings: Mapping[str, Any], chain: Mapping[str, Mapping[str, Any]]) -> ExperimentArm:
+def _with_shared(document: Document) -> Document:
+    """A table with what it does not say itself as the table says that ``like`` names, in the same folder."""
+    if "like" not in document.values:
+        return document
+    own = dict(document.values)
+    shared = read_yaml(Path(document.path).with_name(f"{own.pop('like')}.yaml"), error=JobError)
+    if "like" in shared.values:
+        raise JobError(f"{shared.path}: 'like' names a table that says everything itself; name that one")
+    kept = {key: value for key, value in shared.values.items() if key not in ("claims", "claim_kind")}
+    return replace(document, values={**kept, **own})
+
+
+def _arm(
+    row: str,
+    settings: Mapping[str, Any],
+    chain: Mapping[str, Mapping[str, Any]],
+    variant: str,
+    varied: Mapping[str, Mapping[str, Any]],
+) -> ExperimentArm:
+    name = f"{row}, {variant}" if variant else row
     own = {key: value for key, value in settings.items() if key not in chain}
     shown = build(_Shown, own, f"arm '{name}', which may also name the links {', '.join(chain)}")
+    if odd := [link for link in varied if link not in chain]:
+        raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a link; there are: {', '.join(chain)}")
     links = []
     for link, common in chain.items():
         given = settings.get(link, {})
         if not isinstance(given, Mapping):
             raise JobError(f"arm '{name}': '{link}' is {given!r}; write the settings of that link")
         # Another class has other settings than the chain's.
-        links.append(build_named(ChainLink, given if PATH in given else {**common, **given}, f"arm '{name}', {link}"))
-    return ExperimentArm(name, shown.group, shown.x, links=tuple(links))
+        values = given if PATH in given else {**common, **varied.get(link, {}), **given}
+        links.append(build_named(ChainLink, values, f"arm '{name}', {link}"))
+    return ExperimentArm(name, shown.group, shown.x, row, variant, links=tuple(links))
 
 
 class _Shown(YamlModel):

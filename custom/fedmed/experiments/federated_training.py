@@ -1,6 +1,5 @@
 """A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
 
-import math
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -12,11 +11,11 @@ from fedmed.experiments.experiment_data import ExperimentData, Positive, link_jo
 from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
     FederationData,
-    IterationBudget,
     RoleOverrides,
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
+from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
 from fedmed.methods.find_method import load_method
@@ -39,6 +38,9 @@ class FederatedTraining(ChainLink):
     Attributes:
         train: site -> ``supervised`` or ``unsupervised``; the others are only tested.
         pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
+        alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
+            row of its own too.
+        in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
             role in the method says.
@@ -49,13 +51,15 @@ class FederatedTraining(ChainLink):
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
         scaled: role -> settings as multiples.
-        job: further settings of the job, e.g. ``sharing``.
+        job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``.
     """
 
     needs: ClassVar[type[ExperimentData]] = FederationData
 
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
+    alone: list[str] = []
+    in_turn: bool = False
     control: Literal["left_out", "silent"] | None = None
     interval: Positive = 1
     warm_start: bool = True
@@ -68,18 +72,20 @@ class FederatedTraining(ChainLink):
 
     @model_validator(mode="after")
     def _trains(self) -> "FederatedTraining":
-        if bool(self.train) == bool(self.pool):
-            raise ValueError("give either 'train' (site: role) or 'pool' (sites)")
+        if sum(map(bool, (self.train, self.pool, self.alone))) != 1:
+            raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
+        if self.in_turn and len(self.train or self.pool) < 2:
+            raise ValueError("'in_turn' leaves out one site of 'train' or 'pool', and there must be another one left")
         without = [site for site, role in self.train.items() if role == "unsupervised"]
         if self.control and not without:
             raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
-        present = {*self.train.values(), *(["supervised"] if self.pool else [])}
+        present = {*self.train.values(), *(["supervised"] if self.pool or self.alone else [])}
         if idle := set(self.scaled) - present:
             raise ValueError(f"'scaled' speaks of {idle.pop()} sites, but the arm has none; leave it out")
         return self
 
     def lacking(self, data: FederationData) -> str | None:
-        for site in (*self.train, *self.pool):
+        for site in (*self.train, *self.pool, *self.alone):
             if site not in data.sites:
                 return f"the site '{site}'"
         return None if self.network in data.networks else f"the network '{self.network}'"
@@ -87,9 +93,21 @@ class FederatedTraining(ChainLink):
     def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
+        names = place.data.sites
+        if not (self.alone or self.in_turn):
+            return [self._step(place)]
+        alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
+        left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
+        return [self.model_copy(update=new)._step(place, node) for node, new in (alone | left).items()]
+
+    def _without(self, site: str) -> dict[str, Any]:
+        train = {name: role for name, role in self.train.items() if name != site}
+        return {"train": train, "pool": [name for name in self.pool if name != site], "in_turn": False}
+
+    def _step(self, place: Place, node: str = "") -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
         require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
-        return [JobStep(job, sites, run_folder(place, job, sites))]
+        return JobStep(job, sites, run_folder(place, job, sites), node)
 
     def _sites(self, place: Place) -> dict[str, SiteConfig]:
         """Settings of the job's sites; their lists are written."""
@@ -110,8 +128,10 @@ class FederatedTraining(ChainLink):
         overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
         if lender := given.get("release_from"):
             given["release_from"] = data.shown_sites([lender])[lender]
-        schedule = self._schedule(data.budget)
+        late = self.warm_start and "unsupervised" in self._roles()
+        schedule = data.budget.schedule(self.interval, late)
         schedule["warm_start"] |= given.pop("warm_start", {})
+        schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
         left_out = set(self.train) - set(self._training())
         return link_job(
             place.arm,
@@ -144,17 +164,6 @@ class FederatedTraining(ChainLink):
         roles = dict.fromkeys(place.data.shown_sites(list(place.test)).values(), "evaluate")
         trained = {names[site]: role for site, role in self._training().items()}
         return roles | ({POOL: "supervised"} if self.pool else {}) | trained
-
-    def _schedule(self, budget: IterationBudget) -> dict[str, Any]:
-        """Rounds of the budget. When the interval does not divide it, the last round makes the run a little longer."""
-        steps = max(1, round(budget.interval * self.interval))
-        late = self.warm_start and "unsupervised" in self._roles()
-        return {
-            "steps": steps,
-            "rounds": math.ceil(budget.steps / steps),
-            "warm_start": {"rounds": math.ceil(budget.warm_start / steps) if late else 0},
-            "validate_every": max(1, round(budget.validate_every / steps)),
-        }
 
     def _overrides(self, data: FederationData, job: dict[str, Any], overlays: list[str]) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""

@@ -1,11 +1,12 @@
 """The federation that a table is run on: which sites stand for the table's, and how long training may take."""
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedmed.errors import JobError
-from fedmed.experiments.experiment_data import Count, ExperimentData
+from fedmed.experiments.experiment_data import Count, ExperimentData, Positive
 from fedmed.experiments.site_lists import POOL
 from fedmed.settings.yaml_model import YamlModel
 
@@ -28,13 +29,52 @@ class IterationBudget(YamlModel):
             raise ValueError(f"warm_start and interval must not be longer than the {self.steps} steps of a run")
         return self
 
+    def schedule(self, factor: float, late: bool) -> dict[str, Any]:
+        """A job's rounds, the last of which makes the run a little longer where the interval does not divide it.
+
+        Args:
+            factor: of the interval.
+            late: whether sites without labels join after the warm start.
+        """
+        steps = max(1, round(self.interval * factor))
+        return {
+            "steps": steps,
+            "rounds": math.ceil(self.steps / steps),
+            "warm_start": {"rounds": math.ceil(self.warm_start / steps) if late else 0},
+            "validate_every": max(1, round(self.validate_every / steps)),
+        }
+
+
+class RoundsBudget(YamlModel):
+    """Rounds of every run, in which a site passes over its own cases: the larger it is, the longer it trains."""
+
+    rounds: Count
+    epochs: Positive = 1  # of a site in a round
+    warm_start: Annotated[int, Field(ge=0)] = 0  # first rounds, in which sites without labels do not take part yet
+    validate_every: Count = Field(alias="validate", default=1)  # rounds between two validations of the labelled sites
+
+    def schedule(self, factor: float, late: bool) -> dict[str, Any]:
+        """A job's rounds; ``factor`` times as many epochs in each make fewer rounds."""
+        return {
+            "epochs": self.epochs * factor,
+            "rounds": math.ceil(self.rounds / factor),
+            "warm_start": {"rounds": math.ceil(self.warm_start / factor) if late else 0},
+            "validate_every": max(1, round(self.validate_every / factor)),
+        }
+
+
+Budget = Annotated[  # by a key, so that what is wrong is told once
+    Annotated[IterationBudget, Tag("in steps")] | Annotated[RoundsBudget, Tag("in rounds")],
+    Discriminator(lambda value: "in rounds" if isinstance(value, dict) and "rounds" in value else "in steps"),
+]
+
 
 class FederationData(ExperimentData):
     """What a table of federated training needs to know of the data."""
 
     sites: dict[str, str]  # the table's name of a site (``site_1``) -> the site's name in the federation
     networks: dict[str, list[str]]  # ``default`` and others -> overlays of the bundle
-    budget: IterationBudget
+    budget: Budget
     labelled: str | None = None  # datalist beside a site's own with masks for all of its cases; None = its own
     overrides: RoleOverrides = {}  # of the bundle's settings, for every run that does not say otherwise
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedmed.data.datalist import list_entries
 from fedmed.errors import DataError
-from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, joined, score_frame
+from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, SENT, joined, score_frame
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.settings.site import SiteConfig
 
@@ -26,13 +26,17 @@ def check_complete(folder: Path, wanted: Collection[str]) -> None:
             raise DataError(f"site '{missing[0]}' was not scored; the log says why")
 
 
-def read_job_scores(folder: Path, seed: int, metric: str, patients: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+def read_job_scores(
+    folder: Path, seed: int, metric: str, patients: Mapping[str, Sequence[str]], sent: Collection[str] = ()
+) -> pd.DataFrame:
     """Every number of every test case, and every labelled site's mean validation score ``metric``, of both models.
 
     Args:
         folder, seed: of a finished run.
         metric: name of the validation score.
         patients: site -> whose each case of its testing list is, in order; empty text where the list does not say.
+        sent: names of numbers of a whole testing list, such as counts of labels, that become rows of the list ``sent``,
+            of the sites that sent them.
 
     Raises:
         DataError: a file of the run is missing or damaged; names it and the folder to remove.
@@ -42,6 +46,9 @@ def read_job_scores(folder: Path, seed: int, metric: str, patients: Mapping[str,
         rows = {"site": list(result[validation]), "value": list(result[validation].values())}
         frames.append(score_frame(rows, list="valid", model=model, unit=MEAN_UNIT, metric=metric))
         for site, metrics in result.get(test, {}).items():
+            known = [name for name in sent if metrics.get(name) is not None]
+            numbers = {"metric": known, "value": [metrics[name] for name in known]}
+            frames.append(score_frame(numbers, site=site, list=SENT, model=model, unit=MEAN_UNIT))
             if metrics.get("n_cases"):
                 cases = _cases(folder / site / RUN / FOLDERS[model] / "cases.csv", folder)
                 frames.append(_of_patients(cases, patients.get(site, ())).assign(site=site, list="test", model=model))
@@ -61,15 +68,16 @@ def _of_patients(cases: pd.DataFrame, patients: Sequence[str]) -> pd.DataFrame:
     return cases.assign(patient=cases["unit"].map(owners))
 
 
-def read_rounds(folder: Path, seed: int, images: Mapping[str, int]) -> pd.DataFrame:
-    """Each good round's weight of every node and the numbers that it reported, and how many images it has.
+def read_rounds(folder: Path, seed: int, images: Mapping[str, int] | None = None) -> pd.DataFrame:
+    """Each good round's weight of every node, the numbers that it reported and those of its update; and its images.
 
     Args:
         folder, seed: of a finished run.
-        images: node -> number of training images, in the arm's order.
+        images: node -> number of training images, in the arm's order; None: as the nodes say, where they do.
 
     Returns:
-        Rows of the list ``rounds``; the metrics are ``images``, ``weight`` and those of the nodes' reports.
+        Rows of the list ``rounds``; the metrics are ``images``, ``weight``, those of the nodes' reports, and of their
+        updates as :func:`fedmed.aggregation.geometry.update_geometry` calls them.
 
     Raises:
         DataError: the file of rounds is missing or damaged; names it and the folder to remove.
@@ -77,14 +85,18 @@ def read_rounds(folder: Path, seed: int, images: Mapping[str, int]) -> pd.DataFr
     path, rows = records(folder) / "rounds.jsonl", []
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        said = lines[0]["sites"] if images is None else {}
+        images = {node: own["n_samples"] for node, own in said.items()} if images is None else images
         for node, number in images.items():
             rows.append({"site": node, "unit": "all", "metric": "images", "value": float(number)})
         for place, line in enumerate(lines):
             for node in images if set(images) <= set(line["coefficients"]) else []:
-                found = {"weight": line["coefficients"][node], **line.get("extras", {}).get(node, {})}
+                told = [line.get(key, {}).get(node, {}) for key in ("sites", "geometry", "extras")]
+                found = {name: value for own in told for name, value in own.items()}
+                found |= {"weight": line["coefficients"][node]}
                 numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
                 rows += [{"site": node, "unit": f"{place}", "metric": k, "value": v} for k, v in numbers.items()]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: the rounds of a run cannot be read ({error}); remove {folder}") from error
     return score_frame(rows, arm="", seed=seed, list=ROUNDS, model="last")
 
@@ -101,10 +113,11 @@ def _result(folder: Path) -> dict[str, Any]:
 def _cases(path: Path, folder: Path) -> pd.DataFrame:
     """Columns unit, metric and value; files of one name in folders of several patients are several cases."""
     try:
-        frame = pd.read_csv(path, dtype={"case": str}, keep_default_na=False, float_precision="round_trip")
+        told: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "float_precision": "round_trip"}
+        frame = pd.read_csv(path, dtype={"case": str}, **told)
         again = frame.groupby("case").cumcount()
         names = frame.pop("case").where(again == 0, lambda names: names + " (" + (again + 1).astype(str) + ")")
-        found = frame.select_dtypes("number").assign(unit=names).melt("unit", var_name="metric")
+        found = frame.select_dtypes("number").assign(unit=names).melt("unit", var_name="metric").dropna()
         if found.empty:
             raise ValueError("it holds no number of a case")
     except (OSError, KeyError, ValueError) as error:

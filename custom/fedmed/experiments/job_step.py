@@ -19,13 +19,15 @@ from fedmed.bundles.find import package_digest
 from fedmed.durable_files import save_json
 from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainStep, Place
-from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, tested_patients
+from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, read_rounds, tested_patients
+from fedmed.experiments.score_table import joined
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.app_configs import files
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.kinds.find_kind import kind_of
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT, STATE
 from fedmed.settings.site import SiteConfig
@@ -85,7 +87,10 @@ class JobStep(ChainStep):
     def scores(self) -> pd.DataFrame | None:
         study = self.job.study
         patients = {name: tested_patients(site) for name, site in self.sites.items()}
-        return read_job_scores(self.path, study.seed, Bundle(study.bundle).score.name, patients)
+        bundle = Bundle(study.bundle, study.overlays)
+        counts = kind_of(bundle).numbers([one.name for one in study.structures or bundle.classes])
+        found = read_job_scores(self.path, study.seed, bundle.score.name, patients, counts)
+        return joined([found, read_rounds(self.path, study.seed)]) if counts else found
 
     def _stopped(self, images: Mapping[str, str]) -> bool:
         """Whether the folder holds a part of just this run, made from the same images."""

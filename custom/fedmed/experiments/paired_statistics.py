@@ -1,15 +1,16 @@
 """Significance and size of a difference between two arms on the same cases.
 
-Values are paired: a sample of another length, or a NaN, is a DataError.
+Values are paired but for the test of Mann and Whitney: a sample of another length, or a NaN, is a DataError.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import rankdata, wilcoxon
+from scipy.stats import mannwhitneyu, rankdata, wilcoxon
 
 from fedmed.errors import DataError
 
+EXACT_UP_TO = 8  # values in the smaller sample; beyond it the normal approximation is as good
 DECIMALS = 12  # what is less than that is rounding: equal scores summed in another order
 
 
@@ -35,6 +36,28 @@ def rank_biserial(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarr
     differences = _differences(a, b)
     ranks = rankdata(np.abs(differences))
     return float((np.sign(differences) * ranks).sum() / ranks.sum()) if len(ranks) else 0.0
+
+
+def mann_whitney_less(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> tuple[float, float]:
+    """Whether x is stochastically less than y, by the one-sided test of Mann and Whitney; the values are not paired.
+
+    Exact without ties and with at most 8 values on a side; else the normal approximation, corrected for ties and
+    continuity: with ties the exact table does not hold.
+
+    Returns:
+        p, and the rank-biserial correlation, -1..1: 1 where every x is below every y.
+
+    Raises:
+        DataError: a sample is empty or has a NaN.
+    """
+    values = np.round([*x, *y], DECIMALS)
+    if not len(x) or not len(y) or not np.isfinite(values).all():
+        raise DataError(f"Mann-Whitney test of {len(x)} and {len(y)} values; both need at least one, and no NaN")
+    exact = len(set(values)) == len(values) and min(len(x), len(y)) <= EXACT_UP_TO
+    found = mannwhitneyu(
+        values[: len(x)], values[len(x) :], alternative="less", method="exact" if exact else "asymptotic"
+    )
+    return float(found.pvalue), float(1 - 2 * found.statistic / (len(x) * len(y)))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

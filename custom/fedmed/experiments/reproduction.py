@@ -12,7 +12,7 @@ from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.experiment_table import ExperimentTable, only
 from fedmed.experiments.job_step import LOG
 from fedmed.experiments.judgement import claims_markdown, comparisons_csv, judge
-from fedmed.experiments.score_table import joined, write_scores
+from fedmed.experiments.score_table import joined, part_of, write_scores
 from fedmed.experiments.table_claim import Evidence
 from fedmed.experiments.table_layout import ShownArm, ShownTable
 from fedmed.experiments.work_queue import run_works
@@ -73,7 +73,7 @@ def scores_of(works: Sequence[ChainWork]) -> pd.DataFrame:
     for work in works:
         for step in work.steps:
             if (frame := step.scores()) is not None:
-                names = [work.arm, *([_node_row(work.arm, step.node)] if step.node else [])]
+                names = [work.arm, *([part_of(work.arm, step.node)] if step.node else [])]
                 frames += [frame.assign(arm=name) for name in names]
     return joined(frames)
 
@@ -93,7 +93,7 @@ def write_table_files(
     Raises:
         DataError: the arms of a claim have different cases or seeds.
     """
-    evidence, title = Evidence(frame, table.scores, sites, data), f"{table.title} ({data})"
+    evidence, title = Evidence(frame, table.scores, sites, data, table.arms), f"{table.title} ({data})"
     contents = table.layout.contents(ShownTable(title, _rows(table.arms, frame), list(sites.values()), evidence))
     if table.claims:
         judged = judge(table.claims, evidence)
@@ -134,10 +134,6 @@ def _rows(arms: Sequence[ShownArm], frame: pd.DataFrame) -> list[ShownArm]:
     """The arms, one of several results (each hospital alone) followed by a row for each."""
     there, rows = list(frame["arm"].unique()), []
     for arm in arms:
-        parts = [name for name in there if name.startswith(_node_row(arm.name, ""))]
+        parts = [name for name in there if name.startswith(part_of(arm.name, ""))]
         rows += [arm, *(ShownArm(name, arm.group, part=True) for name in parts)]
     return rows
-
-
-def _node_row(arm: str, node: str) -> str:
-    return f"{arm}: {node}"

@@ -41,7 +41,7 @@ class RoundClaim(TableClaim):
             return []
         found = [(arm, *self.look(own)) for arm, own in histories.items()]
         return [
-            ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=_outcome(signs))
+            ClaimFinding("Rounds", (("arm", arm), ("found", words)), found=outcome_of(signs))
             for arm, words, signs in found
         ]
 
@@ -113,7 +113,8 @@ def _history(rows: pd.DataFrame, value: str | None) -> RoundHistory:
     return RoundHistory(images / images.sum(), weights, reported if complete and len(weights) else None)
 
 
-def _outcome(signs: list[bool]) -> Verdict:
+def outcome_of(signs: list[bool]) -> Verdict:
+    """``✓`` where all is true, ``✗`` where nothing is."""
     if signs and all(signs):
         return Verdict.HOLDS
     return Verdict.CONTRARY if signs and not any(signs) else Verdict.OPEN

@@ -15,7 +15,18 @@ from fedmed.files import write_atomically
 NUMBERS = {"seed": int, "value": float}
 COLUMNS = ["arm", "seed", "site", "list", "model", "unit", "metric", "value"]
 MEAN_UNIT = "mean"  # unit of a list of which a run has one score alone
+SENT = "sent"  # list of numbers of a whole testing list that a site sent, such as counts
 ROUNDS = "rounds"  # list of what the rounds of a federated job recorded; a unit is a round
+
+
+def part_of(arm: str, node: str) -> str:
+    """The row of one result of an arm that has several, such as that of a hospital alone."""
+    return f"{arm}: {node}"
+
+
+def without(site: str) -> str:
+    """The node of a result for which a site was left out."""
+    return f"without {site}"
 
 
 def score_frame(rows: Sequence[Mapping[str, Any]] | Mapping[str, Any], **common: Any) -> pd.DataFrame:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.data.datalist import EXAMPLE, LABELLED, list_entries, read_datalist
-from fedmed.data.entry_forms import FILE_KEYS, UNLABELED
+from fedmed.data.entry_forms import LABEL_KEYS, PATH_KEYS, UNLABELED, names_path
 from fedmed.errors import DataError, JobError
 from fedmed.files import write_atomically
 from fedmed.methods.method import Method
@@ -38,7 +38,7 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
     if role == "unsupervised":
         scans = [*lists.pop("training", []), *listed(path, UNLABELED)]
         lists.pop("validation", None)
-        lists = {UNLABELED: [{key: value for key, value in e.items() if key != "label"} for e in scans], **lists}
+        lists = {UNLABELED: [{key: value for key, value in e.items() if key not in LABEL_KEYS} for e in scans], **lists}
     return with_list(config, folder, lists)
 
 
@@ -48,7 +48,7 @@ def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Pat
     root = Path(os.path.commonpath(roots))
 
     def moved(own: Path, key: str, value: Any) -> Any:
-        return str(own.relative_to(root) / value) if key in FILE_KEYS and (own / value).is_file() else value
+        return str(own.relative_to(root) / value) if names_path(own, key, value) else value
 
     lists = {
         name: [
@@ -62,10 +62,10 @@ def pooled_site(members: Sequence[SiteConfig], names: Sequence[str], folder: Pat
 
 
 def listed(path: Path, name: str) -> list[Mapping[str, Any]]:
-    """Entries of one list of a datalist, if it has it; a DataError where it cannot be read or one names no image."""
+    """Entries of one list of a datalist, if it has it; a DataError where one names no image or video."""
     entries = list_entries(path, name)
-    if not all(isinstance(entry, Mapping) and entry.get("image") for entry in entries):
-        raise DataError(f"{path}: '{name}' must be a list of entries that name an 'image'. Example: {EXAMPLE}")
+    if not all(isinstance(entry, Mapping) and (entry.get("image") or entry.get("video")) for entry in entries):
+        raise DataError(f"{path}: '{name}' must be a list of entries that name an 'image' or a 'video', like {EXAMPLE}")
     return entries
 
 
@@ -96,9 +96,9 @@ def require_values(method: Method, sites: Iterable[SiteConfig]) -> None:
 
 
 def state_of_files(config: SiteConfig) -> str:
-    """A hash of path, size and time of change of every image and mask in a site's lists."""
+    """A hash of path, size and time of change of every file in a site's lists."""
     lists = json.loads(config.datalist.read_text(encoding="utf-8"))
-    names = sorted({entry[key] for entries in lists.values() for entry in entries for key in FILE_KEYS if key in entry})
+    names = sorted({entry[key] for entries in lists.values() for entry in entries for key in PATH_KEYS if key in entry})
     return hashlib.sha256(repr([(name, *_state(config.data_root / name)) for name in names]).encode()).hexdigest()
 
 

@@ -5,16 +5,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pandas as pd
 from pydantic import model_validator
 
 from fedmed.errors import JobError
+from fedmed.experiments.label_scores import LabelScores
 from fedmed.experiments.patient_resampling import RESAMPLES, PatientResamples
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.yaml_models import build_named
 from fedmed.settings.yaml_model import YamlModel
+
+if TYPE_CHECKING:  # which shows what claims are judged by
+    from fedmed.experiments.table_layout import ShownArm
 
 ALPHA = 0.05
 RESAMPLES_A_COMPARISON = 400  # the smallest adjusted p is then 2 / 400
@@ -73,12 +77,23 @@ class Evidence:
     kinds: Mapping[str, ScoreKind]  # names of the table's scores -> how units become one
     sites: Mapping[str, str]  # the table's names of sites -> those in the scores
     data: str = ""  # name of the data
+    arms: "Sequence[ShownArm]" = ()  # of the table
     comparisons: int = 0  # of all claims together, by resampling
+
+    @property
+    def n_resamples(self) -> int:
+        """So many that Holm's adjustment of the smallest p they allow stays far below 0.05."""
+        return max(RESAMPLES, RESAMPLES_A_COMPARISON * self.comparisons)
 
     @cached_property
     def resamples(self) -> PatientResamples:
-        """Resamples, so many that Holm's adjustment of the smallest p they allow stays far below 0.05."""
-        return PatientResamples(self.frame, self.kinds, max(RESAMPLES, RESAMPLES_A_COMPARISON * self.comparisons))
+        """Scores of resampled patients."""
+        return PatientResamples(self.frame, self.kinds, self.n_resamples)
+
+    @cached_property
+    def labels(self) -> LabelScores:
+        """Scores of several labels at once, where sites send their counts."""
+        return LabelScores(self.frame, self.arms, self.sites, self.n_resamples)
 
 
 class TableClaim(YamlModel, ABC):
@@ -93,7 +108,7 @@ class TableClaim(YamlModel, ABC):
 
     @abstractmethod
     def uses(self) -> Mapping[str, Collection[str]]:
-        """Names of the table's that it speaks of: each ``arm``, ``site`` and ``score``."""
+        """Names of the table's that it speaks of: each ``arm``, ``row``, ``site`` and ``score``."""
 
     def comparisons(self, evidence: Evidence) -> int:
         """How many tests by resampling it makes."""
@@ -136,7 +151,7 @@ def read_claims(content: Sequence[Any], kind: str | None, known: Mapping[str, Co
     Args:
         content: the YAML's list.
         kind: path of the class of those that name none.
-        known: every ``arm``, ``site`` and ``score`` that the claims may use.
+        known: every ``arm``, ``row``, ``site`` and ``score`` that the claims may use.
 
     Raises:
         JobError: a malformed claim, an id twice, or an unknown name; names the claim.

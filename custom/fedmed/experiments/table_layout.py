@@ -15,7 +15,13 @@ class ShownArm:
     name: str  # as in the scores
     group: str = ""  # heading over several rows; empty = none
     x: float | None = None  # place of the arm on a figure's horizontal axis
+    row: str = ""  # what is equal in all its variants; empty = the name
+    variant: str = ""  # which of these it is
     part: bool = False  # whether it is one of the results that another row is the mean of
+
+    def __post_init__(self) -> None:
+        if not self.row:
+            object.__setattr__(self, "row", self.name)
 
 
 @dataclass(frozen=True)

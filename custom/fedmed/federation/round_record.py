@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from fedmed.aggregation.geometry import update_geometry
 from fedmed.aggregation.sharing import tensor_bytes
 from fedmed.bundles.network import plain_metrics
 from fedmed.messages.answers import Update
@@ -37,6 +38,7 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
         "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
         "warnings": warnings(server, updates),
         "coefficients": outcome.coefficients if outcome else {},
+        "geometry": update_geometry(updates, outcome.coefficients) if outcome else {},
         "sites": sites,
         "score": score,
         "bytes_down": server.round.bytes_down,

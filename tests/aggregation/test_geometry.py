@@ -1,0 +1,40 @@
+"""Where the updates of a round lie to one another."""
+
+import pytest
+import torch
+
+from fedmed.aggregation.geometry import update_geometry
+from fedmed.messages.answers import Update
+
+
+def updates(*vectors, **more):
+    names = [chr(ord("a") + place) for place in range(len(vectors))]
+    made = [torch.tensor(vector) for vector in vectors]
+    return [
+        Update(site, 0, {"w": own[:1], "v": own[1:].reshape(1, -1), **more}, 1, 1)
+        for site, own in zip(names, made, strict=True)
+    ]
+
+
+def test_the_numbers_of_the_specification():
+    """CHK-P5 of the thesis."""
+    found = update_geometry(updates([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]), {"a": 0.5, "b": 0.25, "c": 0.25})
+    assert [own["cosine"] for own in found.values()] == pytest.approx([0.8, 0.6, 0.98994949])
+    assert [own["distance"] for own in found.values()] == pytest.approx([0.5625, 1.0625, 2.5625])
+    assert [own["norm"] for own in found.values()] == pytest.approx([1, 1, 8**0.5])
+
+
+def test_equal_updates_point_one_way_and_zero_ones_nowhere():
+    same = update_geometry(updates([3.0, 4.0], [3.0, 4.0]), {"a": 2, "b": 6})
+    assert same == dict.fromkeys("ab", {"norm": 5, "distance": 0, "cosine": pytest.approx(1)})
+    zero = update_geometry(updates([0.0, 0.0], [1.0, 0.0]), {"a": 0.5, "b": 0.5})
+    assert "cosine" not in zero["a"] and zero["b"]["cosine"] == pytest.approx(1)
+    assert update_geometry([], {}) == {} == update_geometry(updates([1.0]), {"a": 1}), "nothing to compare it with"
+
+
+def test_only_parameters_that_all_sites_send_are_compared():
+    made = updates([1.0, 0.0], [1.0, 0.0])
+    made[0].tensors |= {"head": torch.tensor([9.0])}
+    made[1].tensors |= {"norm.running_mean": torch.tensor([7.0])}
+    made[0].tensors |= {"norm.running_mean": torch.tensor([5.0])}
+    assert update_geometry(made, {"a": 1, "b": 1})["a"] == {"norm": 1, "distance": 0, "cosine": pytest.approx(1)}
