@@ -45,8 +45,8 @@ def round_rows(arm, seed=0, rounds=6, sites=None):
     return score_frame(rows, arm=arm, seed=seed, list=ROUNDS, model="last")
 
 
-QUALITY = {"FedAvg": 0.8, "FedProx": 0.79, "FedDyn": 0.35, "CENT": 0.81, "FedAvg, sites count alike": 0.795}
-QUALITY["FedDyn, mean alone"] = 0.78
+QUALITY = {"FedAvg": 0.8, "FedProx": 0.79, "FedDyn": 0.35, "FedDG": 0.8, "FedRep": 0.77, "CENT": 0.81}
+QUALITY |= {"FedAvg, sites count alike": 0.795, "FedDyn, mean alone": 0.78, "FedBN": 0.76}
 
 
 def table_rows(variants=("small network", "large network"), seeds=(0, 1, 2), withheld=()):
@@ -60,7 +60,7 @@ def table_rows(variants=("small network", "large network"), seeds=(0, 1, 2), wit
             frames += [counts_rows(part, found, seed) for seed in seeds]
             frames += [round_rows(part, seed, sites=[site]) for seed in seeds]
         for row, quality in QUALITY.items():
-            group = "Not in the thesis" if "," in row else ""
+            group = "Not in the thesis" if "," in row or row == "FedBN" else ""
             arms.append(ShownArm(f"{row}, {variant}", group, row=row, variant=variant))
             found = {name: quality - 0.1 * name.startswith("HEI") + 0.02 * larger for name in SITES}
             frames += [counts_rows(arms[-1].name, found, seed, withheld=withheld) for seed in seeds]

@@ -18,7 +18,7 @@ from fedmed.experiments.score_table import joined, part_of
 from fedmed.experiments.table_claim import Evidence, Verdict
 from fedmed.experiments.table_layout import ShownArm, ShownTable
 
-from .label_rows import IMAGES, LABELS, SHOWN, SITES, counts_rows, round_rows, table_rows
+from .label_rows import IMAGES, LABELS, QUALITY, SHOWN, SITES, counts_rows, round_rows, table_rows
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 TABLES = ("tools_a1", "tools_a2", "tools_61", "tools_diagnostics")
@@ -118,7 +118,7 @@ def test_every_table_is_written_and_its_claims_are_judged(name, made):
     holds = {"tools_61": ["1", "4"], "tools_a1": ["9"], "tools_diagnostics": ["8, loss", "8, distance", "8, cosine"]}
     assert all(judged[claim].verdict is Verdict.HOLDS for claim in holds.get(name, []))
     if name == "tools_61":
-        assert len(judged["1"].findings) == 4, "two tests of each pair"
+        assert len(judged["1"].findings) == 8, "two tests of each pair"
         assert all(one.p_holm >= one.p for claim in judged.values() for one in claim.findings if one.p is not None)
 
 
@@ -167,7 +167,7 @@ def test_a_label_that_is_nowhere_counts_zero_or_is_left_out():
 
 def test_numbers_of_each_label_site_and_model(made, scores):
     found = label_numbers(scores, made[1]).set_index(["arm", "site", "label"])
-    assert len(found) == 2 * (5 + 6) * 6 * len(LABELS)
+    assert len(found) == 2 * (5 + len(QUALITY)) * 6 * len(LABELS)
     line = found.loc[("FedAvg, small network", "all", "clipper")]
     totals = [scores.total("FedAvg, small network", seed) for seed in range(3)]
     assert line["precision_zero"] == pytest.approx(np.mean([one.precision()[1] for one in totals]))

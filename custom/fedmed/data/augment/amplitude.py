@@ -13,6 +13,7 @@ from torch import Tensor
 from fedmed.errors import FedMedError
 from fedmed.seeds import derive_seed
 
+AMPLITUDE = "amplitude"  # what sites send each other, as a site's settings and the ledger call it
 BANK = torch.float16  # of 240 x 135 pixels the rounding moves no pixel by more than 2e-5
 LEAST = 1e-30  # below it an amplitude counts as 0, whose phase is 0
 

@@ -7,13 +7,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedmed.data.augment.amplitude import BANK, AmplitudeMix, check_low_frequency, half_spectra
+from fedmed.data.augment.amplitude import AMPLITUDE, BANK, AmplitudeMix, check_low_frequency, half_spectra
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
-AMPLITUDE, OTHERS = "amplitude", "others"
+OTHERS = "others"
 CHUNK = 32  # images whose spectra are computed at once
 
 

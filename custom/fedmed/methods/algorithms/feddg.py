@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedmed.data.augment.amplitude import check_low_frequency
-from fedmed.engines.corrections.amplitude import AMPLITUDE
+from fedmed.data.augment.amplitude import AMPLITUDE, check_low_frequency
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.algorithms.algorithm import Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
