@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed and memory of the server's aggregation and of its check of updates, against plain loops, in one run.
+"""Speed and memory of the server's aggregation, its check of updates and their geometry, against plain loops.
 
     python benchmarks/aggregation.py [--mb 75] [--sites 2 16] [--threads 1] [--repeats 9]
 
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 import torch
 
 from fedmed.aggregation.acceptance import check_update
+from fedmed.aggregation.geometry import update_geometry
 from fedmed.aggregation.weighted_mean import WeightedMean
 
 BLOCK = 131_072
@@ -102,6 +103,7 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
         "float64 blocks": lambda: float64_blocks_each(base, parts),
         "... flat, warm": lambda: float64_blocks(flat, flat_parts, warm),
         "float32 add_": lambda: float32_add(warm, flat_parts),
+        "fedmed geometry": lambda: update_geometry(parts, {part.site: 1 / sites for part in parts}),
         "fedmed check_update": lambda: [check_update(part, base, 0, (), max_norm=1e9) for part in parts],
     }
     seconds = dict.fromkeys(runs, float("inf"))
@@ -113,13 +115,16 @@ def compare(megabytes: float, sites: int, repeats: int) -> None:
     size = flat.numel() * 4
     print(f"\n{sites} sites, {size / 1e6:.0f} MB in {len(base)} tensors, {torch.get_num_threads()} thread(s)")
     for name, duration in seconds.items():
-        moved = size * (sites + (0 if "check" in name else 2))
+        moved = size * (sites + (0 if "check" in name or "geometry" in name else 2))
         print(f"  {name:20s} {duration * 1e3:8.1f} ms {moved / duration / 1e9:7.2f} GB/s")
     share = seconds["float64 blocks"] / seconds["fedmed aggregate"]
+    geometry = seconds["fedmed geometry"] / seconds["fedmed aggregate"]
+    held = peak_extra_bytes(runs["fedmed geometry"]) / size
     copies = peak_extra_bytes(runs["fedmed aggregate"]) / size
     print(
         f"  aggregate runs at {share:.0%} of float64 blocks; peak memory {copies:.2f} model copies beyond the updates"
     )
+    print(f"  geometry takes {geometry:.2f} of the time of the mean (target: at most 1); peak memory {held:.2f} copies")
 
 
 def main() -> None:

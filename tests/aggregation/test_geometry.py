@@ -38,3 +38,19 @@ def test_only_parameters_that_all_sites_send_are_compared():
     made[1].tensors |= {"norm.running_mean": torch.tensor([7.0])}
     made[0].tensors |= {"norm.running_mean": torch.tensor([5.0])}
     assert update_geometry(made, {"a": 1, "b": 1})["a"] == {"norm": 1, "distance": 0, "cosine": pytest.approx(1)}
+
+
+def test_it_equals_a_plain_computation_in_blocks_of_any_size(monkeypatch):
+    """Of updates that have much in common, too: distances then are small differences of large numbers."""
+    generator = torch.Generator().manual_seed(0)
+    common = 100 * torch.randn(1001, generator=generator)
+    vectors = [common + 0.01 * torch.randn(1001, generator=generator) for _ in range(4)]
+    made, shares = updates(*[vector.tolist() for vector in vectors]), {"a": 4, "b": 3, "c": 2, "d": 1}
+    stacked = torch.stack(vectors).double()
+    mean = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64) @ stacked
+    expected = (stacked - mean).square().sum(1).tolist()
+    for block in (1 << 16, 7):
+        monkeypatch.setattr("fedmed.aggregation.geometry.BLOCK", block)
+        found = update_geometry(made, shares)
+        assert [own["distance"] for own in found.values()] == pytest.approx(expected, rel=1e-3)
+        assert [own["norm"] for own in found.values()] == pytest.approx(stacked.norm(dim=1).tolist())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
@@ -86,6 +87,9 @@ def test_the_loop_gives_the_same_models_and_scores(run, monkeypatch):
     assert (ours / "fedmed/run.json").is_file()
     events = {path.parent.name for path in (ours / "tb_events").rglob("events.out.tfevents.*")}
     assert events >= {"ct_north", "ct_east"}
+    (told,) = (ours / "tb_events").rglob("*server*/events.out.tfevents.*")
+    tags = EventAccumulator(str(told)).Reload().Tags()["scalars"]
+    assert {"updates_cosine/ct_north", "updates_distance/ct_east"} <= set(tags), "written by the server itself"
 
 
 def test_nothing_secret_is_on_the_wire(run, secrets):

@@ -73,6 +73,10 @@ def round_line(index: int, rounds: int, sites: dict[str, str], rng: np.random.Ge
         values[name] = {"n_steps": 20, "n_samples": 12, "train_loss": loss + noise, "seconds": 4.2 + noise}
         if labelled:
             values[name]["val_dice"] = float(np.clip(0.02 + (0.8 - 0.05 * place) * progress + noise, 0, 1))
+    apart = {
+        name: (0.85 - 0.4 * progress - 0.05 * place, 4 - 3 * progress + 0.3 * place)
+        for place, name in enumerate(accepted)
+    }
     scores = [v["val_dice"] for v in values.values() if "val_dice" in v]
     return {
         "round": index,
@@ -80,6 +84,7 @@ def round_line(index: int, rounds: int, sites: dict[str, str], rng: np.random.Ge
         "accepted": accepted,
         "refused": [{"site": name, "reason": "conv_init.weight: 3 values are not finite"} for name in refused],
         "coefficients": {name: 1 / len(accepted) for name in accepted},
+        "geometry": {name: {"norm": 2.0, "cosine": c, "distance": d} for name, (c, d) in apart.items()},
         "sites": values,
         "score": sum(scores) / len(scores) if scores else None,
         "bytes_down": 4_700_000 * len(trains),

@@ -65,7 +65,8 @@ def test_the_page_is_well_formed_and_needs_nothing_else(written):
 
 def test_pngs_lie_beside_the_page(written):
     names = {path.name for path in written.pngs}
-    assert {"curves.png", "test_scores.png", "aggregation.png", "traffic.png", "slices_ct_east.png"} <= names
+    always = {"updates.png", "curves.png", "aggregation.png", "traffic.png"}
+    assert always | {"test_scores.png", "slices_ct_east.png"} <= names
     assert all(path.read_bytes().startswith(b"\x89PNG") and path.parent == written.html.parent for path in written.pngs)
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from fedmed.aggregation.buffers import classify
 from fedmed.aggregation.contribution import Contribution
 
-BLOCK = 1 << 18  # numbers of each update that are looked at together, in float64
+BLOCK = 1 << 16  # numbers of each update that are looked at together
 
 
 @torch.no_grad()
@@ -30,20 +31,40 @@ def update_geometry(updates: Sequence[Contribution], coefficients: Mapping[str, 
     if len(counted) < 2 or not total:
         return {}
     weights = torch.tensor([coefficients[update.site] / total for update in counted], dtype=torch.float64)
-    squares, dots, apart = (torch.zeros(len(counted), dtype=torch.float64) for _ in range(3))
-    length = torch.zeros((), dtype=torch.float64)
-    for name, first in counted[0].tensors.items():
-        if classify(name, first) != "parameter" or not all(name in update.tensors for update in counted):
-            continue
-        rows = [update.tensors[name].reshape(-1) for update in counted]
-        for start in range(0, first.numel(), BLOCK):
-            block = torch.stack([row[start : start + BLOCK].double() for row in rows])
-            mean = weights @ block
-            squares, dots, length = squares + block.square().sum(1), dots + block @ mean, length + mean @ mean
-            apart = apart + (block - mean).square().sum(1)
-    products, found = squares.sqrt() * length.sqrt(), {}
+    weights[0] = 0  # The first update is u; the others are u + d, and the mean is u + m.
+    own, to_first, to_mean = _products([update.tensors for update in counted], weights)
+    first, first_mean = to_first[0].clone(), to_mean[0].clone()
+    for products in (own, to_first, to_mean):
+        products[0] = 0  # the first update's d is zero
+    mean = weights @ to_mean
+    # Distances come from d and m alone, so what all have in common takes no digits away.
+    distances = (own - 2 * to_mean + mean).clamp_min(0)
+    norms = (first + 2 * to_first + own).clamp_min(0).sqrt()
+    length = (first + 2 * first_mean + mean).clamp_min(0).sqrt()
+    dots = first + to_first + first_mean + to_mean
+    found = {}
     for place, update in enumerate(counted):
-        own = {"norm": float(squares[place].sqrt()), "distance": float(apart[place])}
-        own |= {"cosine": float(dots[place] / products[place])} if products[place] > 0 else {}
-        found[update.site] = own
+        found[update.site] = {"norm": float(norms[place]), "distance": float(distances[place])}
+        if norms[place] * length > 0:
+            found[update.site]["cosine"] = float((dots[place] / (norms[place] * length)).clamp(-1, 1))
     return found
+
+
+def _products(updates: Sequence[Mapping[str, Tensor]], weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of u and each d: its own square, its product with u, and with m; (K,) each, float64 sums over blocks."""
+    own, to_first, to_mean = torch.zeros(3, len(updates), dtype=torch.float64)
+    for name, first in updates[0].items():
+        if classify(name, first) != "parameter" or not all(name in update for update in updates):
+            continue
+        kind = torch.promote_types(first.dtype, torch.float32)
+        rows = [update[name].reshape(-1).to(kind) for update in updates]
+        buffer, shares = torch.empty(len(rows), min(BLOCK, first.numel()), dtype=kind), weights.to(kind)
+        for start in range(0, first.numel(), BLOCK):
+            block = buffer[:, : len(rows[0][start : start + BLOCK])]
+            block[0] = rows[0][start : start + BLOCK]
+            for place, row in enumerate(rows[1:], start=1):
+                torch.sub(row[start : start + BLOCK], block[0], out=block[place])
+            to_first += block @ block[0]
+            to_mean += block @ (shares @ block)
+            own += torch.linalg.vector_norm(block, dim=1).double().square()
+    return own, to_first, to_mean

@@ -17,6 +17,7 @@ from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.open_round import OpenRound, UpdateCheck
+from fedmed.federation.progress import Stream
 from fedmed.federation.round_record import round_record
 from fedmed.federation.run_record import RunRecord, run_description
 from fedmed.federation.selection import ModelSelection
@@ -83,6 +84,7 @@ class Server:
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
+        self.stream: Stream = lambda name, value, step: None  # receives what the server has for TensorBoard
         self.started = time.monotonic()
 
     @classmethod
@@ -221,7 +223,11 @@ class Server:
             self._aggregate(updates)
             self.failed_in_a_row = 0
         finally:
-            self.record.round(round_record(self, updates, score, not self.failed_in_a_row))
+            record = round_record(self, updates, score, not self.failed_in_a_row)
+            self.record.round(record)
+            for site, numbers in record["geometry"].items():
+                for name, value in numbers.items():
+                    self.stream(f"updates_{name}/{site}", value, current.number)
             self.continuation.keep()
 
     def _aggregate(self, updates: list[Update]) -> None:

@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.analytix import ANALYTIC_EVENT_TYPE, AnalyticsDataType
+from nvflare.apis.fl_constant import FLContextKey, ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable
+from nvflare.apis.utils.analytix_utils import create_analytic_dxo
 from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from nvflare.app_common.workflows.model_controller import ModelController
 from torch import Tensor
@@ -42,7 +44,15 @@ class FederationController(ModelController):
         self.server = aggregator.server = Server.from_args(
             job.controller, job.aggregator, store, folder, self._save, job.app, job.allowed, job.digest
         )
+        self.server.stream = self._stream
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
+
+    def _stream(self, tag: str, value: float, step: int) -> None:
+        """Hand a scalar to the receiver for TensorBoard, as if a site had sent it."""
+        dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
+        with self.engine.new_context() as fl_ctx:
+            fl_ctx.set_prop(FLContextKey.EVENT_DATA, dxo.to_shareable(), private=True, sticky=False)
+            self.fire_event(f"fed.{ANALYTIC_EVENT_TYPE}", fl_ctx)
 
     def _save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
         if best:

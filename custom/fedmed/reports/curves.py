@@ -1,5 +1,6 @@
 """What each site's training reported over the rounds, and the scores of the models that it received."""
 
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,21 @@ def curves(run: Run) -> Figure:
         _scores(panels.pop(0), run)
     for axes, scalar in zip(panels, scalars[1:], strict=False):
         _scalar(axes, run, scalar)
+    return figure
+
+
+def updates(run: Run) -> Figure:
+    """Two panels on how the sites' updates of a round lie to their mean: cosine, and squared distance."""
+    figure = Figure(figsize=(WIDTH, 3.5))
+    figure.set_layout_engine("constrained", wspace=0.06)
+    alike, apart = figure.subplots(1, 2)
+    alike.set_title("Cosine to the mean update")
+    cosines, distances = points(run, "cosine", of="geometry"), points(run, "distance", of="geometry")
+    alike.set_ylim(min(0.0, *(value for _, value in chain(*cosines.values()))), 1.0)
+    apart.set_title("Squared distance to the mean update")
+    apart.set_ylim(0.0, 1.06 * max((value for _, value in chain(*distances.values())), default=1.0) or 1.0)
+    site_lines(alike, run, cosines, start=1)
+    site_lines(apart, run, distances, start=1)
     return figure
 
 

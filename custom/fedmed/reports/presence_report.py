@@ -3,6 +3,7 @@
 from matplotlib.figure import Figure
 
 from fedmed.reports.label_charts import counts_of, heat_map, label_bars
+from fedmed.reports.precision_recall import frames_of, precision_recall
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
 from fedmed.reports.site_rows import SiteRow
@@ -23,7 +24,8 @@ class PresenceReport(VideoReport):
     by_class = (
         "Each tool",
         "Sites send how many frames were rightly called, wrongly called and missed for each tool, and no prediction; "
-        "these counts add up. A dash: the tool was neither there nor called.",
+        "these counts add up. A dash: the tool was neither there nor called. Below, where tables of frames are here, "
+        "precision against recall of each tool; a disc is the threshold of 0.5.",
     )
     shown = (
         "Videos along time",
@@ -38,14 +40,15 @@ class PresenceReport(VideoReport):
         return found
 
     def class_charts(self, run: Run) -> dict[str, Chart]:
-        """F1 of each label at each site, and bars of each label."""
+        """F1 of each label at each site, bars of each label, and precision against recall."""
         labels, counts = counts_of(run)
         if not counts:
             return {}
-        return {
+        found = {
             "labels": Chart(lambda _: heat_map(labels, counts, "tool")),
             "bars": Chart(lambda _: label_bars(labels, counts, "tool")),
         }
+        return found | ({"precision_recall": Chart(precision_recall)} if frames_of(run) else {})
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """The best, the median and the worst video of a site along time; None where they are not here."""

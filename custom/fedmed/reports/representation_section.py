@@ -44,7 +44,7 @@ class RepresentationSection:
 def changes(run: Run) -> Points:
     """Site -> (round counted from 1, r): the rank correlation of its images' distances before and after training."""
     names = run.method.with_update()
-    return points(run, names[0], beside=True) if names else {}
+    return points(run, names[0], of="extras") if names else {}
 
 
 def weights(run: Run) -> Figure:

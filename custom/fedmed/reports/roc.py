@@ -23,9 +23,9 @@ def roc(run: Run) -> Figure:
     """One panel a class with a curve a site, all its cases pooled, and last a reliability curve a site."""
     sites, colours = tested(run), site_colours([site.name for site in run.sites])
     classes = list(dict.fromkeys(name for found in sites.values() for name in found.classes))
-    figure, panels = _panels(len(classes) + 1, height=3.3, h_pad=0.14)  # between the names and the titles
+    figure, panels = panels_of(len(classes) + 1, height=3.3, h_pad=0.14)  # between the names and the titles
     for axes in panels:
-        _unit_square(axes)
+        unit_square(axes, diagonal=True)
     for axes, name in zip(panels, classes, strict=False):
         axes.set_title(f"ROC, {name}")
         axes.set_xlabel("false positive rate")
@@ -81,7 +81,7 @@ def confusion(run: Run) -> Figure:
     slanted: dict[str, Any] = {}
     if longest > (WIDTH - 1.2) / min(len(sites), ACROSS) / n:
         slanted = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
-    figure, panels = _panels(len(sites), height=0.9 + 0.42 * n + (0.6 * longest if slanted else 0))
+    figure, panels = panels_of(len(sites), height=0.9 + 0.42 * n + (0.6 * longest if slanted else 0))
     for place, (axes, (site, found)) in enumerate(zip(panels, sites.items(), strict=True)):
         axes.set_title(site)
         counts = confusion_counts(found)
@@ -100,19 +100,21 @@ def confusion_counts(found: Probabilities) -> np.ndarray:
     return counts
 
 
-def _panels(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:
+def panels_of(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:
     """A figure with n panels, whose rows are so many inches high."""
     rows = -(-n // ACROSS)
     figure = Figure(figsize=(WIDTH, height * rows))
     figure.set_layout_engine("constrained", wspace=0.05, hspace=0.08, **layout)
-    panels = list(figure.subplots(rows, min(n, ACROSS), squeeze=False).flat)
+    panels = list(figure.subplots(rows, -(-n // rows), squeeze=False).flat)
     for axes in panels[n:]:
         axes.set_axis_off()
     return figure, panels[:n]
 
 
-def _unit_square(axes: Axes) -> None:
+def unit_square(axes: Axes, diagonal: bool = False) -> None:
+    """Both axes from 0 to 1, equally long."""
     axes.set(xlim=(0, 1), ylim=(0, 1), box_aspect=1)
     axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
     axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"])
-    axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)
+    if diagonal:
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)), zorder=0)

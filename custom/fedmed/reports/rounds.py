@@ -21,6 +21,8 @@ class Round:
         clipped: site -> what was left of an update that was cut, [0, 1).
         facts: further numbers that the server's rule noted.
         extras_bytes: of everything that sites sent beside their models, arrays included.
+        geometry: site -> how its update lies to those of the others, see
+            :func:`fedmed.aggregation.geometry.update_geometry`.
         told: site -> bytes of what it told the others in this round, for good.
     """
 
@@ -40,6 +42,7 @@ class Round:
     clipped: dict[str, float] = field(default_factory=dict)
     facts: dict[str, float] = field(default_factory=dict)
     told: dict[str, float] = field(default_factory=dict)
+    geometry: Numbers = field(default_factory=dict)
 
 
 def read_rounds(path: Path) -> list[Round]:
@@ -68,6 +71,7 @@ def _round(line: dict[str, Any]) -> Round:
         coefficients={site: number(value) or 0.0 for site, value in of_sites("coefficients").items()},
         sites=_numbers(of_sites("sites")),
         extras=_numbers(of_sites("extras")),
+        geometry=_numbers(of_sites("geometry")),
         aggregated=line.get("aggregated") is not False,
         norms={site: number(norm) for site, norm in of_sites("norms").items()},
         clipped={site: number(factor) or 0.0 for site, factor in of_sites("clipped").items()},

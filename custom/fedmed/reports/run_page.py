@@ -18,10 +18,16 @@ from fedmed.reports.sheet import fill_template
 from fedmed.reports.words import NOTHING, fixed, flat
 
 EVERY_RUN = ("curves", "aggregation", "traffic")
+UPDATES = "updates"  # of a run in which two sites or more trained in a round
 BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
 DISCS = (
     "The area of a disc is the weight of a site's update in that round; a cross is an update that was refused or did "
     "not come."
+)
+GEOMETRY = (
+    "How each site's update lies to the weighted mean of all, before any optimizer at the server: a cosine of 1 is the "
+    "same direction, 0 has nothing in common; a large distance is a site that trains towards something else (Markert "
+    "2022, Eq. 4.19 and 4.20)."
 )
 
 
@@ -73,6 +79,8 @@ def charts(run: Run) -> dict[str, Chart]:
     report = report_of(run)
     standard = (Chart(curves.curves, report.training(run)), Chart(plots.participation, DISCS), Chart(plots.traffic))
     found = dict(zip(EVERY_RUN, standard, strict=True)) | report.charts(run)
+    if any(line.geometry for line in run.rounds):
+        found[UPDATES] = Chart(curves.updates, GEOMETRY)
     for section in sections_of(run):
         found |= section.charts(run)
     return found | ({"gain": Chart(gain_chart)} if run.gains else {})

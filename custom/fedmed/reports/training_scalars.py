@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from statistics import fmean
+from typing import Literal
 
 from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.methods.method import Method
@@ -26,18 +27,18 @@ def reported(run: Run) -> list[Scalar]:
     return [scalar for scalar in declared(run.method) if scalar == LOSS or scalar.name in names]
 
 
-def points(run: Run, name: str, offset: int = 1, beside: bool = False) -> Points:
-    """Site -> (round, value of a number that came with its updates); rounds without one are left out.
+def points(run: Run, name: str, offset: int = 1, of: Literal["sites", "extras", "geometry"] = "sites") -> Points:
+    """Site -> (round, value of a number of its updates); rounds without one are left out.
 
     Args:
         run: the run.
         name: of the number.
         offset: what is added to the rounds, which are counted from 0 in the files.
-        beside: whether it is a value beside the model, not a metric.
+        of: whether it is a metric that came with them, a value beside the model, or one of the updates' geometry.
     """
     found: Points = {site.name: [] for site in run.sites}
     for line in run.rounds:
-        for site, values in (line.extras if beside else line.sites).items():
+        for site, values in getattr(line, of).items():
             if site in found and (value := values.get(name)) is not None:
                 found[site].append((line.index + offset, value))
     return found
