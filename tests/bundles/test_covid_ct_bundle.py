@@ -130,7 +130,8 @@ def test_sharing_groups_fit_the_real_names(parser, names):
     for group, patterns in groups.items():
         kept[group] = {name for name in tensors if any(re.search(pattern, name) for pattern in patterns)}
         assert all(any(re.search(pattern, name) for name in tensors) for pattern in patterns)
-    assert list(groups) == ["full", "final", "block_10", "block_6"] and kept["full"] == set()
+    assert list(groups) == ["full", "final", "head", "block_10", "block_6"] and kept["full"] == set()
+    assert kept["head"] == kept["final"]
     assert kept["final"] < kept["block_10"] < kept["block_6"] < tensors
     encoder = {
         "AHNet": ("conv1", "bn0", "layer1", "layer2", "layer3", "layer4"),
