@@ -52,7 +52,7 @@ def round_lines(title: str, scores: LabelScores, rows: Sequence[str], metrics: M
         for axes, (metric, label) in zip(line, metrics.items(), strict=True):
             axes.set_title("\n".join([*wrap(label, 24), variant]), fontsize=9)
             there = [row for row in rows if row in scores.rows(variant)]
-            values = {row: _mean_known(scores.rounds(row, variant, metric), (0, 2)) for row in there}
+            values = {row: mean_known(scores.rounds(row, variant, metric), (0, 2)) for row in there}
             _lines(axes, values)
     _legend(drawn, panels)
     heading(drawn, title, f"means over sites and {several([len(scores.seeds)], 'seed')}; the number of the round below")
@@ -64,7 +64,7 @@ def site_lines(title: str, scores: LabelScores, row: str, metric: str, label: st
     drawn, panels = _grid(1, len(scores.variants))
     for axes, variant in zip(panels[0], scores.variants, strict=True):
         axes.set_title(f"{label}, {variant}", fontsize=9)
-        values = _mean_known(scores.rounds(row, variant, metric), (0,))
+        values = mean_known(scores.rounds(row, variant, metric), (0,))
         _lines(axes, dict(zip(scores.sites, values.T, strict=True)))
     _legend(drawn, panels)
     heading(drawn, title, f"{row}; mean over {several([len(scores.seeds)], 'seed')}; the number of the round below")
@@ -120,7 +120,7 @@ def _matrix(scores: LabelScores, variant: str, personal: Sequence[str], absent: 
     for row in [row for row in rows if row not in VIEWS]:
         found[row] = _at_sites(scores, scores.models(row, variant), absent)
         if row in personal:
-            found[row][-1] = _mean_known(scores.overall(row, variant, True, absent), (0, 1))
+            found[row][-1] = mean_known(scores.overall(row, variant, True, absent), (0, 1))
     return found
 
 
@@ -130,11 +130,11 @@ def _at_sites(scores: LabelScores, arms: Sequence[str], absent: str) -> Floats:
     for seed in scores.seeds:
         counts = [scores.counts(arm, seed, site) for arm, site in zip(arms, scores.sites, strict=True)]
         f1 = [empty if own is None else own.f1(absent) for own in [*counts, scores.total(arms[0], seed)]]
-        means.append(_mean_known(np.stack(f1), (1,)))
+        means.append(mean_known(np.stack(f1), (1,)))
     return np.asarray(np.mean(means, axis=0))
 
 
-def _mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
+def mean_known(values: Floats, axes: tuple[int, ...]) -> Floats:
     """Mean of what is a number; NaN where nothing is."""
     known = np.isfinite(values)
     number = known.sum(axis=axes)

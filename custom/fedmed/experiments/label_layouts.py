@@ -8,10 +8,10 @@ from matplotlib.figure import Figure
 from fedmed.experiments.label_claims import compare_labels
 from fedmed.experiments.label_figures import compared_rows, label_cells, round_lines, score_matrix, site_lines
 from fedmed.experiments.label_scores import ALTRUISTIC, VIEWS
-from fedmed.experiments.label_tables import check_rows, csv_bytes
+from fedmed.experiments.label_tables import check_rows
 from fedmed.experiments.paired_statistics import holm
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
-from fedmed.experiments.words_of_tables import markdown_table, probability
+from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, probability
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 

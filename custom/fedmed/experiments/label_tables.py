@@ -8,11 +8,12 @@ import pandas as pd
 
 from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import JobError
-from fedmed.experiments.label_figures import score_matrix
+from fedmed.experiments.label_figures import mean_known, score_matrix
 from fedmed.experiments.label_scores import ALTRUISTIC, LabelScores
 from fedmed.experiments.score_kinds import Floats
+from fedmed.experiments.score_table import selected
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
-from fedmed.experiments.words_of_tables import markdown_table, several, signed
+from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, several, signed
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 
@@ -77,10 +78,7 @@ class LabelTable(TableLayout):
 
     def _row(self, scores: LabelScores, row: str, variant: str) -> Floats:
         if self.columns == "sites":
-            found = scores.values(row, variant, self.absent)
-            known = np.isfinite(found)
-            means = np.where(known, found, 0).sum(2) / np.where(known.any(2), known.sum(2), np.nan)
-            return np.asarray(means.mean(0))
+            return np.asarray(mean_known(scores.values(row, variant, self.absent), (2,)).mean(0))
         return np.asarray(scores.overall(row, variant, row in self.personal, self.absent).mean(0))
 
     def _words(self, scores: LabelScores) -> str:
@@ -108,7 +106,7 @@ def label_numbers(scores: LabelScores, frame: pd.DataFrame) -> pd.DataFrame:
 
     Average precision is a mean over the videos that show the label; of all sites, over all of their videos.
     """
-    videos = frame[(frame["list"] == "test") & (frame["model"] == "last")].astype({"arm": str, "metric": str})
+    videos = selected(frame, list="test", model="last").astype({"arm": str, "metric": str})
     precisions = videos[videos["metric"].isin([f"ap_{label}" for label in scores.labels])]
     of_arm = {arm: own for arm, own in precisions.groupby("arm")}
     rows = []
@@ -164,8 +162,3 @@ def _missing(scores: LabelScores, variant: str, personal: Collection[str]) -> li
         if without and row not in personal:
             lines += [f"{row} has no score of all frames: no counts came from {', '.join(without)}.", ""]
     return lines
-
-
-def csv_bytes(table: pd.DataFrame) -> bytes:
-    """A table as a file."""
-    return bytes(table.to_csv(index=False, lineterminator="\n").encode())

@@ -12,7 +12,7 @@ from fedmed.experiments.patient_resampling import PatientResamples
 from fedmed.experiments.score_kinds import interval
 from fedmed.experiments.share_figures import share_figure
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout, table_lines
-from fedmed.experiments.words_of_tables import markdown_table, mean_cell, percent, several
+from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, mean_cell, percent, several
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 
@@ -47,7 +47,7 @@ class ShareColumns(TableLayout):
         found, kinds = shown.evidence.resamples, shown.evidence.kinds
         rows = share_rows(shown.arms, found)
         tables = {"models.csv": found.models(), "table.csv": rows}
-        contents = {name: own.to_csv(index=False, lineterminator="\n").encode() for name, own in tables.items()}
+        contents = {name: csv_bytes(own) for name, own in tables.items()}
         contents["table.md"] = self._markdown(shown, rows).encode()
         arms = [arm.name for arm in shown.arms if (arm.name in self.figure if self.figure else not arm.part)]
         drawn = rows[rows["arm"].isin(arms) & (rows["list"] == "internal") & (rows["model"] == "last")]

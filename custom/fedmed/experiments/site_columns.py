@@ -10,7 +10,7 @@ from fedmed.errors import JobError
 from fedmed.experiments.arm_figures import ArmFigure, arm_figure
 from fedmed.experiments.score_kinds import UnitMean
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout, table_lines
-from fedmed.experiments.words_of_tables import markdown_table, mean_cell, seeds_phrase, several
+from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, mean_cell, seeds_phrase, several
 from fedmed.reports.plots import png, style
 from fedmed.reports.words import NOTHING
 
@@ -59,9 +59,7 @@ class SiteColumns(TableLayout):
             rows, caption = table_rows(shown, means, scores), CAPTIONS[model].format(label=kind.label)
             names = {"mean": f"{kind.metric}_mean", "std": f"{kind.metric}_std"}
             contents[f"table{suffix}.md"] = table_markdown(shown, rows, kind, caption).encode()
-            contents[f"table{suffix}.csv"] = (
-                rows.rename(columns=names).to_csv(index=False, lineterminator="\n").encode()
-            )
+            contents[f"table{suffix}.csv"] = csv_bytes(rows.rename(columns=names))
             tested = means[means.index.get_level_values("list") == "test"].groupby(["arm", "site"])
             if len(tested):
                 seeds = {key: own.to_numpy() for key, own in tested}

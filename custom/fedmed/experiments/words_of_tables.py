@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 
 from fedmed.reports.words import NOTHING, count
 
@@ -12,6 +13,11 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: str
     lines = ["| " + " | ".join(line) + " |" for line in (head, ["---"] * len(head))]
     lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
     return lines if rule is None else [lines[0], rule, *lines[2:]]
+
+
+def csv_bytes(table: pd.DataFrame) -> bytes:
+    """A table as a file."""
+    return bytes(table.to_csv(index=False, lineterminator="\n").encode())
 
 
 def signed(value: float, digits: int) -> str:

@@ -1,26 +1,27 @@
 """Precision against recall of each label at each site, from tables of frames, where they are here."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.reports.palette import site_colours
-from fedmed.reports.roc import panels_of, unit_square
+from fedmed.reports.roc import calls_and_hits, name_sites, panels_of, unit_square
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, read_table
 
 
 def frames_of(run: Run) -> dict[str, pd.DataFrame]:
     """Site -> all frames of its test videos, of the sites whose tables are here."""
-    found = {site.name: _frames(site) for site in run.sites}
-    return {name: frames for name, frames in found.items() if len(frames)}
+    tables = {site.name: frame_tables(site) for site in run.sites}
+    return {name: pd.concat(map(read_table, paths), ignore_index=True) for name, paths in tables.items() if paths}
 
 
-def _frames(site: Site) -> pd.DataFrame:
-    paths = [] if site.folder is None else sorted((site.folder / "evaluation" / "frames").glob("*.csv"))
-    return pd.concat([read_table(path) for path in paths], ignore_index=True) if paths else pd.DataFrame()
+def frame_tables(site: Site) -> list[Path]:
+    """Tables of the frames of a site's test videos."""
+    return [] if site.folder is None else sorted((site.folder / "evaluation" / "frames").glob("*.csv"))
 
 
 def precision_recall(run: Run) -> Figure:
@@ -41,8 +42,7 @@ def precision_recall(run: Run) -> Figure:
                 axes.plot(*curve, color=colours[site], linewidth=1.8, clip_on=False)
                 axes.plot(*_at(true, values, 0.5), color=colours[site], marker="o", markersize=5, clip_on=False)
     panels[0].set_ylabel("precision")
-    lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
-    figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
+    name_sites(figure, sites, colours)
     return figure
 
 
@@ -55,10 +55,8 @@ def precision_recall_points(true: np.ndarray, values: np.ndarray) -> tuple[np.nd
     """
     if not true.any():
         return None
-    order = np.argsort(-values, kind="stable")
-    last = np.r_[np.flatnonzero(np.diff(values[order])), len(values) - 1]
-    hits = np.cumsum(true[order])[last]
-    return hits / hits[-1], hits / (last + 1)
+    called, hits = calls_and_hits(true, values)
+    return hits / hits[-1], hits / called
 
 
 def _at(true: np.ndarray, values: np.ndarray, threshold: float) -> tuple[list[float], list[float]]:

@@ -3,7 +3,7 @@
 from matplotlib.figure import Figure
 
 from fedmed.reports.label_charts import counts_of, heat_map, label_bars
-from fedmed.reports.precision_recall import frames_of, precision_recall
+from fedmed.reports.precision_recall import frame_tables, precision_recall
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
 from fedmed.reports.site_rows import SiteRow
@@ -48,7 +48,7 @@ class PresenceReport(VideoReport):
             "labels": Chart(lambda _: heat_map(labels, counts, "tool")),
             "bars": Chart(lambda _: label_bars(labels, counts, "tool")),
         }
-        return found | ({"precision_recall": Chart(precision_recall)} if frames_of(run) else {})
+        return found | ({"precision_recall": Chart(precision_recall)} if any(map(frame_tables, run.sites)) else {})
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """The best, the median and the worst video of a site along time; None where they are not here."""

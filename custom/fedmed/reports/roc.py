@@ -1,5 +1,6 @@
 """How the probabilities of a classification behave at each site: ROC curves, reliability and confusion."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -40,8 +41,7 @@ def roc(run: Run) -> Figure:
         confidence, share, cases = reliability(found)
         last.plot(confidence, share, color=colours[site], linewidth=1.6)
         last.scatter(confidence, share, s=10 + 1.6 * cases, color=colours[site], linewidths=0, clip_on=False)
-    lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
-    figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
+    name_sites(figure, sites, colours)
     last.set_xlabel("probability of the called class")
     last.set_ylabel("share that was right")
     return figure
@@ -56,11 +56,16 @@ def roc_points(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.n
     """
     if labels.all() or not labels.any():
         return None
+    called, true = calls_and_hits(labels, values)
+    false = called - true
+    return np.r_[0.0, false / false[-1]], np.r_[0.0, true / true[-1]]
+
+
+def calls_and_hits(labels: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """How many are called at every threshold, ties taken together, and how many of them rightly; see above."""
     order = np.argsort(-values, kind="stable")
     last = np.r_[np.flatnonzero(np.diff(values[order])), len(values) - 1]
-    true = np.cumsum(labels[order])[last]
-    false = np.cumsum(~labels[order])[last]
-    return np.r_[0.0, false / false[-1]], np.r_[0.0, true / true[-1]]
+    return last + 1, np.cumsum(labels[order])[last]
 
 
 def reliability(found: Probabilities) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -98,6 +103,12 @@ def confusion_counts(found: Probabilities) -> np.ndarray:
     counts = np.zeros((len(found.classes),) * 2, dtype=int)
     np.add.at(counts, (found.labels, found.predicted), 1)
     return counts
+
+
+def name_sites(figure: Figure, sites: Iterable[str], colours: Mapping[str, str]) -> None:
+    """Name each line above the panels, in its colour."""
+    lines = [Line2D([], [], color=colours[site], linewidth=1.8, label=site) for site in sites]
+    figure.legend(handles=lines, loc="outside upper left", ncols=6, frameon=False, labelcolor="linecolor", fontsize=9.5)
 
 
 def panels_of(n: int, height: float, **layout: float) -> tuple[Figure, list[Axes]]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedmed.errors import FedMedError
+from fedmed.errors import FedMedError, JobError
 from fedmed.seeds import derive_seed
 
 AMPLITUDE = "amplitude"  # what sites send each other, as a site's settings and the ledger call it
@@ -117,14 +117,25 @@ class AmplitudeMix:
         return mix_amplitudes(images, amplitudes, strength, self.low_frequency).clamp_(0, 1)
 
 
+def check_bank(images: int, low_frequency: float | None) -> None:
+    """Refuse settings of a bank: how many images of a site it holds, and which share of their spectra.
+
+    Raises:
+        JobError: says what to write.
+    """
+    if type(images) is not int or images < 1:
+        raise JobError(f"'bank_images' is {images!r}; give a number of images, 1 or more")
+    check_low_frequency(low_frequency)
+
+
 def check_low_frequency(share: float | None) -> None:
     """Refuse a share of the spectrum that is not one.
 
     Raises:
-        FedMedError: says what to write.
+        JobError: says what to write.
     """
     if share is not None and (type(share) not in (int, float) or not 0 < share <= 0.5):
-        raise FedMedError(f"'low_frequency' is {share!r}; give a share of the shorter side, above 0 and at most 0.5")
+        raise JobError(f"'low_frequency' is {share!r}; give a share of the shorter side, above 0 and at most 0.5")
 
 
 def _real(images: Tensor) -> Tensor:

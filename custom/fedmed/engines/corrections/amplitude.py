@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from fedmed.data.augment.amplitude import AMPLITUDE, BANK, AmplitudeMix, check_low_frequency, half_spectra
+from fedmed.data.augment.amplitude import AMPLITUDE, BANK, AmplitudeMix, check_bank, half_spectra
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
@@ -32,13 +32,12 @@ class OwnAmplitudes:
         low_frequency: see :func:`fedmed.data.augment.amplitude.kept_frequencies`.
 
     Raises:
-        FedMedError: an argument outside its range; when called, an image whose pixels are not in [0, 1].
+        JobError: an argument outside its range.
+        FedMedError: when called, an image whose pixels are not in [0, 1].
     """
 
     def __init__(self, images: Images, most: int = 100, low_frequency: float | None = None) -> None:
-        if type(most) is not int or most < 1:
-            raise FedMedError(f"'bank_images' is {most!r}; give a number of images, 1 or more")
-        check_low_frequency(low_frequency)
+        check_bank(most, low_frequency)
         self.images, self.most, self.low_frequency = images, most, low_frequency
 
     def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:

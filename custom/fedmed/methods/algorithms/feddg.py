@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedmed.data.augment.amplitude import AMPLITUDE, check_low_frequency
-from fedmed.errors import FedMedError, JobError
+from fedmed.data.augment.amplitude import AMPLITUDE, check_bank
+from fedmed.errors import JobError
 from fedmed.methods.algorithms.algorithm import Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
 
@@ -29,12 +29,7 @@ class FedDG(Algorithm):
     exclude_self: bool = False
 
     def __post_init__(self) -> None:
-        if type(self.bank_images) is not int or self.bank_images < 1:
-            raise JobError(f"'bank_images' is {self.bank_images!r}; give a number of images, 1 or more")
-        try:
-            check_low_frequency(self.low_frequency)
-        except FedMedError as error:
-            raise JobError(str(error)) from error
+        check_bank(self.bank_images, self.low_frequency)
         if type(self.exclude_self) is not bool:
             raise JobError(f"'exclude_self' is {self.exclude_self!r}; write true or false")
 
