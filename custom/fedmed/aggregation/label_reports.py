@@ -14,6 +14,7 @@ from fedmed.errors import UpdateRefused
 SHARE = "agreed_share"  # of a site without labels: share of voxels, or images, on which the two models agree
 CONFIDENCE = "label_confidence"  # of a labelled one: for each class a quantile of its confidence where it is right
 SHARES = "label_shares"  # of a labelled one: share of each class among its training labels
+INTENSITIES = "intensity_shares"  # of a labelled one: histogram of its training images
 SCORES = "mean_scores"  # of a labelled one: score of the model with what sites without labels added, and without
 
 
@@ -61,13 +62,13 @@ def check_reports(update: Contribution) -> None:
     """
     if SHARE in update.extras:
         check_number(update, SHARE, lambda share: None if 0 <= share <= 1 else "from 0 to 1")
-    for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
+    for name, size in ((CONFIDENCE, None), (SHARES, None), (INTENSITIES, None), (SCORES, 2)):
         value = update.extras.get(name)
         if value is None:
             continue
         fits = isinstance(value, Tensor) and value.ndim == 1 and len(value) and size in (None, len(value))
         if not fits or not bool(((value >= -1) & (value <= 2)).all()):  # a site may have added noise
-            wanted = "numbers from 0 to 1, one a class" if size is None else f"{size} numbers from 0 to 1"
+            wanted = "numbers from 0 to 1" if size is None else f"{size} numbers from 0 to 1"
             raise UpdateRefused(update.site, f"its '{name}' is {_short(value)}; it must be {wanted}")
 
 
