@@ -40,17 +40,17 @@ def agreed_share(update: Contribution) -> float:
     return float(update.extras.get(SHARE, 1.0))
 
 
-def mean_scores(updates: Sequence[Contribution]) -> list[tuple[float, float]]:
+def mean_scores(updates: Sequence[Contribution]) -> dict[str, tuple[float, float]]:
     """(with, without) of each site that judged, in the order of the updates."""
-    judging = [update.extras[SCORES] for update in updates if SCORES in update.extras]
-    return [(with_all, without) for with_all, without in (scores.clamp(0, 1).tolist() for scores in judging)]
+    judging = {update.site: update.extras[SCORES].clamp(0, 1).tolist() for update in updates if SCORES in update.extras}
+    return {site: (with_all, without) for site, (with_all, without) in judging.items()}
 
 
-def score_facts(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
+def score_facts(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """The mean scores with and without, for the round's record; {} where nobody judged."""
     if not scores:
         return {}
-    with_all, without = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
+    with_all, without = (math.fsum(column) / len(scores) for column in zip(*scores.values(), strict=True))
     return {"score_with": with_all, "score_without": without}
 
 
