@@ -134,7 +134,7 @@ def test_black_edges_left_and_right_are_large_intermediate_or_small_by_client():
     widths = {}
     for site, hospital in LAP_TOOLS.items():
         small = hospital.tiny().model_copy(update={"size": (256, 192)})
-        recordings = [Recording(small, f"p{number}") for number in range(3)]
+        recordings = [Recording(small, f"p{number}") for number in range(2 if hospital.optics.border[0] < 0.9 else 1)]
         frames = [Room(one).frame(0, one.operation.inside + 1).image for one in recordings]
         widths[site] = dark_sides(np.stack(frames))
     large, intermediate, few = (widths[f"lap_cho{number}"] for number in (1, 2, 3))
