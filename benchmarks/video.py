@@ -1,16 +1,15 @@
 #!/usr/bin/env python3
-"""What does video cost: taking frames out, memory, training from the store, a restart, and mixing amplitudes?
+"""What does video cost: taking frames out, memory, training from the store, and a restart?
 
-Makes small films, then measures five things, each against a plain counterpart in the same run and in turns, so that a
+Makes small films, then measures four things, each against a plain counterpart in the same run and in turns, so that a
 busy machine slows both alike:
 
     extraction   frames at 1 a second against a bare loop of PyAV that decodes all and scales the same (target 0.90)
     memory       peak of preparing a 60-minute film against a 6-minute one, each in its own process (target 1.10)
     training     steps a second from the store against ready-made tensors (target 0.95)
     restart      seconds from a new process's imports to its first batch, everything prepared (target 2 s)
-    mixing       `algorithm: feddg` mixes a batch of 240 x 135 pixels, against a step of AlexNet's layers (target 0.10)
 
-    python benchmarks/video.py --threads 1 --only mixing
+    python benchmarks/video.py --threads 1
 """
 
 import argparse
@@ -28,9 +27,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import nn
 
-from fedmed.data.augment.amplitude import AmplitudeMix, half_spectra
 from fedmed.data.video.clip_loader import PreparedVideos, clip_loader, unit_float
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.extraction import Extraction
@@ -68,8 +65,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=10, help="timed training steps of each kind (default 10)")
     parser.add_argument("--turns", type=int, default=9, help="timed extractions of each kind (default 9)")
     parser.add_argument("--films", type=int, default=4, help="films of 40 s, 848 x 480 pixels (default 4)")
-    parser.add_argument("--mixed", type=int, default=128, help="images of a mixed batch (default 128)")
-    parser.add_argument("--only", choices=["mixing"], help="leave the rest out; it makes no films")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     return parser.parse_args()
@@ -156,59 +151,10 @@ def training(films: list[Path], root: Path, args: argparse.Namespace) -> tuple[f
     return 1 / plain, 1 / own
 
 
-def layers() -> nn.Sequential:
-    """Those of AlexNet (Krizhevsky et al. 2012) as in torchvision, which FedMed does not need; six outputs."""
-    sizes = [(3, 64, 11, 4, 2), (64, 192, 5, 1, 2), (192, 384, 3, 1, 1), (384, 256, 3, 1, 1), (256, 256, 3, 1, 1)]
-    parts: list[nn.Module] = []
-    for number, (inputs, outputs, kernel, stride, padding) in enumerate(sizes):
-        parts += [nn.Conv2d(inputs, outputs, kernel, stride, padding), nn.ReLU(inplace=True)]
-        parts += [nn.MaxPool2d(3, 2)] if number in (0, 1, 4) else []
-    dense = [(256 * 36, 4096), (4096, 4096), (4096, 6)]
-    parts += [nn.AdaptiveAvgPool2d(6), nn.Flatten()]
-    for inputs, outputs in dense:
-        parts += [nn.Dropout(), nn.Linear(inputs, outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*parts[:-1])
-
-
-def mixing(args: argparse.Namespace) -> tuple[float, float]:
-    """Seconds of a step, and of mixing its batch with a bank of 500 images; turn and turn about."""
-    device = torch.device(args.device)
-    images = torch.rand(args.mixed, 3, 135, 240, device=device)
-    mix = AmplitudeMix(half_spectra(images[:50].cpu()).repeat(10, 1, 1, 1))
-    network = layers().to(device)
-    optimizer, times = torch.optim.SGD(network.parameters(), 1e-3), []
-
-    def step() -> None:
-        optimizer.zero_grad(set_to_none=True)
-        network(images).square().mean().backward()
-        optimizer.step()
-
-    for _ in range(args.steps + 1):
-        row = []
-        for work in (step, lambda: mix(images)):
-            start = time.perf_counter()
-            work()
-            if device.type == "cuda":
-                torch.cuda.synchronize(device)
-            row.append(time.perf_counter() - start)
-        times.append(row)
-    plain, own = (statistics.median(column) for column in zip(*times[1:], strict=True))
-    return plain, own
-
-
-def add_mixing(table: Table, args: argparse.Namespace) -> None:
-    plain, own = mixing(args)
-    table.add_row("step of AlexNet, and mixing, s", f"{plain:.4f}", f"{own:.4f}", f"{own / plain:.2f}", "≤ 0.10")
-
-
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
     table = Table("", "plain", "FedMed", "ratio", "target", title=f"{args.device}, {args.threads} threads")
-    add_mixing(table, args)
-    if args.only:
-        Console().print(table)
-        return
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         films = [make_film(root / f"film{n}.mp4", 40, (848, 480), 25, n) for n in range(args.films)]

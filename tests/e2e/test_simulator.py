@@ -1,4 +1,7 @@
-"""NVFlare's simulator in one thread; test_what_leaves_a_site.py compares one with a thread for each site."""
+"""NVFlare's simulator equals the loop, in one thread and with a thread for each site, whatever the algorithm.
+
+Semi-supervised training with a thread for each site is in test_what_leaves_a_site.py.
+"""
 
 import os
 import subprocess
@@ -13,6 +16,17 @@ from fedmed.federation.loop import run_job
 
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 NVFLARE = Path(sys.executable).with_name("nvflare")
+ALGORITHMS = {
+    "fedavg": {"server_step": "adamw"},
+    "fedprox": {"algorithm": "fedprox", "server_step": "yogi"},
+    "feddyn": {"algorithm": "feddyn", "server_step": "adamw"},
+    "scaffold": {"algorithm": "scaffold", "server_step": "adamw"},  # the most to keep and to send on both sides
+    "feddg": {"algorithm": {"name": "feddg", "args": {"bank_images": 2}}},
+    "fedrep": {"algorithm": "fedrep", "server_step": "adamw"},
+    "fedbn": {"algorithm": "fedbn"},
+}
+QUICK = {("scaffold", 2)}  # (algorithm, threads)
+STATE = "simulate_job/fedmed/state/round_1.pt"
 
 
 def simulate(job, workspace, *options):
@@ -40,6 +54,38 @@ def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     run_job(folder, tmp_path / "loop")
     flare, loop = model(tmp_path / "ws"), model(tmp_path / "loop")
     assert flare.keys() == loop.keys() and all(torch.equal(flare[name], loop[name]) for name in loop)
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [
+        pytest.param(name, threads, marks=() if (name, threads) in QUICK else pytest.mark.slow)
+        for name in ALGORITHMS
+        for threads in (1, 2)
+    ],
+)
+def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, allow_extras, tmp_path):
+    """The model and what each site keeps of the last round: its layers, its optimizer, the algorithm's state."""
+    allow_extras("amplitude", "control_difference")
+    spec = {"rounds": 2, "steps": 2, "evaluate": False, "select": "last", **ALGORITHMS[name]}
+    folder = write_tiny_tools_job(tmp_path, **spec)
+    run = simulate(folder, tmp_path / "ws", "-t", str(threads))
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    run_job(folder, tmp_path / "loop")
+    assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
+    sites = sorted(path.parents[3].name for path in (tmp_path / "loop").glob("*/simulate_job/fedmed/state/round_1.pt"))
+    assert sites == ["lap_hei1", "lap_hei2"]
+    for site in sites:
+        flare, loop = (load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))
+        assert same(flare, loop), site
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    return all(map(same, one, other)) if isinstance(one, list | tuple) else one == other
 
 
 def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny_site_configs, monkeypatch):

@@ -57,6 +57,18 @@ def test_a_share_out_of_range_is_refused(share):
         one_cycle(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0), 1e-3, 100, cycle_share=share)
 
 
+def test_past_its_end_is_one_clear_error():
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    schedule = one_cycle(optimizer, 1e-3, 10, 8)
+    for _ in range(2):
+        optimizer.step()
+        schedule.step()
+    with pytest.raises(FedMedError, match="ends after 10 steps, and training has come to step 11; give it the steps"):
+        schedule.step()
+    with pytest.raises(FedMedError, match="ends after 10 steps, and training has come to step 12"):
+        one_cycle(optimizer, 1e-3, 10, 12)
+
+
 @pytest.mark.parametrize("before", [1, 29, 30, 64, 98])
 def test_one_cycle_goes_on_with_a_new_optimizer(before):
     whole = rates(torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0))

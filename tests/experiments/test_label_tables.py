@@ -149,6 +149,9 @@ def test_one_sided_p_by_hand():
     assert mann_whitney_less([1, 2, 3], [4, 5, 6]) == (pytest.approx(0.05), 1.0)
     assert mann_whitney_less([4, 5, 6], [1, 2, 3]) == (pytest.approx(1), -1.0)
     assert mann_whitney_less([1, 1], [1, 1])[1] == 0
+    x, y = [0.2, 0.4, 0.5, 0.6], [0.55, 0.7, 0.8, 0.9]
+    assert mann_whitney_less(x, y) == (pytest.approx(2 / 70), 1 - 2 * 1 / 16)
+    assert mann_whitney_less(x, [0.5, *y[1:]]) == (pytest.approx(0.0407146, abs=1e-6), 1 - 2 * 1.5 / 16)
     with pytest.raises(DataError, match="0 and 1 values"):
         mann_whitney_less([], [1])
 

@@ -1,5 +1,6 @@
 """Open a bundle with overlays, safe overrides from a job and the site's facts."""
 
+import copy
 import json
 import sys
 import warnings
@@ -114,7 +115,7 @@ class Bundle:
 
     def _check_types(self) -> None:
         """YAML reads 1e-4 and a,b as texts; refuse them here rather than in every site's first step."""
-        defaults = ConfigParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}
+        defaults = self._content if self.overrides else {}
         for key, value in self.overrides.items():
             default = defaults.get(key)
             if type(default) in (int, float) and type(value) not in (int, float):
@@ -145,6 +146,12 @@ class Bundle:
         """What its models look for; see :func:`fedmed.bundles.metadata_classes.classes_of`."""
         return classes_of(self.parser().get("classes"), self.metadata, self.root)
 
+    @cached_property
+    def _content(self) -> dict[str, Any]:
+        """The merged files, not to be changed. Read once: every task of a site has a parser of its own."""
+        content: dict[str, Any] = ConfigParser.load_config_files([str(path) for path in self.files])
+        return content
+
     @property
     def version(self) -> str:
         """Version from the bundle's metadata."""
@@ -162,7 +169,7 @@ class Bundle:
         """
         parser = ConfigParser()
         try:
-            parser.read_config([str(path) for path in self.files])
+            parser.read_config(copy.deepcopy(self._content))
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error

@@ -12,6 +12,16 @@ from torch.optim.lr_scheduler import OneCycleLR
 from fedmed.errors import FedMedError
 
 
+class OneCycle(OneCycleLR):
+    """One cycle over all steps of a training."""
+
+    def get_lr(self) -> list[float | Tensor]:
+        """As in the base class; FedMedError past its end."""
+        if self.last_epoch > self.total_steps:
+            raise FedMedError(_past_end(self.last_epoch, self.total_steps))
+        return super().get_lr()
+
+
 class HeldOneCycle(OneCycleLR):
     """One cycle over the first steps of a training; its last rate stays for the others."""
 
@@ -48,12 +58,14 @@ def one_cycle(
         cycle_share: share of all steps, above 0, at most 1, over which the cycle goes; then the last rate stays.
 
     Raises:
-        FedMedError: such a share is out of range.
+        FedMedError: such a share is out of range, or more steps are done, now or later, than there are in all.
     """
+    if steps_before > total_steps:
+        raise FedMedError(_past_end(steps_before, total_steps))
     if not 0 < cycle_share <= 1:
         raise FedMedError(f"cycle_share is {cycle_share:g}; it must be above 0 and at most 1")
     cycle = partial(
-        OneCycleLR if cycle_share == 1 else HeldOneCycle,
+        OneCycle if cycle_share == 1 else HeldOneCycle,
         optimizer,
         max_lr=max_lr,
         total_steps=max(1, round(total_steps * cycle_share)),
@@ -64,6 +76,13 @@ def one_cycle(
     schedule = cycle()
     # A second one goes on from the rates that the first one has set.
     return cycle(last_epoch=steps_before - 1) if steps_before else schedule
+
+
+def _past_end(step: int, steps: int) -> str:
+    return (
+        f"the learning rate's one cycle ends after {steps} steps, and training has come to step {step}; give it the "
+        "steps of all rounds ('total_steps'), or leave overlay 'one_cycle' out of a run without an end"
+    )
 
 
 def sigmoid_ramp_up(step: int, steps: int) -> float:

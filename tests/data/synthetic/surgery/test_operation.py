@@ -32,7 +32,7 @@ def test_the_clients_of_lap_tools_differ_as_those_of_the_thesis():
     hei1, hei2, *cho = (LAP_TOOLS[f"lap_{name}"] for name in ("hei1", "hei2", "cho1", "cho2", "cho3"))
     assert [sum(one.counts.values()) / 6 for one in (hei1, hei2, *cho)] == [1, 1, 2, 4, 2]
     borders = [border for one in cho for border in one.optics.border]
-    assert borders == sorted(borders) and borders[-1] < 1 < hei1.optics.border[0]  # large, intermediate, small, none
+    assert borders == sorted(borders) and borders[-1] < 0.8 < 1 < hei1.optics.border[0]  # large to small, and none
     assert [one.optics.gain == (1, 1, 1) for one in (hei1, hei2, *cho)] == [False, False, True, True, True]
     assert hei1.optics.zoom != hei2.optics.zoom and hei2.optics.blur != cho[0].optics.blur
     assert {one.lists["testing"].without for one in (hei1, *cho)} == {()}

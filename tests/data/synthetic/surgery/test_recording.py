@@ -15,6 +15,7 @@ from fedmed.data.synthetic.surgery.profile import Instruments
 from fedmed.data.synthetic.surgery.recording import SEEN, Recording, Room
 from fedmed.data.synthetic.surgery.texture import Grid
 from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, WRIST, Style
+from fedmed.data.video.frame_rules import dark_sides
 
 HOSPITAL = LAP_TOOLS["lap_cho2"].tiny()
 CALM = {"noise": 0.0, "border": (2.0, 2.0), "blur": 0.0}
@@ -126,6 +127,21 @@ def test_black_borders_are_as_wide_as_the_profile_says(site):
         dark[:] = False
     assert not frame.mask[dark].any() and (frame.image[dark].size == 0 or frame.image[dark].max() < 12)
     assert (frame.image[light].max(axis=-1) > 12).mean() > 0.9
+
+
+def test_black_edges_left_and_right_are_large_intermediate_or_small_by_client():
+    """As ``scripts/prepare_video.py --split-by black-edge`` measures them: each client's own, of every patient."""
+    widths = {}
+    for site, hospital in LAP_TOOLS.items():
+        small = hospital.tiny().model_copy(update={"size": (256, 192)})
+        recordings = [Recording(small, f"p{number}") for number in range(2 if hospital.optics.border[0] < 0.9 else 1)]
+        frames = [Room(one).frame(0, one.operation.inside + 1).image for one in recordings]
+        widths[site] = dark_sides(np.stack(frames))
+    large, intermediate, few = (widths[f"lap_cho{number}"] for number in (1, 2, 3))
+    assert large.min() > 0.08 and large.max() < 0.2
+    assert intermediate.min() > 0.04 and intermediate.max() < 0.08
+    assert few.min() > 0 and few.max() < 0.035
+    assert not widths["lap_hei1"].any() and not widths["lap_hei2"].any()
 
 
 def test_two_hospitals_show_the_same_tissue_in_other_colours():

@@ -11,7 +11,7 @@ from fedmed.data.operation_names import Tool
 from fedmed.errors import DataError
 
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
-VERSION = 1  # grows with every change of the frames: the folder's name holds it
+VERSION = 2  # grows with every change of the frames: the folder's name holds it
 FOLDER = Path(__file__).parent / "profiles"
 
 Shaft = Literal["steel", "grey", "black", "white"]
