@@ -19,7 +19,7 @@ from fedmed.files import fedmed_home
 
 log = logging.getLogger("fedmed.demo")
 
-LAP_TOOLS = surgery.read_profiles(surgery.FOLDER / "lap_tools.yaml")
+LAP_TOOLS, LAP_PHASES = (surgery.read_profiles(surgery.FOLDER / f"{name}.yaml") for name in ("lap_tools", "lap_phases"))
 
 Profile = SiteProfile | Institution | surgery.Hospital
 KINDS: Mapping[str, Mapping[str, Profile]] = {
@@ -31,14 +31,15 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_xray_large": institutions.LARGE_SITES,
     "lap_tools": LAP_TOOLS,
     "lap_tools_tiny": {name: site.tiny() for name, site in LAP_TOOLS.items()},
+    "lap_phases": LAP_PHASES,
+    "lap_phases_tiny": {name: site.tiny() for name, site in LAP_PHASES.items()},
 }
 VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
     "chest_xray_large": chest_xray.LARGE_VERSION,
-    "lap_tools": surgery.VERSION,
-    "lap_tools_tiny": surgery.VERSION,
+    **dict.fromkeys(("lap_tools", "lap_tools_tiny", "lap_phases", "lap_phases_tiny"), surgery.VERSION),
 }
 THREADS = 2
 
@@ -51,15 +52,16 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
             (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels),
             "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site), "chest_xray_large" (about 256 x 256
             pixels, 640 patients a site; for comparisons of pre-trained encoders), "lap_tools" (videos of operations,
-            256 x 192 pixels, 70 to 90 seconds) or "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list).
+            256 x 192 pixels, 70 to 90 seconds), "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list),
+            "lap_phases" (videos with phases, about 128 x 96 pixels, 64 to 140 seconds) or "lap_phases_tiny".
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.
 
     Returns:
         ``<root>/demo/<kind>-v<version>-seed<seed>/<site>``, which holds ``datalist.json``, ``images`` and, of CT,
-        ``labels``; or ``videos``, ``labels`` and ``masks``. Sites that are halves of an institution get its folder,
-        which has a datalist for each half too.
+        ``labels``; or ``videos``, ``labels`` and ``masks``, and ``datalist_labelled.json``.
+        Sites that are halves of an institution get its folder, which has a datalist for each half too.
 
     Raises:
         DataError: for an unknown kind or site, or when the folder cannot be written.

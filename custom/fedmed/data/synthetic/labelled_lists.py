@@ -30,13 +30,16 @@ def labelled_list(kind: str, site: str, root: Path | str | None = None, seed: in
     and nobody has chosen a setting by them. The site's own list and images stay as they are.
 
     Args:
-        kind, site, root, seed: as for :func:`demo_site`, of a kind of CT whose profiles name further patients.
+        kind, site, root, seed: as for :func:`demo_site`, of a kind of CT whose profiles name further patients, or of
+            videos, which have the list from the beginning.
 
     Raises:
         DataError: as :func:`demo_site`, or the site has no such list.
     """
     folder = demo_site(kind, site, root, seed)
     profile, path = KINDS[kind][site], folder / LABELLED_DATALIST
+    if path.is_file():
+        return path
     if not isinstance(profile, SiteProfile) or not profile.further:
         raise DataError(f"demo site '{site}' of '{kind}' has no {LABELLED_DATALIST}; leave it out")
     with FileLock(folder.parent / f".{profile.name}.lock"):

@@ -11,7 +11,7 @@ import pytest
 
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic import KINDS, demo_site
-from fedmed.data.synthetic.federation import LAP_TOOLS
+from fedmed.data.synthetic.federation import LAP_PHASES, LAP_TOOLS
 from fedmed.data.synthetic.surgery.profile import VERSION, VideoList
 from fedmed.data.synthetic.surgery.recording import Recording
 from fedmed.data.synthetic.surgery.recording_files import fill, mask_frames, roster
@@ -93,6 +93,32 @@ def test_a_hospital_without_labels_and_one_with_binary_masks(tmp_path):
     }
     values = {int(v) for path in (tmp_path / "masks").rglob("*.png") for v in np.unique(cv2.imread(str(path), -1))}
     assert values <= {0, 1} and not list((tmp_path / "labels").iterdir())
+
+
+def test_the_federation_for_phases_has_one_labelled_hospital_and_one_outside():
+    assert set(KINDS["lap_phases_tiny"]) == set(LAP_PHASES)
+    lists = {name: set(site.counts) for name, site in LAP_PHASES.items()}
+    assert lists.pop("lap_harbor") == {"training", "validation", "testing"} and lists.pop("lap_isle") == {"testing"}
+    assert len(lists) == 4 and set(map(frozenset, lists.values())) == {frozenset({"unlabeled", "testing"})}
+    assert len({site.size for site in LAP_PHASES.values()}) == len(LAP_PHASES)
+    assert [name for name, site in LAP_PHASES.items() if site.rate_swing] == ["lap_dune"]
+
+
+def test_at_a_changing_rate_the_table_says_what_is_shown_and_unlabelled_videos_have_one_aside(fedmed_home):
+    folder = demo_site("lap_phases_tiny", "lap_dune", fedmed_home)
+    own, labelled = (json.loads((folder / f"{name}.json").read_text()) for name in ("datalist", "datalist_labelled"))
+    assert all(set(entry) == {"video", "patient"} for entry in own["unlabeled"])
+    assert [len(labelled[name]) for name in ("training", "validation", "testing")] == [1, 1, 1]
+    assert all((folder / entry["labels"]).is_file() for entries in labelled.values() for entry in entries)
+    recording = Recording(KINDS["lap_phases_tiny"]["lap_dune"], "LPD-001")
+    with av.open(str(folder / "videos" / "LPD-001.mp4")) as container:
+        times = np.array([frame.time for frame in container.decode(video=0)])
+    assert times == pytest.approx(recording.times, abs=1e-3) and np.ptp(np.diff(times)) > 0.2
+    rows = list(csv.DictReader((folder / "labels" / "LPD-001.csv").open()))
+    assert [int(row["second"]) for row in rows] == list(range(int(recording.operation.seconds)))
+    for second, row in enumerate(rows):
+        shown = times[times <= second + 1e-6].max()  # the last frame that is not later
+        assert row["phase"] == PHASES[recording.operation.phase_at(shown)]
 
 
 def test_without_pyav_the_message_says_what_to_do(tmp_path, monkeypatch):

@@ -79,6 +79,7 @@ class VideoList(Model):
     """One list of the datalist."""
 
     videos: int = Field(gt=0)
+    validates: int = Field(0, ge=0)  # of ``unlabeled``: how many, the last, validate where all labels are used
     without: tuple[Tool, ...] = ()  # tools that none of its videos shows
 
 
@@ -89,6 +90,7 @@ class Hospital(Model):
     prefix: str  # of its patients' identifiers
     size: tuple[Annotated[int, Field(ge=32, multiple_of=2)], Annotated[int, Field(ge=24, multiple_of=2)]] = (256, 192)
     rate: Positive = 5.0  # frames a second
+    rate_swing: float = Field(0.0, ge=0, lt=1)  # by which share the time between two frames grows and shrinks
     labels: tuple[Literal["phase", "tools"], ...] = ("phase", "tools")  # columns of the tables
     parts: Literal["all", "binary", "none"] = "all"  # values of the masks
     mask_every: Positive = 10.0  # seconds between two masks
@@ -104,10 +106,14 @@ class Hospital(Model):
         return {name: videos.videos for name, videos in self.lists.items()}
 
     def tiny(self) -> "Hospital":
-        """The same hospital with one video of some seconds a list, of a few pixels, with every tool: for tests."""
+        """The same hospital with a video or two of some seconds a list, a few pixels, and every tool: for tests."""
         often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
         course = self.course.model_copy(update={"seconds": (20.0, 24.0), "tools": often})
-        lists = {name: one.model_copy(update={"videos": 1}) for name, one in self.lists.items()}
+        few = {name: min(one.validates, 1) for name, one in self.lists.items()}
+        lists = {
+            name: one.model_copy(update={"videos": 1 + few[name], "validates": few[name]})
+            for name, one in self.lists.items()
+        }
         return self.model_copy(
             update={"size": (64, 48), "rate": 2.0, "mask_every": 3.0, "course": course, "lists": lists}
         )

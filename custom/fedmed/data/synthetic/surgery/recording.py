@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedmed.data.operation_names import TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
@@ -46,13 +48,23 @@ class Recording:
     def _chance(self, what: str) -> np.random.Generator:
         return np.random.default_rng(derive_seed(self.seed, "surgery", self.hospital.name, self.patient, what))
 
+    @cached_property
+    def times(self) -> NDArray[np.float64]:
+        """(N,) seconds of the frames; at a rate that swings it is back where it was after some 20 frames."""
+        rate, swing = self.hospital.rate, self.hospital.rate_swing
+        if not swing:
+            return np.arange(int(self.operation.seconds * rate)) / rate
+        steps = (1 + swing * np.sin(0.3 * np.arange(int(2 * self.operation.seconds * rate)))) / rate
+        times = np.append(0, np.cumsum(steps)).round(3)
+        return times[times < self.operation.seconds]
+
     def __len__(self) -> int:
-        return int(self.operation.seconds * self.hospital.rate)
+        return len(self.times)
 
     def __iter__(self) -> Iterator[Frame]:
         room = Room(self)
-        for number in range(len(self)):
-            yield room.frame(number, number / self.hospital.rate)
+        for number, time in enumerate(self.times.tolist()):
+            yield room.frame(number, time)
 
 
 class Room:

@@ -9,6 +9,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.surgery.profile import Hospital
@@ -16,10 +17,15 @@ from fedmed.data.synthetic.surgery.recording import Frame, Recording
 from fedmed.data.video.movie import write_movie
 
 Entry = dict[str, str]
+SAME = 1e-6  # seconds
 
 
 def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
-    """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``."""
+    """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
+
+    Tables are written of ``unlabeled`` too. ``datalist_labelled.json`` has them: for experiments in which every video
+    may have labels, those of ``unlabeled`` train there, and the last of them validate, as the profile says.
+    """
     for name in ("videos", "labels", "masks"):
         (folder / name).mkdir()
     people = roster(hospital)
@@ -28,7 +34,22 @@ def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     lists: dict[str, list[Entry]] = {name: [] for name in hospital.lists}
     for (name, _), entry in zip(people, written, strict=True):
         lists[name].append(entry)
-    (folder / "datalist.json").write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
+    if hospital.labels:
+        _write_lists(folder / LABELLED_DATALIST, _labelled(hospital, lists))
+    _write_lists(folder / "datalist.json", lists)
+
+
+def _labelled(hospital: Hospital, lists: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+    further = [{**entry, "labels": f"labels/{entry['patient']}.csv"} for entry in lists.get(UNLABELED, [])]
+    training = len(further) - (hospital.lists[UNLABELED].validates if further else 0)
+    found = {name: list(lists.get(name, [])) for name in ("training", "validation", "testing")}
+    found["training"] += further[:training]
+    found["validation"] += further[training:]
+    return {name: entries for name, entries in found.items() if entries}
+
+
+def _write_lists(path: Path, lists: dict[str, list[Entry]]) -> None:
+    path.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
 
 
 def roster(hospital: Hospital) -> list[tuple[str, str]]:
@@ -56,9 +77,9 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
             entry["masks"], masks = f"masks/{patient}/", folder / "masks" / patient
             masks.mkdir()
     frames = _watched(recording, rows, masks)
-    write_movie(folder / entry["video"], frames, hospital.rate)
-    if "labels" in entry:
-        with (folder / entry["labels"]).open("w", newline="", encoding="utf-8") as stream:
+    write_movie(folder / entry["video"], frames, hospital.rate, recording.times if hospital.rate_swing else None)
+    if hospital.labels:
+        with (folder / f"labels/{patient}.csv").open("w", newline="", encoding="utf-8") as stream:
             header = ["second", *["phase"] * ("phase" in hospital.labels), *TOOLS * ("tools" in hospital.labels)]
             csv.writer(stream, lineterminator="\n").writerows([header, *rows])
     return entry
@@ -66,12 +87,11 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
 
 def _watched(recording: Recording, rows: list[list[object]], masks: Path | None) -> Iterator[np.ndarray]:
     """The frames' images; on the way, rows for the table and files of masks."""
-    hospital = recording.hospital
+    hospital, times = recording.hospital, recording.times
     masked = mask_frames(recording)
-    seconds = {round(second * hospital.rate): second for second in range(int(recording.operation.seconds))}
+    shown = np.searchsorted(times, np.arange(int(recording.operation.seconds)) + SAME, side="right") - 1
     for number, frame in enumerate(recording):
-        if number in seconds:
-            rows.append(_row(frame, seconds[number], hospital))
+        rows += [_row(frame, int(second), hospital) for second in np.flatnonzero(shown == number)]
         if masks and number in masked:
             mask = np.minimum(frame.mask, 1) if hospital.parts == "binary" else frame.mask
             cv2.imwrite(str(masks / f"{round(1000 * frame.time):08d}.png"), mask)
@@ -80,9 +100,9 @@ def _watched(recording: Recording, rows: list[list[object]], masks: Path | None)
 
 def mask_frames(recording: Recording) -> set[int]:
     """Numbers of the frames that have masks: every ``mask_every`` seconds, from half of that on."""
-    every, rate = recording.hospital.mask_every, recording.hospital.rate
-    times = np.arange(every / 2, recording.operation.seconds, every)
-    return {min(round(time * rate), len(recording) - 1) for time in times}
+    every = recording.hospital.mask_every
+    wanted = np.arange(every / 2, recording.operation.seconds, every)
+    return set(np.searchsorted(recording.times[:-1], wanted - SAME).tolist())
 
 
 def _row(frame: Frame, second: int, hospital: Hospital) -> list[object]:
