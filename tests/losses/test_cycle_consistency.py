@@ -1,0 +1,195 @@
+import math
+import time
+
+import pytest
+import torch
+
+from fedmed.errors import FedMedError
+from fedmed.losses.cycle_consistency import CycleConsistencyLoss, feature_spread
+
+U = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]], dtype=torch.float64)
+V = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
+
+
+def loss_of(u, v, times=None, **said):
+    made = CycleConsistencyLoss(**{"floor": 1e-8, **said})
+    return made.there_and_back(u[None], v[None], times).loss
+
+
+def terms(u, v, tau=0.05, weight=0.001, floor=1e-8, similar="cosine", index=None):
+    """Of each start frame, by loops: (1) and (2) word by word."""
+
+    def alike(a, b):
+        if similar == "cosine":
+            return float(a @ b / (a.norm() * b.norm()))
+        return -float((a - b).square().sum()) / len(a)
+
+    index = torch.arange(1, len(u) + 1).double() if index is None else index
+    found = []
+    for k, start in enumerate(u):
+        alpha = torch.softmax(torch.tensor([alike(start, row) / tau for row in v], dtype=torch.float64), 0)
+        near = sum(a * row for a, row in zip(alpha, v, strict=True))
+        beta = torch.softmax(torch.tensor([alike(near, row) / tau for row in u], dtype=torch.float64), 0)
+        mu = sum(b * j for b, j in zip(beta, index, strict=True))
+        var = max(float(sum(b * (j - mu) ** 2 for b, j in zip(beta, index, strict=True))), floor)
+        found.append(float((index[k] - mu) ** 2) / var + weight * math.log(var))
+    return found
+
+
+def test_one_pair():  # CHK-T1
+    assert terms(U, V, tau=0.5) == pytest.approx([0.956270, 0.059855, 1.883342], abs=1e-6)
+    assert loss_of(U, V, temperature=0.5).item() == pytest.approx(0.9664888594, abs=1e-9)
+    assert loss_of(V, U, temperature=0.5).item() == pytest.approx(0.6739765171, abs=1e-9)
+
+
+def test_a_bad_match_dominates_at_a_low_temperature():  # CHK-T2
+    assert loss_of(U, V).item() == pytest.approx(8.0400923811, abs=1e-8)
+
+
+def test_normalised_indices_differ_by_a_constant():  # CHK-T3
+    found = loss_of(U, V, temperature=0.5, index="normalised").item()
+    assert found == pytest.approx(0.9642916349, abs=1e-9)
+    assert found == pytest.approx(0.9664888594 - 0.001 * math.log(9), abs=1e-9)
+
+
+def test_clips_that_match_exactly():  # CHK-T4
+    eye = torch.eye(4).double()
+    found = CycleConsistencyLoss().there_and_back(eye[None], eye[None])
+    assert found.loss.item() == pytest.approx(-0.0138155, abs=1e-7) and found.error < 1e-9 and found.variance < 1e-6
+    assert found.loss.item() - 0.001 * math.log(1e-6) == pytest.approx(1.5e-10, abs=1e-10)
+    assert loss_of(eye, eye, temperature=0.5, floor=1e-6).item() == pytest.approx(0.2641916, abs=1e-7)
+    assert loss_of(eye, eye.flip(0), floor=1e-6).item() == pytest.approx(-0.0138155, abs=1e-7)  # order is not seen
+
+
+@pytest.mark.parametrize(("n", "expected"), [(4, 1.0002231436), (16, 1.0030563569)])
+def test_equal_features(n, expected):  # CHK-T5
+    same = torch.ones(n, 3).double()
+    found = CycleConsistencyLoss().there_and_back(same[None], same[None])
+    assert found.loss.item() == pytest.approx(expected, abs=1e-9)
+    assert found.loss.item() == pytest.approx(1 + 0.001 * math.log((n * n - 1) / 12), abs=1e-12)
+    assert found.variance.item() == pytest.approx((n * n - 1) / 12) and found.back.item() == pytest.approx(2 / n)
+    assert feature_spread(same[None]).item() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("similar", ["cosine", "l2_scaled"])
+@pytest.mark.parametrize(("clips", "size", "dim"), [(2, 16, 32), (3, 4, 5), (5, 2, 7)])
+def test_equals_a_slow_reference_over_all_pairs(clips, size, dim, similar):
+    rows = torch.randn(clips, size, dim, generator=torch.Generator().manual_seed(dim), dtype=torch.float64)
+    pairs = [(a, b) for a in range(clips) for b in range(a + 1, clips)]
+    mean = lambda u, v: sum(terms(u, v, tau=0.3, similar=similar)) / size  # noqa: E731
+    expected = sum(mean(rows[a], rows[b]) + mean(rows[b], rows[a]) for a, b in pairs) / len(pairs)
+    made = CycleConsistencyLoss(temperature=0.3, similarity=similar, floor=1e-8)
+    assert made(rows).loss.item() == pytest.approx(expected, rel=1e-9)
+    assert made(rows.float()).loss.item() == pytest.approx(expected, rel=1e-3)
+
+
+def test_frame_times_are_an_index():
+    times = torch.tensor([[0.1, 0.3, 0.9]], dtype=torch.float64)
+    expected = sum(terms(U, V, tau=0.5, index=times[0], floor=1e-8 / 9)) / 3
+    assert loss_of(U, V, times, temperature=0.5, index="frame_time").item() == pytest.approx(expected, abs=1e-9)
+    with pytest.raises(FedMedError, match="needs the times of 3 frames a clip, none came"):
+        loss_of(U, V, index="frame_time")
+
+
+@pytest.mark.parametrize("floor", [1e-6, 0.5])
+def test_floor_acts_on_the_same_frames_whatever_the_index(floor):
+    grads, squares = [], []
+    even = (torch.arange(1, 17).double() / 16).expand(2, 16)
+    for index in ("position", "normalised", "frame_time"):
+        rows = torch.randn(2, 16, 8, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
+        found = CycleConsistencyLoss(index=index, floor=floor)(rows, even)
+        found.loss.backward()
+        grads.append(rows.grad)
+        squares.append((found.error.item(), found.variance.item(), found.back.item()))
+    for other, numbers in zip(grads[1:], squares[1:], strict=True):
+        assert torch.allclose(grads[0], other, rtol=1e-6, atol=1e-9) and numbers == pytest.approx(squares[0])
+
+
+def test_order_of_the_clip_between_does_not_count():  # invariant 1
+    u, v = torch.randn(2, 9, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    mixed = v[torch.randperm(9, generator=torch.Generator().manual_seed(3))]
+    assert loss_of(u, mixed).item() == pytest.approx(loss_of(u, v).item(), rel=1e-9)
+
+
+def test_what_scaling_changes():  # invariant 2
+    u, v = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    one = torch.ones(5, 1).double()
+    one[2] = 7.0
+    before = loss_of(u, v, temperature=0.5).item()
+    assert loss_of(u * one, v, temperature=0.5).item() == pytest.approx(before, rel=1e-9)
+    assert loss_of(u, 7 * v, temperature=0.5).item() == pytest.approx(before, rel=1e-9)
+    assert abs(loss_of(u, v * one, temperature=0.5).item() - before) > 1e-3
+
+
+def test_separated_frames_come_back():  # invariant 3
+    rows = torch.eye(16)
+    found = CycleConsistencyLoss()(torch.stack([rows, rows]))
+    assert found.back == 1 and found.error < 1e-6
+    assert feature_spread(torch.stack([rows, rows])).item() == pytest.approx(1)
+
+
+def test_only_features_have_gradients_and_zero_vectors_do_no_harm():  # invariant 5
+    rows = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
+    rows[0, 1] = 0
+    rows.requires_grad_()
+    times = torch.rand(3, 4, requires_grad=True)
+    found = CycleConsistencyLoss()(rows, times)
+    found.loss.backward()
+    assert times.grad is None and torch.isfinite(rows.grad).all() and rows.grad.abs().sum() > 0
+    assert not (found.error.requires_grad or found.variance.requires_grad or found.back.requires_grad)
+
+
+def test_low_temperatures_stay_finite_in_half_precision():
+    rows = torch.randn(2, 16, 64, generator=torch.Generator().manual_seed(0)).half()
+    found = CycleConsistencyLoss(temperature=0.01)(rows)
+    assert found.loss.dtype == torch.float32 and found.loss.isfinite()
+    assert found.loss.item() == pytest.approx(CycleConsistencyLoss(temperature=0.01)(rows.float()).loss.item())
+
+
+def test_faster_than_a_loop_over_frames():
+    rows = torch.randn(2, 16, 2048)
+
+    def loop():
+        total = 0.0
+        for u, v in ((rows[0], rows[1]), (rows[1], rows[0])):
+            for k in range(16):
+                alpha = torch.softmax(torch.stack([torch.cosine_similarity(u[k], row, dim=0) for row in v]) / 0.05, 0)
+                near = sum(a * row for a, row in zip(alpha, v, strict=True))
+                beta = torch.softmax(torch.stack([torch.cosine_similarity(near, row, dim=0) for row in u]) / 0.05, 0)
+                index = torch.arange(1, 17)
+                mu = (beta * index).sum()
+                var = (beta * (index - mu) ** 2).sum().clamp(min=1e-6)
+                total = total + (k + 1 - mu) ** 2 / var + 0.001 * var.log()
+        return total / 16
+
+    made = CycleConsistencyLoss()
+    assert made(rows).loss.item() == pytest.approx(float(loop()), rel=1e-3)
+    seconds = {}
+    for name, work in (("loop", loop), ("ours", lambda: made(rows))):
+        times = []
+        for _ in range(3):
+            start = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - start)
+        seconds[name] = min(times)
+    assert seconds["loop"] >= 20 * seconds["ours"], seconds
+
+
+@pytest.mark.parametrize(
+    ("said", "match"),
+    [
+        ({"temperature": 0}, "temperature is 0"),
+        ({"floor": 0.0}, "floor is 0"),
+        ({"variance_weight": -1}, "variance_weight is -1"),
+        ({"similarity": "dot"}, "similarity is 'dot'; use cosine or l2_scaled"),
+        ({"index": "frame"}, "index is 'frame'; use position"),
+    ],
+)
+def test_wrong_settings(said, match):
+    with pytest.raises(FedMedError, match=match):
+        CycleConsistencyLoss(**said)
+
+
+def test_one_clip_has_nothing_to_be_compared_with():
+    with pytest.raises(FedMedError, match="at least 2 clips.*max_batch_size"):
+        CycleConsistencyLoss()(torch.rand(1, 16, 4))
