@@ -4,40 +4,63 @@ from fedmed.aggregation.do_no_harm import DoNoHarm
 from fedmed.errors import StateError
 
 
+def of(*scores):
+    """Scores (with, without) of sites 0, 1, …"""
+    return {f"site_{number}": score for number, score in enumerate(scores)}
+
+
 def test_the_weight_is_halved_while_harm_is_done_and_raised_slowly():
+    """Differences -0.1, -0.15, none, 0.1 and 0.1; seen: -0.1, -0.125, the same, -0.0125, 0.04375."""
     judge = DoNoHarm()
-    rounds = ([(0.5, 0.6)], [(0.5, 0.7), (0.6, 0.5)], [], [(0.6, 0.6)], [(0.7, 0.6)])
-    found = [judge.judged(scores) for scores in rounds]
-    assert found == pytest.approx([0.5, 0.25, 0.25, 0.35, 0.45])
+    rounds = ([(0.5, 0.6)], [(0.5, 0.65)], [], [(0.7, 0.6)], [(0.7, 0.6)])
+    found = [judge.judged(of(*scores)) for scores in rounds]
+    assert found == pytest.approx([0.5, 0.25, 0.25, 0.125, 0.225])
+    assert judge.gains["site_0"] == pytest.approx(0.04375)
 
 
-def test_the_site_that_loses_most_decides():
-    assert DoNoHarm().judged([(0.5, 0.6), (0.7, 0.55)]) == 0.5
-    assert DoNoHarm().judged([(0.595, 0.6), (0.7, 0.55)]) == 1.0
+def test_the_mean_over_sites_decides():
+    assert DoNoHarm().judged(of((0.60, 0.61), (0.5, 0.52), (0.6, 0.59))) == 0.5
+    assert DoNoHarm().judged(of((0.60, 0.61), (0.5, 0.51), (0.6, 0.57))) == 1.0
+    assert DoNoHarm().judged(of((0.6, 0.6))) == 1.0
 
 
-def test_less_than_a_validation_list_can_tell_is_no_harm():
-    assert DoNoHarm().judged([(0.5, 0.509)]) == 1.0
-    assert DoNoHarm().judged([(0.5, 0.511)]) == 0.5
+def test_but_no_site_may_pay_for_the_others():
+    assert DoNoHarm().judged(of((0.5, 0.521), (0.9, 0.5))) == 0.5
+    assert DoNoHarm().judged(of((0.5, 0.519), (0.9, 0.5))) == 1.0
+
+
+def test_one_bad_round_after_good_ones_is_chance():
+    judge = DoNoHarm()
+    assert [judge.judged(of(one)) for one in [(0.65, 0.6), (0.58, 0.6), (0.6, 0.6), (0.5, 0.6)]] == [1.0, 1.0, 1.0, 0.5]
+
+
+def test_a_site_that_is_away_neither_judges_nor_is_forgotten():
+    judge = DoNoHarm()
+    judge.judged({"a": (0.5, 0.6), "b": (0.9, 0.5)})
+    assert judge.judged({"b": (0.6, 0.6)}) == 0.6
+    assert judge.gains["a"] == pytest.approx(-0.1)
 
 
 def test_it_never_exceeds_1_and_never_reaches_0():
     judge = DoNoHarm()
     for _ in range(200):
-        judge.judged([(0.0, 1.0)])
+        judge.judged(of((0.0, 1.0)))
     assert 0 < judge.weight < 1e-12
     for _ in range(20):
-        judge.judged([(1.0, 0.0)])
+        judge.judged(of((1.0, 0.0)))
     assert judge.weight == 1.0
 
 
 def test_state():
     judge, again = DoNoHarm(), DoNoHarm()
-    judge.judged([(0.1, 0.9)])
+    judge.judged(of((0.1, 0.9)))
     again.restore(judge.state())
-    assert again.judged([]) == 0.5
+    assert again.judged({}) == 0.5 and again.gains == judge.gains
     again.restore({})
     assert again.weight == 1.0
     for weight in (2.0, -0.1, "1", None, float("nan")):
         with pytest.raises(StateError, match="do-no-harm weight is"):
             again.restore({"weight": weight})
+    for gains in ({"a": 2.0}, {"a": "0"}, [0.1]):
+        with pytest.raises(StateError, match="kept gains of the labelled sites are"):
+            again.restore({"gains": gains})

@@ -5,6 +5,7 @@ import torch
 from ignite.engine import Events
 
 from fedmed.engines.agreement_engine import AgreementEngine
+from fedmed.engines.intensity_matching import IntensityMatching
 from fedmed.errors import JobError
 from fedmed.losses.agreement_loss import AgreementLoss, SquaredAgreementLoss, agreed
 from fedmed.losses.dice import SoftDiceLoss
@@ -116,6 +117,27 @@ def test_a_model_alone_is_asked_twice(network, unlabeled):
     assert engine.extras()["agreed_share"] < 1
 
 
+def test_only_the_labelled_mean_sees_the_patch_as_bright_as_labelled_images(network, unlabeled):
+    mean, images = another(network), unlabeled[0]["image"].sigmoid()
+    matching = IntensityMatching()
+    matching.gamma = 1.5
+    engine = build(network, [{"image": images}], lr=0.0, matching=matching)
+    engine.receive({"labelled_mean": mean.state_dict()})
+    engine.run()
+    (p, _), _ = engine.targets(images)
+    with torch.no_grad():
+        assert torch.allclose(p, agreed(network.eval()(images), mean.eval()(images**1.5))[0])
+
+
+def test_until_another_is_sent_the_model_that_came_is_the_labelled_mean(network, unlabeled):
+    """In the first round of a site without labels both are the same, and as frozen as later."""
+    received = copy.deepcopy(network.state_dict())
+    engine = build(network, unlabeled)
+    engine.run()
+    assert all(torch.equal(tensor, received[name]) for name, tensor in engine.frozen.state_dict().items())
+    assert not all(torch.equal(tensor, received[name]) for name, tensor in network.state_dict().items())
+
+
 def test_the_labelled_mean_is_frozen(network, unlabeled):
     mean = another(network).state_dict()
     engine = build(network, unlabeled)
@@ -137,7 +159,7 @@ def test_private_layers_of_the_frozen_model_are_the_sites_own(network, unlabeled
 
 def test_without_agreement_the_labelled_mean_is_not_asked(network, twin, unlabeled, same):
     twin.load_state_dict(network.state_dict())
-    engine, alone = build(network, unlabeled, agree=False), build(twin, unlabeled)
+    engine, alone = build(network, unlabeled, agree=False), build(twin, unlabeled, agree=False)
     engine.receive({"labelled_mean": another(network).state_dict()})
     engine.run()
     alone.run()

@@ -70,6 +70,7 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
         return same and args | {key for key in own if own[key] != all_[key]}
 
     assert changed("with the gate") == {"gate", "everywhere"} and changed("with alignment") == {"align"}
+    assert changed("brightness as it is") == {"match_intensities"}
     assert changed("one view") == {"flips"} and changed("only where both agree") == {"everywhere"}
     assert changed("nobody judges") == {"careful"}
     assert changed("joined") == changed("plain average") == {"combine"}

@@ -138,7 +138,17 @@ def tiny_sites(folder):
     found = {}
     for site in ("cxr_metro", "cxr_rural", "cxr_children"):
         path = folder / f"{site}.yaml"
-        extras = ["rsa", "mu", "sigma", "n", "agreed_share", "label_confidence", "label_shares", "mean_scores"]
+        extras = [
+            "rsa",
+            "mu",
+            "sigma",
+            "n",
+            "agreed_share",
+            "label_confidence",
+            "label_shares",
+            "intensity_shares",
+            "mean_scores",
+        ]
         values = {"site": site, "demo": "chest_xray_tiny", "device": "cpu", "threads": 1}
         path.write_text(yaml.safe_dump({**values, "privacy": {"allowed_extras": extras, "extras_min_images": 8}}))
         found[site] = load_file(path)

@@ -14,6 +14,7 @@ from fedmed.errors import UpdateRefused
 SHARE = "agreed_share"  # of a site without labels: share of voxels, or images, on which the two models agree
 CONFIDENCE = "label_confidence"  # of a labelled one: for each class a quantile of its confidence where it is right
 SHARES = "label_shares"  # of a labelled one: share of each class among its training labels
+INTENSITIES = "intensity_shares"  # of a labelled one: histogram of its training images
 SCORES = "mean_scores"  # of a labelled one: score of the model with what sites without labels added, and without
 
 
@@ -39,17 +40,17 @@ def agreed_share(update: Contribution) -> float:
     return float(update.extras.get(SHARE, 1.0))
 
 
-def mean_scores(updates: Sequence[Contribution]) -> list[tuple[float, float]]:
+def mean_scores(updates: Sequence[Contribution]) -> dict[str, tuple[float, float]]:
     """(with, without) of each site that judged, in the order of the updates."""
-    judging = [update.extras[SCORES] for update in updates if SCORES in update.extras]
-    return [(with_all, without) for with_all, without in (scores.clamp(0, 1).tolist() for scores in judging)]
+    judging = {update.site: update.extras[SCORES].clamp(0, 1).tolist() for update in updates if SCORES in update.extras}
+    return {site: (with_all, without) for site, (with_all, without) in judging.items()}
 
 
-def score_facts(scores: Sequence[tuple[float, float]]) -> dict[str, float]:
+def score_facts(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """The mean scores with and without, for the round's record; {} where nobody judged."""
     if not scores:
         return {}
-    with_all, without = (math.fsum(column) / len(scores) for column in zip(*scores, strict=True))
+    with_all, without = (math.fsum(column) / len(scores) for column in zip(*scores.values(), strict=True))
     return {"score_with": with_all, "score_without": without}
 
 
@@ -61,13 +62,13 @@ def check_reports(update: Contribution) -> None:
     """
     if SHARE in update.extras:
         check_number(update, SHARE, lambda share: None if 0 <= share <= 1 else "from 0 to 1")
-    for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
+    for name, size in ((CONFIDENCE, None), (SHARES, None), (INTENSITIES, None), (SCORES, 2)):
         value = update.extras.get(name)
         if value is None:
             continue
         fits = isinstance(value, Tensor) and value.ndim == 1 and len(value) and size in (None, len(value))
         if not fits or not bool(((value >= -1) & (value <= 2)).all()):  # a site may have added noise
-            wanted = "numbers from 0 to 1, one a class" if size is None else f"{size} numbers from 0 to 1"
+            wanted = "numbers from 0 to 1" if size is None else f"{size} numbers from 0 to 1"
             raise UpdateRefused(update.site, f"its '{name}' is {_short(value)}; it must be {wanted}")
 
 

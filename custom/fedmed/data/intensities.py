@@ -1,0 +1,65 @@
+"""How bright images are: histograms, and the gamma that makes one like another."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from fedmed.errors import DataError
+
+BINS = 100  # of intensities 0 to 1
+SAMPLES = 200_000  # voxels of an image that are looked at, evenly spread
+GAMMAS = torch.logspace(-1, 1, 81, base=2.5)  # 0.4 to 2.5, each 2.3 % above the one before
+OUTSIDE = 1e-3  # beyond 0 and 1, by rounding
+
+
+def histogram(images: Iterable[Tensor]) -> Tensor:
+    """The share of voxels in each of :data:`BINS` equal bins of intensities 0 to 1, the mean over images.
+
+    Args:
+        images: of any shape, float, from 0 to 1; at least one.
+
+    Returns:
+        (BINS,), float32, summing to 1.
+
+    Raises:
+        DataError: there is no image, or one has other values; says by its number which.
+    """
+    found = []
+    for number, image in enumerate(images, start=1):
+        flat = image.flatten().float()
+        flat = flat[:: max(1, len(flat) // SAMPLES)]
+        low, high = (float(end) for end in flat.aminmax())
+        if not (low >= -OUTSIDE and high <= 1 + OUTSIDE):
+            raise DataError(
+                f"matching intensities needs images from 0 to 1, and image {number} of the list has {low:.3g} to "
+                f"{high:.3g}; scale them in the bundle's transforms, or give the method match_intensities: false"
+            )
+        found.append(torch.histc(flat.clamp(0, 1), BINS, 0, 1) / len(flat))
+    if not found:
+        raise DataError("matching intensities needs at least one image, and the list has none")
+    return torch.stack(found).mean(dim=0)
+
+
+def matching_gamma(own: Tensor, wanted: Tensor) -> float:
+    """The gamma with which images look most like others: the share of voxels that their histograms have in common.
+
+    Black stays black and white stays white, which in a CT is air and soft tissue; between them one number decides, so
+    that a histogram of other organs, or of another share of air, does not bend the whole range.
+
+    Args:
+        own, wanted: (BINS,) of :func:`histogram`.
+
+    Returns:
+        0.4 to 2.5; 1 where none makes them more alike.
+    """
+    edges = torch.linspace(0, 1, len(own) + 1, dtype=torch.float64)
+    below = torch.cat([torch.zeros(1, dtype=torch.float64), own.double().cumsum(0)])
+    common = []
+    for gamma in [1.0, *GAMMAS.tolist()]:
+        at = edges ** (1 / gamma) * len(own)  # where the edges of the bins come from, in bins
+        first = at.long().clamp(max=len(own) - 1)
+        moved = torch.lerp(below[first], below[first + 1], at - first).diff()
+        common.append(float(torch.minimum(moved, wanted.double()).sum()))
+    best = max(range(len(common)), key=common.__getitem__)  # of equals the first, 1
+    return 1.0 if best == 0 else float(GAMMAS[best - 1])
