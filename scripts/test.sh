@@ -37,5 +37,6 @@ if [[ $all_folders == yes ]]; then
     what+=" in $workers processes"
 fi
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+unset PYTHONDONTWRITEBYTECODE # else each of the many processes that tests start would compile the package anew
 echo "test: running $what with $OMP_NUM_THREADS thread(s)"
 exec .venv/bin/python -m pytest ${selection[@]+"${selection[@]}"} ${split[@]+"${split[@]}"} ${arguments[@]+"${arguments[@]}"}

@@ -25,10 +25,15 @@ def bait(tmp_path_factory, hostile_jobs):
 
 @pytest.fixture(scope="module")
 def started(new_federation, bait, hostile_jobs):
-    """Return a function: participant -> parts that its kit lacks -> a running federation of a server and a site."""
+    """Return a function: participant -> parts that its kit lacks -> a running federation of a server and a site.
+
+    They end with the module: idle participants still take time from the tests after it.
+    """
+    running = []
 
     def start(without: dict[str, set[str]]):
         federation = new_federation({SITE: "supervised"})
+        running.append(federation)
         for name, parts in without.items():
             path = federation.kit(name) / "local" / "resources.json.default"
             resources = json.loads(path.read_text())
@@ -40,7 +45,9 @@ def started(new_federation, bait, hostile_jobs):
         federation.start_all()
         return federation
 
-    return start
+    yield start
+    for federation in running:
+        federation.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,8 +99,8 @@ def test_nothing_secret_is_on_the_wire(run, secrets):
     final = load_tensors(run / "ws/server/simulate_job/app_server/FL_global_model.pt")["model"]
     shared = {name: tensor for name, tensor in final.items() if name.startswith("down_layers") and tensor.numel() > 16}
     control = type(secrets)().add_tensors("shared", shared)
-    assert set(control.found_in(capture)) == set(control.content)  # the capture holds what must be there
-    assert secrets.found_in(capture) == []
+    both = replace(secrets, content=secrets.content | control.content)  # one search takes half the time of two
+    assert set(both.found_in(capture)) == set(control.content)  # what must be there, and nothing else
 
 
 def test_nothing_secret_is_at_the_server(run, secrets):

@@ -3,13 +3,11 @@
 import json
 import os
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
-from monai.bundle.config_item import ComponentLocator
 
 from fedmed.federation import run_record
 from fedmed.federation.loop import run_job
@@ -42,10 +40,6 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(os, "fsync", lambda handle: None)
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
-    found = ComponentLocator._find_classes_or_functions  # MONAI looks through itself for each parser anew
-    remembered = lru_cache(lambda names: found(None, names))
-    look = lambda self, names: remembered(names if isinstance(names, str) else tuple(names))  # noqa: E731
-    monkeypatch.setattr(ComponentLocator, "_find_classes_or_functions", look)
 
     def small(data="", name="ws", resume=False, roles=None, **changes):
         sites = {site: _site(tmp_path / "sites" / site, rows) for site, rows in _rows(data).items()}

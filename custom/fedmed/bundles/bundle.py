@@ -1,6 +1,5 @@
 """Open a bundle with overlays, safe overrides from a job and the site's facts."""
 
-import copy
 import json
 import sys
 import warnings
@@ -14,6 +13,7 @@ from monai.bundle import ConfigParser
 from torch import nn
 
 from fedmed.aggregation.sharing import NORM, norm_layers
+from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.metadata_classes import classes_of
 from fedmed.bundles.overrides import check_overrides
@@ -76,7 +76,7 @@ class Bundle:
         path = self.root / "configs" / "federation.yaml"
         if not path.is_file():
             raise BundleError(f"{path} is missing; it lists 'overridable' settings and 'sharing' groups")
-        content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content: dict[str, Any] = BundleParser.load_config_file(path)
         return content
 
     @cached_property
@@ -85,7 +85,7 @@ class Bundle:
         listed: Any = self.federation.get("overridable", [])
         if not isinstance(listed, list):
             return listed  # type: ignore[no-any-return]  # check_overrides says what is wrong with it
-        of_overlays = (ConfigParser.load_config_file(path).get("overridable", []) for path in self.files[1:])
+        of_overlays = (BundleParser.load_config_file(path).get("overridable", []) for path in self.files[1:])
         return [*listed, *(key for keys in of_overlays for key in keys)]
 
     @cached_property
@@ -96,7 +96,7 @@ class Bundle:
     @cached_property
     def overlay_kind(self) -> str | None:
         """Kind of task that an overlay makes of the bundle, the last that names one; see :mod:`fedmed.kinds`."""
-        named = (ConfigParser.load_config_file(path).get("kind") for path in reversed(self.files[1:]))
+        named = (BundleParser.load_config_file(path).get("kind") for path in reversed(self.files[1:]))
         return next((kind for kind in named if kind is not None), None)
 
     @property
@@ -115,7 +115,7 @@ class Bundle:
 
     def _check_types(self) -> None:
         """YAML reads 1e-4 and a,b as texts; refuse them here rather than in every site's first step."""
-        defaults = self._content if self.overrides else {}
+        defaults = BundleParser.load_config_files([str(path) for path in self.files]) if self.overrides else {}
         for key, value in self.overrides.items():
             default = defaults.get(key)
             if type(default) in (int, float) and type(value) not in (int, float):
@@ -146,12 +146,6 @@ class Bundle:
         """What its models look for; see :func:`fedmed.bundles.metadata_classes.classes_of`."""
         return classes_of(self.parser().get("classes"), self.metadata, self.root)
 
-    @cached_property
-    def _content(self) -> dict[str, Any]:
-        """The merged files, not to be changed. Read once: every task of a site has a parser of its own."""
-        content: dict[str, Any] = ConfigParser.load_config_files([str(path) for path in self.files])
-        return content
-
     @property
     def version(self) -> str:
         """Version from the bundle's metadata."""
@@ -167,13 +161,13 @@ class Bundle:
         Raises:
             BundleError: the merged configuration cannot be read, or a fact is unknown or missing in it.
         """
-        parser = ConfigParser()
+        parser = BundleParser()
         try:
-            parser.read_config(copy.deepcopy(self._content))
+            parser.read_config([str(path) for path in self.files])
             parser.read_meta(str(self.root / "configs" / "metadata.json"))
         except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
             raise BundleError(f"bundle '{self.name}' with overlays {self.overlays}: {error}") from error
-        time = {key: value for key, value in TIME.items() if key not in parser}
+        time = {key: value for key, value in TIME.items() if key not in parser.get()}
         parser.update({"bundle_root": str(self.root), **time, **self.overrides})
         where = f"bundle '{self.name}' with overlays {self.overlays}"
         parser.update(usable_facts(facts, config_ids(parser), where))

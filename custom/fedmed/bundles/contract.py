@@ -7,6 +7,7 @@ from typing import Any
 from monai.bundle import ConfigParser, ReferenceResolver
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.find import SHARED_OVERLAYS
 from fedmed.bundles.metadata_classes import structures
 from fedmed.bundles.pretraining import pretraining
@@ -131,7 +132,7 @@ def _of_federation(bundle: Bundle) -> Iterator[str]:
 
 def _pretrains(bundle: Bundle) -> None:
     made = pretraining(bundle)
-    if made and ConfigParser.load_config_file(bundle.config_file(made.overlay)).get("kind") is None:
+    if made and BundleParser.load_config_file(bundle.config_file(made.overlay)).get("kind") is None:
         raise BundleError(
             f"configs/{made.overlay}.yaml has no 'kind', though 'pretraining' in federation.yaml names the overlay; "
             "write 'kind: encoder' there"
@@ -160,5 +161,5 @@ def _ids(bundle: Bundle) -> set[str]:
     """Ids of the first level in all files that a training may be merged of."""
     folders = (bundle.root / "configs", SHARED_OVERLAYS)
     files = [path for folder in folders for path in folder.iterdir() if path.suffix in (".yaml", ".json")]
-    contents = [ConfigParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
+    contents = [BundleParser.load_config_file(path) for path in files if path.stem not in ("federation", "metadata")]
     return {str(id).split("::")[0].removeprefix("+") for content in contents for id in content}

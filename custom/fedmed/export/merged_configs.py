@@ -4,9 +4,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from monai.bundle import ConfigParser
 from monai.bundle.reference_resolver import ReferenceResolver
 from monai.bundle.utils import merge_kv
+
+from fedmed.bundles.bundle_parser import BundleParser
 
 # What MONAI and MONAI Label call the network, and all that happens to an image before it: weights fit these alone.
 FITTED = ("network_def", "preprocessing", "pre_transforms")
@@ -20,10 +21,10 @@ def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, 
         overlays: files merged over it, in order; what they say of other configs is left out.
         overrides: plain values, merged last.
     """
-    parser = ConfigParser(config=ConfigParser.load_config_file(base))
+    parser = BundleParser(config=BundleParser.load_config_file(base))
     content: dict[str, Any] = parser.config  # type: ignore[assignment] # plain until it is parsed
     known = set(content)
-    for values in [*map(ConfigParser.load_config_file, overlays), dict(overrides or {})]:
+    for values in [*map(BundleParser.load_config_file, overlays), dict(overrides or {})]:
         for key, value in values.items():
             top, *nested = ReferenceResolver.split_id(key.removeprefix("+"))
             if top in content or not (nested or key.startswith("+")):
@@ -34,7 +35,7 @@ def merged(base: Path, overlays: Collection[Path] = (), overrides: Mapping[str, 
 
 def speaks_of(base: Path, overlay: Path) -> bool:
     """Whether an overlay changes anything that a config knows, such as ``inference``."""
-    known, changed = ConfigParser.load_config_file(base), ConfigParser.load_config_file(overlay)
+    known, changed = BundleParser.load_config_file(base), BundleParser.load_config_file(overlay)
     return any(ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in changed)
 
 
