@@ -1,4 +1,4 @@
-"""Temporal cycle consistency of clips (Dwibedi et al., CVPR 2019), as Kassem et al. (IEEE TMI 2023) use it."""
+"""Cycles between two clips: from a frame to its like in the other clip and back (Dwibedi et al. 2019; Kassem 2023)."""
 
 from dataclasses import dataclass
 
