@@ -73,7 +73,7 @@ def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, al
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     run_job(folder, tmp_path / "loop")
     assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
-    sites = sorted(path.parents[3].name for path in (tmp_path / "loop").glob("*/simulate_job/fedmed/state/round_1.pt"))
+    sites = sorted(path.parents[3].name for path in (tmp_path / "loop").glob(f"*/{STATE}"))
     assert sites == ["lap_hei1", "lap_hei2"]
     for site in sites:
         flare, loop = (load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))
@@ -85,7 +85,7 @@ def same(one, other):
         return one.dtype == other.dtype and torch.equal(one, other)
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    return all(map(same, one, other)) if isinstance(one, list | tuple) else one == other
+    return len(one) == len(other) and all(map(same, one, other)) if isinstance(one, list | tuple) else one == other
 
 
 def test_a_site_that_cannot_work_ends_the_job_in_plain_words(job, tmp_path, tiny_site_configs, monkeypatch):

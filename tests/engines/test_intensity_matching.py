@@ -39,6 +39,16 @@ def test_a_bright_site_is_shown_as_dark_as_the_others(dark):
     assert (matching(bright) - dark).abs().max() < 0.02
 
 
+def test_the_site_reads_its_images_once_for_all_rounds(dark):
+    first = IntensityMatching(dataset(dark**0.6))
+    assert first.state_dict() == {}
+    first.receive(histogram([dark]))
+    again = IntensityMatching(dataset())  # would be refused if it looked again
+    again.load_state_dict(first.state_dict())
+    again.receive(histogram([dark]))
+    assert again.gamma == first.gamma != 1.0
+
+
 def test_intensities_beyond_the_range_do_not_become_nan(dark):
     matching = IntensityMatching(dataset(dark**0.6))
     matching.receive(histogram([dark]))

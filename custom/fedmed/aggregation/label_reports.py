@@ -42,8 +42,10 @@ def agreed_share(update: Contribution) -> float:
 
 def mean_scores(updates: Sequence[Contribution]) -> dict[str, tuple[float, float]]:
     """(with, without) of each site that judged, in the order of the updates."""
-    judging = {update.site: update.extras[SCORES].clamp(0, 1).tolist() for update in updates if SCORES in update.extras}
-    return {site: (with_all, without) for site, (with_all, without) in judging.items()}
+    judging = (
+        (update.site, update.extras[SCORES].clamp(0, 1).tolist()) for update in updates if SCORES in update.extras
+    )
+    return {site: (with_all, without) for site, (with_all, without) in judging}
 
 
 def score_facts(scores: Mapping[str, tuple[float, float]]) -> dict[str, float]:

@@ -29,12 +29,8 @@ from fedmed.errors import JobError, RoundFailed
 
 COMBINE = ("correct", "join", "average")
 LABELLED, UNLABELLED = "supervised", "unsupervised"
-MEAN, GATE, CLASSES, BRIGHTNESS = (
-    "labelled_mean",
-    "gate",
-    "class_shares",
-    "labelled_intensities",
-)  # go with the next tasks
+MEAN, GATE = "labelled_mean", "gate"  # these and the next two go with the next tasks
+CLASSES, BRIGHTNESS = "class_shares", "labelled_intensities"
 
 
 class LabelledMean:

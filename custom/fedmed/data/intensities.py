@@ -27,8 +27,8 @@ def histogram(images: Iterable[Tensor]) -> Tensor:
     """
     found = []
     for number, image in enumerate(images, start=1):
-        flat = image.flatten().float()
-        flat = flat[:: max(1, len(flat) // SAMPLES)]
+        flat = image.flatten()
+        flat = flat[:: max(1, len(flat) // SAMPLES)].float()
         low, high = (float(end) for end in flat.aminmax())
         if not (low >= -OUTSIDE and high <= 1 + OUTSIDE):
             raise DataError(

@@ -73,8 +73,18 @@ class AgreementEngine(PseudoLabelTrainer):
         self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
         if SHARES in extras:
             self._alignments = {whose: ShareAlignment(extras[SHARES]) for whose in ("local", "labelled")}
-        if INTENSITIES in extras:
+        if self.agree and INTENSITIES in extras:
             self.matching.receive(extras[INTENSITIES])
+
+    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
+        """What must outlive a round: also what is known of the brightness of the site's images."""
+        matching = self.matching.state_dict()
+        return super().state_dict() | ({"matching": matching} if matching else {})
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        super().load_state_dict(state_dict)
+        self.matching.load_state_dict(state_dict.get("matching", {}))
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""

@@ -1,6 +1,8 @@
 """Images of a site without labels, as bright as those of the labelled sites."""
 
 import logging
+from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -42,3 +44,11 @@ class IntensityMatching:
     def __call__(self, images: Tensor) -> Tensor:
         """The images (B, C, ...), from 0 to 1, as the labelled sites' mean shall see them."""
         return images if self.gamma == 1 else images.clamp(0, 1) ** self.gamma
+
+    def state_dict(self) -> dict[str, Any]:
+        """The site's own histogram, for which all its images are read."""
+        return {} if self._own is None else {"own": self._own}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Inverse of :meth:`state_dict`."""
+        self._own = state_dict.get("own")
