@@ -193,7 +193,7 @@ def test_a_share_that_cannot_be_meant_is_refused(share):
         mean().check_update(update("u", [1.0, 1.0], agreed_share=share))
 
 
-@pytest.mark.parametrize("name", ["label_confidence", "label_shares", "intensity_shares", "mean_scores"])
+@pytest.mark.parametrize("name", ["label_confidence", "label_shares", "mean_scores"])
 @pytest.mark.parametrize("value", [tensor([0.5, 2.5]), tensor([math.nan, 1]), tensor(0.5), 0.5, [0.1, 0.2], tensor([])])
 def test_reports_of_labelled_sites_that_cannot_be_meant_are_refused(name, value):
     with pytest.raises(UpdateRefused, match=f"a.*'{name}'.*must be"):

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from fedmed.data.intensities import BINS, histogram, matching_gamma
+from fedmed.data.augment.intensities import BINS, histogram, matching_gamma
 from fedmed.errors import DataError
 
 
@@ -52,7 +52,7 @@ def test_two_values_by_hand():
     "image", [torch.tensor([-0.2, 1.0]), torch.tensor([0.0, 300.0]), torch.tensor([0.5, math.nan])]
 )
 def test_other_ranges_are_refused_by_number_and_range(image):
-    with pytest.raises(DataError, match="image 2 of the list has .* to .*match_intensities: false"):
+    with pytest.raises(DataError, match="image 2 of the list has .* to .*leave 'algorithm' out"):
         histogram([torch.zeros(3), image])
 
 

@@ -4,10 +4,7 @@ import pytest
 import torch
 from ignite.engine import Events
 
-from fedmed.data.cache import CaseCacheDataset
-from fedmed.data.intensities import histogram
 from fedmed.engines.agreement_engine import AgreementEngine
-from fedmed.engines.intensity_matching import IntensityMatching
 from fedmed.errors import JobError
 from fedmed.losses.agreement_loss import AgreementLoss, SquaredAgreementLoss, agreed
 from fedmed.losses.dice import SoftDiceLoss
@@ -117,34 +114,6 @@ def test_a_model_alone_is_asked_twice(network, unlabeled):
     torch.manual_seed(0)
     engine.run()
     assert engine.extras()["agreed_share"] < 1
-
-
-def test_only_the_labelled_mean_sees_the_patch_as_bright_as_labelled_images(network, unlabeled):
-    mean, images = another(network), unlabeled[0]["image"].sigmoid()
-    matching = IntensityMatching()
-    matching.gamma = 1.5
-    engine = build(network, [{"image": images}], lr=0.0, matching=matching)
-    engine.receive({"labelled_mean": mean.state_dict()})
-    engine.run()
-    (p, _), _ = engine.targets(images)
-    with torch.no_grad():
-        assert torch.allclose(p, agreed(network.eval()(images), mean.eval()(images**1.5))[0])
-
-
-def test_what_is_known_of_the_brightness_outlives_a_round(network, unlabeled):
-    images = unlabeled[0]["image"].sigmoid()
-    cases = CaseCacheDataset([{"image": images[0]}], [])
-    first, again = (build(network, unlabeled, matching=IntensityMatching(own)) for own in (cases, cases))
-    assert "matching" not in first.state_dict()
-    first.receive({"labelled_intensities": histogram([images**2])})
-    again.load_state_dict(first.state_dict())
-    assert torch.equal(again.state_dict()["matching"]["own"], histogram([images[0]]))
-
-
-def test_where_the_labelled_mean_is_not_asked_nothing_is_matched(network, unlabeled):
-    engine = build(network, unlabeled, agree=False, matching=IntensityMatching(CaseCacheDataset([], [])))
-    engine.receive({"labelled_intensities": torch.full((100,), 0.01)})
-    assert engine.matching.gamma == 1.0
 
 
 def test_until_another_is_sent_the_model_that_came_is_the_labelled_mean(network, unlabeled):

@@ -42,7 +42,7 @@ def test_every_arm_is_a_job_that_the_bundle_accepts(name, data):
 def test_the_setting_that_development_chose_is_the_same_in_all_tables():
     def chosen(study):
         own = {key: study.overrides["unsupervised"][key] for key in SETTINGS}
-        return yaml.safe_dump({"method": study.method.model_dump(), "settings": own})
+        return yaml.safe_dump({"method": study.method.model_dump(), "algorithm": study.algorithm, "settings": own})
 
     found = {
         chosen(job.study)
@@ -66,11 +66,14 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
         study = made[arm].study
         args = {k for k, v in study.method.args.items() if v != whole.method.args[k]}
         own, all_ = study.overrides["unsupervised"], whole.overrides["unsupervised"]
-        same = study.model_copy(update={"method": whole.method, "overrides": whole.overrides}) == whole
-        return same and args | {key for key in own if own[key] != all_[key]}
+        algorithm = {"algorithm"} - ({"algorithm"} if study.algorithm == whole.algorithm else set())
+        like = {"method": whole.method, "overrides": whole.overrides, "algorithm": whole.algorithm}
+        same = study.model_copy(update=like) == whole
+        return same and args | algorithm | {key for key in own if own[key] != all_[key]}
 
     assert changed("with the gate") == {"gate", "everywhere"} and changed("with alignment") == {"align"}
-    assert changed("brightness as it is") == {"match_intensities"}
+    assert changed("brightness as it is") == {"algorithm"}
+    assert made["brightness told, nothing learned"].study.algorithm == whole.algorithm
     assert changed("one view") == {"flips"} and changed("only where both agree") == {"everywhere"}
     assert changed("nobody judges") == {"careful"}
     assert changed("joined") == changed("plain average") == {"combine"}

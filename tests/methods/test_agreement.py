@@ -9,21 +9,20 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 def test_what_it_declares():
     method = Agreement()
-    assert [value.name for value in method.values()] == ["agreed_share", "mean_scores", "intensity_shares"]
-    assert method.roles()["supervised"].overlays == ("judged_means", "intensity_shares")
+    assert [value.name for value in method.values()] == ["agreed_share", "mean_scores"]
+    assert method.roles()["supervised"].overlays == ("judged_means",)
     assert method.misfits(SITES) == []
     assert "needs at least 1 site with the role 'supervised'" in method.misfits({"ct_east": "unsupervised"})[0]
 
 
 def test_what_is_not_asked_is_not_sent():
-    off = {"gate": False, "careful": False, "match_intensities": False, "align": False}
+    off = {"gate": False, "careful": False, "align": False}
     plain = Agreement(**off)
     assert [value.name for value in plain.values()] == ["agreed_share"]
     assert plain.roles()["supervised"].overlays == ()
     for option, value, overlay in [
         ("gate", "label_confidence", ("judged_means", "label_confidence")),
         ("careful", "mean_scores", ("judged_means",)),
-        ("match_intensities", "intensity_shares", ("intensity_shares",)),
         ("align", "label_shares", ("judged_means", "label_shares")),
     ]:
         method = Agreement(**{**off, option: True})

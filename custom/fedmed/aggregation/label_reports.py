@@ -14,7 +14,6 @@ from fedmed.errors import UpdateRefused
 SHARE = "agreed_share"  # of a site without labels: share of voxels, or images, on which the two models agree
 CONFIDENCE = "label_confidence"  # of a labelled one: for each class a quantile of its confidence where it is right
 SHARES = "label_shares"  # of a labelled one: share of each class among its training labels
-INTENSITIES = "intensity_shares"  # of a labelled one: histogram of its training images
 SCORES = "mean_scores"  # of a labelled one: score of the model with what sites without labels added, and without
 
 
@@ -64,7 +63,7 @@ def check_reports(update: Contribution) -> None:
     """
     if SHARE in update.extras:
         check_number(update, SHARE, lambda share: None if 0 <= share <= 1 else "from 0 to 1")
-    for name, size in ((CONFIDENCE, None), (SHARES, None), (INTENSITIES, None), (SCORES, 2)):
+    for name, size in ((CONFIDENCE, None), (SHARES, None), (SCORES, 2)):
         value = update.extras.get(name)
         if value is None:
             continue

@@ -13,7 +13,6 @@ from fedmed.aggregation.contribution import Contribution
 from fedmed.aggregation.do_no_harm import DoNoHarm
 from fedmed.aggregation.label_reports import (
     CONFIDENCE,
-    INTENSITIES,
     SHARES,
     AgreedSamples,
     agreed_share,
@@ -29,8 +28,7 @@ from fedmed.errors import JobError, RoundFailed
 
 COMBINE = ("correct", "join", "average")
 LABELLED, UNLABELLED = "supervised", "unsupervised"
-MEAN, GATE = "labelled_mean", "gate"  # these and the next two go with the next tasks
-CLASSES, BRIGHTNESS = "class_shares", "labelled_intensities"
+MEAN, GATE, CLASSES = "labelled_mean", "gate", "class_shares"  # these go with the next tasks
 
 
 class LabelledMean:
@@ -45,7 +43,7 @@ class LabelledMean:
         average   L + t · s · (U - L)    s: the share of U's sites in all steps
 
     ``correct`` moves parameters alone; buffers, such as BatchNorm's, are the labelled sites'. L, and the means of what
-    labelled sites tell of their images and labels, go with the next task to every site without labels, and L to the
+    labelled sites tell of their labels, go with the next task to every site without labels, and L to the
     labelled sites if they judge. A site that reports no share counts by its images alone.
 
     Args:
@@ -165,7 +163,7 @@ class LabelledMean:
     ) -> dict[str, dict[str, Any]]:
         """For each site what goes with its next task; without ``mean`` that is the model itself."""
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
-        told = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES, BRIGHTNESS: INTENSITIES}
+        told = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
         means = {name: class_numbers(labelled, reported) for name, reported in told.items()}
         numbers = {name: value for name, value in means.items() if value is not None}
         values = {}

@@ -9,15 +9,14 @@ import torch
 from ignite.engine import Events
 from torch import Tensor, nn
 
-from fedmed.engines.intensity_matching import IntensityMatching
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
 from fedmed.engines.share_alignment import ShareAlignment
 from fedmed.engines.trainer import plain
 from fedmed.errors import JobError
 from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
 
-MEAN, GATE, SHARES, INTENSITIES = "labelled_mean", "gate", "class_shares", "labelled_intensities"
-KNOWN = (MEAN, GATE, SHARES, INTENSITIES)  # what the server's rule sends
+MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"
+KNOWN = (MEAN, GATE, SHARES)  # what the server's rule sends
 AHEAD = 10  # batches that are looked at before the first step of a round, to align to the classes' shares
 
 
@@ -26,9 +25,8 @@ class AgreementEngine(PseudoLabelTrainer):
 
     Two models look at the patch: the local one, or its teacher, and the mean of the labelled sites, which is frozen.
     Where they name the same class, the student learns it from its own view of the patch. With ``flips`` (ours) each of
-    the two sees the patch in a random one of its mirror images, so what they say does not depend on how it lies. With
-    the intensities of labelled sites (ours) their mean sees it as bright as their own images are, see
-    :class:`IntensityMatching`. The model that came is the labelled sites' mean where the server sends no other; without
+    the two sees the patch in a random one of its mirror images, so what they say does not depend on how it lies. The
+    model that came is the labelled sites' mean where the server sends no other; without
     a gate every voxel on which both agree counts. With the shares of the classes at labelled sites, the probabilities
     of each of the two are first drawn towards them, see :class:`ShareAlignment`.
 
@@ -39,7 +37,6 @@ class AgreementEngine(PseudoLabelTrainer):
         flips: spatial axes, counted from 0, along which a patch may be flipped for a model that makes pseudo-labels;
             the probabilities of voxels are flipped back.
         agree: whether the labelled sites' mean must agree; if not, it is a training with a teacher, or with itself.
-        matching: makes what that mean sees; default: the patch as it is.
 
     ``engine.state.output`` also has the shares, 0 to 1, of voxels, or images, that count (``agreed_fraction``), and of
     voxels that the local model takes for another class than the first (``foreground_fraction``).
@@ -51,12 +48,10 @@ class AgreementEngine(PseudoLabelTrainer):
         agreement_loss: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None,
         agree: bool = True,
         flips: Sequence[int] = (),
-        matching: IntensityMatching | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self.agreement_loss, self.agree, self.flips = agreement_loss or AgreementLoss(), agree, tuple(flips)
-        self.matching = matching or IntensityMatching()
         self.frozen: nn.Module | None = None
         self.gate: Tensor | None = None
         self._alignments: dict[str, ShareAlignment] = {}
@@ -64,7 +59,7 @@ class AgreementEngine(PseudoLabelTrainer):
         self._counted, self._batches = torch.zeros(()), 0
 
     def receive(self, extras: Mapping[str, Any]) -> None:
-        """Take the labelled sites' mean, without what is private at this site, and what they tell of their images.
+        """Take the labelled sites' mean, without what is private at this site, and what they tell of their labels.
 
         Raises:
             JobError: something else came too.
@@ -73,18 +68,6 @@ class AgreementEngine(PseudoLabelTrainer):
         self._mean, self.gate = extras.get(MEAN, {}), extras.get(GATE)
         if SHARES in extras:
             self._alignments = {whose: ShareAlignment(extras[SHARES]) for whose in ("local", "labelled")}
-        if self.agree and INTENSITIES in extras:
-            self.matching.receive(extras[INTENSITIES])
-
-    def state_dict(self) -> dict[str, Any]:  # type: ignore[override] # as in StatefulTrainer
-        """What must outlive a round: also what is known of the brightness of the site's images."""
-        matching = self.matching.state_dict()
-        return super().state_dict() | ({"matching": matching} if matching else {})
-
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Inverse of :meth:`state_dict`."""
-        super().load_state_dict(state_dict)
-        self.matching.load_state_dict(state_dict.get("matching", {}))
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs; private layers of the frozen model are this site's own."""
@@ -126,7 +109,7 @@ class AgreementEngine(PseudoLabelTrainer):
         """Probabilities of the local model and of the labelled sites' mean, aligned."""
         local = self._aligned(self.pseudo_label(images), "local")
         if self.frozen is not None:
-            return local, self._aligned(self.predicted(self.matching(images), self.frozen), "labelled")
+            return local, self._aligned(self.predicted(images, self.frozen), "labelled")
         return local, self._aligned(self.pseudo_label(images), "local") if self.flips else local
 
     def predicted(self, images: Tensor, model: nn.Module) -> Tensor:

@@ -74,3 +74,8 @@ class Plan:
             return False
         rounds = self.exchange.get("rounds")
         return round >= self.exchange["from_round"] if rounds is None else round in rounds
+
+    def asked(self, round: int) -> list[str]:
+        """Sites that answer a ``metadata`` task; of what is told once, also those that train only later."""
+        once = self.exchange is not None and "rounds" in self.exchange
+        return self.of_role(*TRAINING_ROLES) if once else self.participants(round)

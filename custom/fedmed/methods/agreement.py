@@ -25,7 +25,6 @@ class Agreement(Consistency):
         ramp_rounds: rounds over which it grows.
         gate: count voxels only from a quantile of the labelled sites' own confidence on.
         careful: labelled sites judge what the others add, and the server lowers its weight while it does harm.
-        match_intensities: the mean of the labelled sites sees the others' images as bright as their own.
         align: pseudo-labels are drawn towards the shares of the classes at labelled sites (distribution alignment).
     """
 
@@ -37,13 +36,12 @@ class Agreement(Consistency):
     ramp_rounds: int = 0
     gate: bool = False
     careful: bool = True
-    match_intensities: bool = True
     align: bool = False
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, which also judge; sites without; and those that are only scored."""
         told = {"judged_means": self.gate or self.careful or self.align, "label_confidence": self.gate}
-        told |= {"intensity_shares": self.match_intensities, "label_shares": self.align}
+        told["label_shares"] = self.align
         asked = tuple(overlay for overlay, is_asked in told.items() if is_asked)
         return {
             "supervised": replace(SUPERVISED, overlays=asked, least=1),
@@ -61,9 +59,6 @@ class Agreement(Consistency):
             found.append(BesideModel("label_confidence", "a number a class", WITH_UPDATE, SERVER, sure))
         if self.careful:
             found.append(BesideModel("mean_scores", "2 numbers", WITH_UPDATE, SERVER, judged))
-        if self.match_intensities:
-            bright = "A histogram of the training images: how many voxels, or pixels, are how bright."
-            found.append(BesideModel("intensity_shares", "100 numbers", WITH_UPDATE, SERVER, bright))
         if self.align:
             shares = "The share of each class among the training labels."
             found.append(BesideModel("label_shares", "a number a class", WITH_UPDATE, SERVER, shares))

@@ -52,7 +52,7 @@ class OwnAmplitudes:
         for start in range(0, n, CHUNK):
             if before_batch is not None:
                 before_batch()
-            batch = torch.stack([plain(images[place]["image"]) for place in places[start : start + CHUNK]])
+            batch = _stacked([plain(images[place]["image"]) for place in places[start : start + CHUNK]])
             if not bool(((batch >= 0) & (batch <= 1)).all()):
                 raise FedMedError(
                     "amplitudes are taken of images in [0, 1], before they are normalised, and these go from "
@@ -118,6 +118,13 @@ class MixedAmplitudes(Correction):
             shapes = " and ".join(str(tuple(part.shape[1:])) for part in (parts[0], strange[0]))
             raise FedMedError(f"amplitudes of other sites are of another image size: {shapes} in one bank")
         return torch.cat(parts) if parts else torch.empty(0, dtype=BANK)
+
+
+def _stacked(images: Sequence[Tensor]) -> Tensor:
+    if strange := [image for image in images if image.shape != images[0].shape]:
+        shapes = " and ".join(str(tuple(image.shape)) for image in (images[0], strange[0]))
+        raise FedMedError(f"amplitudes can be mixed only of images of one size, and these are {shapes}")
+    return torch.stack(list(images))
 
 
 def _checked(other: Mapping[str, Any]) -> Tensor:

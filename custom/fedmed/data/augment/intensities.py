@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fedmed.errors import DataError
 
+INTENSITIES = "intensity_shares"  # what sites send each other, as a site's settings and the ledger call it
 BINS = 100  # of intensities 0 to 1
 SAMPLES = 200_000  # voxels of an image that are looked at, evenly spread
 GAMMAS = torch.logspace(-1, 1, 81, base=2.5)  # 0.4 to 2.5, each 2.3 % above the one before
@@ -33,7 +34,7 @@ def histogram(images: Iterable[Tensor]) -> Tensor:
         if not (low >= -OUTSIDE and high <= 1 + OUTSIDE):
             raise DataError(
                 f"matching intensities needs images from 0 to 1, and image {number} of the list has {low:.3g} to "
-                f"{high:.3g}; scale them in the bundle's transforms, or give the method match_intensities: false"
+                f"{high:.3g}; scale them in the bundle's transforms, or leave 'algorithm' out of the study"
             )
         found.append(torch.histc(flat.clamp(0, 1), BINS, 0, 1) / len(flat))
     if not found:

@@ -1,0 +1,112 @@
+"""A site's histogram for the others, the gammas that it finds from theirs, and the images that the network sees."""
+
+import pytest
+import torch
+
+from fedmed.data.augment.intensities import histogram
+from fedmed.engines.corrections.gamma import MOST, MatchedGamma, OwnIntensities
+from fedmed.engines.gradient_correction import RoundStart
+from fedmed.errors import DataError, FedMedError
+
+
+@pytest.fixture
+def dark():
+    return torch.normal(0.2, 0.05, (1, 40, 40), generator=torch.Generator().manual_seed(0)).clamp(0, 1)
+
+
+def told(*images):
+    return OwnIntensities([{"image": image} for image in images])()
+
+
+def begun(own, *others, share=0.5, kept=None):
+    term = MatchedGamma(OwnIntensities([{"image": image} for image in own]), share)
+    if kept is not None:
+        term.load_state_dict(kept)
+    term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
+    return term
+
+
+def test_a_site_tells_one_histogram_of_all_its_images(dark):
+    assert torch.equal(told(dark, dark * 2)["intensity_shares"], histogram([dark, dark * 2]))
+    assert told() == {}
+
+
+def test_of_a_long_list_images_spread_over_it_are_looked_at():
+    class List:
+        asked = []
+
+        def __len__(self):
+            return 10 * MOST
+
+        def __getitem__(self, place):
+            self.asked.append(place)
+            return {"image": torch.zeros(1, 2, 2)}
+
+    stops = []
+    OwnIntensities(made := List())(before_batch=lambda: stops.append(None))
+    assert made.asked == list(range(5, 10 * MOST, 10)) and len(stops) == MOST
+
+
+def test_a_bright_sites_gamma_is_found_and_kept(dark):
+    term = begun([dark], told(dark**0.6))
+    (gamma,) = term.state_dict()["gammas"]
+    assert gamma == pytest.approx(0.6, rel=0.03)
+    again = begun([], kept=term.state_dict())  # without images, and without the others' a second time
+    assert again.state_dict() == term.state_dict()
+
+
+def test_sites_that_are_as_bright_are_left_out(dark):
+    batch = dark[None]
+    assert begun([dark], told(dark**1.05)).change_images(batch) is batch
+    assert len(begun([dark], told(dark), told(dark**0.6), told(dark**2)).state_dict()["gammas"]) == 2
+
+
+def test_the_share_of_images_is_changed_each_by_one_gamma(dark):
+    term = begun([dark], told(dark**0.6), told(dark**2), share=0.25)
+    gammas = term.state_dict()["gammas"]
+    batch = torch.full((4000, 1, 2), 0.25)
+    seen = term.change_images(batch)
+    assert torch.equal(seen[:, :, 0], seen[:, :, 1])
+    values, counts = seen[:, 0, 0].unique(return_counts=True)
+    expected = sorted((0.25**gamma, share) for gamma, share in [(1.0, 0.75), *((gamma, 0.125) for gamma in gammas)])
+    assert values.tolist() == pytest.approx([value for value, _ in expected])
+    assert (counts / 4000).tolist() == pytest.approx([share for _, share in expected], abs=0.02)
+
+
+def test_what_lies_beyond_the_range_does_not_become_nan(dark):
+    term = begun([dark], told(dark**0.6), share=1.0)
+    assert term.change_images(torch.tensor([[-0.1, 1.2]])).tolist() == [[0.0, 1.0]]
+
+
+def test_the_same_seed_changes_the_same_images(dark):
+    batch = torch.rand(8, 1, 4)
+    one, other = (begun([dark], told(dark**0.6)).change_images(batch) for _ in range(2))
+    assert torch.equal(one, other) and not torch.equal(one, batch)
+
+
+def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(dark, caplog):
+    term, batch = begun([dark]), dark[None]
+    assert term.change_images(batch) is batch and caplog.text.count("no site has told") == 1
+    begun([dark], kept=term.state_dict())
+    assert caplog.text.count("no site has told") == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"intensity_shares": torch.ones(99)},
+        {"intensity_shares": torch.full((100,), float("nan"))},
+        {"intensity_shares": torch.full((100,), 7.0)},
+        {"intensity_shares": [0.01] * 100},
+        {"mu": torch.ones(100)},
+        [],
+    ],
+)
+def test_what_is_no_histogram_is_refused(dark, other):
+    with pytest.raises(FedMedError, match="another site's 'intensity_shares' is not a histogram of 100 numbers"):
+        begun([dark], other)
+
+
+def test_images_of_another_range_are_refused():
+    with pytest.raises(DataError, match="image 1 of the list has 0 to 255; .* leave 'algorithm' out of the study"):
+        told(torch.tensor([[0.0, 255.0]]))
