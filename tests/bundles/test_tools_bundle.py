@@ -113,11 +113,11 @@ def cycle_of(steps):
 
 
 def test_mean_and_largest_value_of_each_map():
-    networks = importlib.import_module("surgical_tools.networks")
+    encoders = importlib.import_module("surgical_tools.encoders")
     maps = torch.tensor([[[[1.0, 2.0], [3.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
-    assert networks.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
+    assert encoders.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
     with pytest.raises(ValueError, match="'median'; use 'mean' or 'mean_max'"):
-        networks.build_encoder(pooling="median")
+        encoders.FrameEncoder(pooling="median")
 
 
 def test_positive_weights_are_those_of_the_sites_own_frames(facts):
