@@ -53,7 +53,9 @@ class FrameEncoder(ResNet):
         if pooling not in POOLINGS:
             raise ValueError(f"pooling is '{pooling}'; use 'mean' or 'mean_max'")
         if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups or 1, stem_kernel, stem_stride) < 1:
-            raise ValueError(f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed")
+            raise ValueError(
+                f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed"
+            )
         super().__init__(
             block=block,
             layers=list(layers),
