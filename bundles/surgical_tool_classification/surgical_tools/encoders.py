@@ -52,9 +52,11 @@ class FrameEncoder(ResNet):
     ) -> None:
         if pooling not in POOLINGS:
             raise ValueError(f"pooling is '{pooling}'; use 'mean' or 'mean_max'")
-        if len(layers) != 4 or len(widths) != 4 or min(*layers, *widths, groups or 1, stem_kernel, stem_stride) < 1:
+        numbers = [*layers, *widths, stem_kernel, stem_stride, *(() if groups is None else (groups,))]
+        if len(layers) != 4 or len(widths) != 4 or min(numbers) < 1:
             raise ValueError(
-                f"layers {list(layers)}, widths {list(widths)}: four integers of at least 1 each are needed"
+                f"layers {list(layers)}, widths {list(widths)}, groups {groups}, stem {stem_kernel} {stem_stride}: "
+                "use four layers and four widths, and whole numbers of at least 1"
             )
         super().__init__(
             block=block,
@@ -77,7 +79,11 @@ class FrameEncoder(ResNet):
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (B, width) of frames (B, 3, H, W), red, green and blue in [0, 1]."""
-        return super().forward(self.colours(x))
+        x = self.act(self.bn1(self.conv1(self.colours(x))))  # as MONAI's; TorchScript cannot call the method of a base
+        if not self.no_max_pool:
+            x = self.maxpool(x)
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return torch.flatten(self.avgpool(x), 1)
 
 
 class MeanAndMax(nn.Module):
