@@ -9,7 +9,7 @@ from surgical_phase.time_axis import INK, PANEL, PAPER, QUIET, TOP, WIDE, TimeAx
 
 LEFT, BAND, ROW, GAP = 300, 40, 40, 8  # pixels
 # After Okabe and Ito (2008), told apart with every common colour vision; from the ninth phase on they repeat.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#6b6b6b", "#2f93c9", "#7a5c3e")
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#56b4e9", "#7a5c3e", "#3a3f4a")
 
 
 def draw_ribbon(
