@@ -113,11 +113,11 @@ def cycle_of(steps):
 
 
 def test_mean_and_largest_value_of_each_map():
-    networks = importlib.import_module("surgical_tools.networks")
+    encoders = importlib.import_module("surgical_tools.encoders")
     maps = torch.tensor([[[[1.0, 2.0], [3.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
-    assert networks.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
+    assert encoders.MeanAndMax()(maps).tolist() == [[3.0, -3.0, 6.0, -1.0]]
     with pytest.raises(ValueError, match="'median'; use 'mean' or 'mean_max'"):
-        networks.build_encoder(pooling="median")
+        encoders.FrameEncoder(pooling="median")
 
 
 def test_positive_weights_are_those_of_the_sites_own_frames(facts):
@@ -154,7 +154,7 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(tmp_path / "in")]
     line += ["--output_dir", str(tmp_path / "out"), "--model_path", str(model), "--image_size", "[24,32]"]
     subprocess.run([sys.executable, "-c", alone, *line], check=True, capture_output=True)
-    broken, empty, *frames, red = json.loads((tmp_path / "out/predictions.json").read_text())
+    empty, broken, red, *frames = json.loads((tmp_path / "out/predictions.json").read_text())
     assert broken["predicted"] is None and "broken.png is damaged or no picture" in broken["error"]
     assert empty["predicted"] is None and "empty.mp4 is damaged or no video" in empty["error"]
     assert set(red["probabilities"]) == set(parse("train")["classes"])
@@ -163,7 +163,7 @@ def test_train_evaluate_and_infer(facts, tmp_path):
     drawn = {path.relative_to(tmp_path / "out/timelines").as_posix() for path in (tmp_path / "out").rglob("*.png")}
     assert drawn == {"frames.png", "operation.mp4.png", "empty.mp4.png"}
     with (tmp_path / "out/predictions.csv").open() as file:
-        assert [row["second"] for row in csv.DictReader(file)][2:4] == ["0.000", "1.000"]
+        assert [row["second"] for row in csv.DictReader(file)][3:5] == ["0.000", "1.000"]
 
 
 def a_video(facts):
@@ -192,8 +192,8 @@ def test_a_timeline_shows_each_call(tmp_path):
     """A single frame of ten thousand is seen, and one that could not be read leaves a gap."""
     timeline = importlib.import_module("surgical_tools.timeline")
     rows = [[0.9 if n == 5000 else 0.1, 0.2] if n > 100 else None for n in range(10_000)]
-    timeline.draw_timeline(tmp_path / "a/b.png", "x", ["clipper", "bag"], rows, 0.5, 1.0)
-    picture = np.asarray(Image.open(tmp_path / "a/b.png"))
+    timeline.draw_timeline(tmp_path / "b.png", "x", ["clipper", "bag"], rows, 0.5, range(len(rows)))
+    picture = np.asarray(Image.open(tmp_path / "b.png"))
     bars = picture[timeline.TOP + 10, timeline.LEFT :]
     orange = np.flatnonzero((bars == ImageColor.getrgb(timeline.SEEN)).all(1))
     assert orange.tolist() == [5000 * timeline.WIDE // 10_000]

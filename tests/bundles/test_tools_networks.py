@@ -17,8 +17,9 @@ BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_tool_classi
 if str(BUNDLE) not in sys.path:
     sys.path.append(str(BUNDLE))
 
+from surgical_tools.encoders import FrameEncoder  # noqa: E402
 from surgical_tools.errors import BundleInputError  # noqa: E402
-from surgical_tools.networks import ToolNet, build_encoder  # noqa: E402
+from surgical_tools.networks import ToolNet  # noqa: E402
 from surgical_tools.plain_networks import VGG13, AlexNet  # noqa: E402
 from surgical_tools.weights import load_imagenet  # noqa: E402
 
@@ -93,7 +94,7 @@ def test_tensors_are_those_of_torchvision(kind, weights, parameters):
 
 
 def test_a_resnet_has_those_of_torchvision_behind_its_prefix():
-    network = ToolNet(build_encoder(groups=None), 512, 6)
+    network = ToolNet(FrameEncoder(groups=None), 512, 6)
     shapes = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items() if "num_batches" not in name}
     expected = {f"encoder.{name}": shape for name, shape in resnet18_shapes().items() if not name.startswith("fc.")}
     assert shapes == expected | {"classifier.weight": (6, 512), "classifier.bias": (6,)}
@@ -140,7 +141,7 @@ def test_a_file_of_another_network_is_one_clear_error(fedmed_home, tmp_path):
     with pytest.raises(BundleInputError, match=r"'features.5.weight' has shape .* 5\) instead of \(128, 64, 3"):
         load_imagenet(vgg, write(tmp_path / "other.pth", other))
     deeper = resnet18_shapes() | {"layer1.2.conv1.weight": (64, 64, 3, 3)}  # as a ResNet-34 has
-    resnet = ToolNet(build_encoder(), 512, 6)
+    resnet = ToolNet(FrameEncoder(), 512, 6)
     with pytest.raises(BundleInputError, match="'encoder.layer1.2.conv1.weight' is unknown; give torchvision's"):
         load_imagenet(resnet, write(tmp_path / "deeper.pth", deeper))
     with pytest.raises(BundleInputError, match="holds values that are not finite"):

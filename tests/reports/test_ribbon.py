@@ -43,5 +43,6 @@ def test_of_phases_the_likeliest_is_called_and_tools_by_the_threshold(tmp_path):
     found = read_predictions(path, ("first", "second"), 0.5)
     assert found.names == ("first", "second", "grasper")
     assert found.present.tolist() == [[True, False, False], [False, True, True]]
-    path.write_text("second,true_phase,p_first,p_second\n0,first,0.4,0.2\n1,first,0.1,0.3\n")
-    assert read_predictions(path).present.tolist() == [[True, False], [False, True]]
+    for column in ("true_phase", "phase"):
+        path.write_text(f"second,{column},p_first,p_second\n0,first,0.4,0.2\n1,first,0.1,0.3\n")
+        assert read_predictions(path).present.tolist() == [[True, False], [False, True]]

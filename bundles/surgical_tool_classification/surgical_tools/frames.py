@@ -10,7 +10,7 @@ from monai.config import KeysCollection
 from monai.transforms import MapTransform
 from PIL import Image
 
-from surgical_tools.errors import BundleInputError
+from .errors import BundleInputError
 
 PICTURES = (".png", ".jpg", ".jpeg")
 VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".mkv", ".webm", ".mpg", ".mpeg", ".ts", ".wmv")

@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from surgical_tools.networks import FrameNet
+from surgical_tools.frame_net import FrameNet, ImageNetColours
 
 WIDTH = 4096  # features of the fully connected layers
 VGG13_STAGES = (64, 128, 256, 512, 512)  # channels; two convolutions each, then half the size
@@ -21,10 +21,12 @@ class PlainNet(FrameNet):
     Tensors are called ``features.*`` and ``classifier.*``.
     """
 
+    last = "classifier.6."
+
     def __init__(self, features: nn.Sequential, grid: int, classifier: nn.Sequential, tools: int, least: int) -> None:
         super().__init__(tools)
         self.features, self.avgpool, self.classifier = features, nn.AdaptiveAvgPool2d(grid), classifier
-        self.least = least
+        self.colours, self.least = ImageNetColours(), least
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits (B, tools) of frames (B, 3, H, W), red, green and blue in [0, 1].
@@ -34,7 +36,7 @@ class PlainNet(FrameNet):
         """
         if x.shape[2] < self.least or x.shape[3] < self.least:
             raise ValueError("frames are too small for this network: AlexNet needs 63 pixels a side, VGG-13 32")
-        return self.classifier(self.avgpool(self.features(self.normalised(x))).flatten(1))
+        return self.classifier(self.avgpool(self.features(self.colours(x))).flatten(1))
 
 
 class AlexNet(PlainNet):
@@ -44,6 +46,8 @@ class AlexNet(PlainNet):
         tools: number of outputs; with 1000 there are 61,100,840 parameters.
         dropout: share of features that are left out in training, before each of the first two fully connected layers.
     """
+
+    published = "alexnet"
 
     def __init__(self, tools: int, dropout: float = 0.5) -> None:
         features = nn.Sequential(
@@ -77,6 +81,8 @@ class VGG13(PlainNet):
         tools: number of outputs; with 1000 there are 133,047,848 parameters.
         dropout: share of features that are left out in training, after each of the first two fully connected layers.
     """
+
+    published = "vgg13"
 
     def __init__(self, tools: int, dropout: float = 0.5) -> None:
         layers: list[nn.Module] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from surgical_tools.errors import BundleInputError
+from .errors import BundleInputError
 
 SAME = 1e-6  # seconds: times that are nearer are one time
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from surgical_tools.errors import BundleInputError
-from surgical_tools.networks import FrameNet
+from .errors import BundleInputError
+from .frame_net import FrameNet
 
 LAST_OF_IMAGENET = ("classifier.6.", "fc.")  # its layer of 1000 classes, in AlexNet and VGG-13, and in ResNets
 STATISTICS, COUNTER = ("running_mean", "running_var"), "num_batches_tracked"
@@ -37,7 +37,7 @@ def prepare_network(network: FrameNet, checkpoint: str | Path | None = None, dev
 
 
 def load_imagenet(network: FrameNet, path: str | Path) -> None:
-    """Fill all but the last layer from a file of torchvision: ``alexnet``, ``vgg13``, or ``resnet18`` for ``ToolNet``.
+    """Fill all but the last layer from a file of torchvision's network of the name ``published``.
 
     The last layer, which had 1000 classes, keeps its random weights. Where GroupNorm stands for BatchNorm it takes the
     affine tensors, and the running statistics are left out.
@@ -57,7 +57,7 @@ def load_imagenet(network: FrameNet, path: str | Path) -> None:
         for name, tensor in named.items()
         if not name.startswith(LAST_OF_IMAGENET) and not name.endswith(left_out)
     }
-    hint = "give torchvision's weights of the same network: alexnet, vgg13, or resnet18 for the overlays resnet…"
+    hint = f"give torchvision's weights of {network.published}, or set it to null"
     _check(given, needed, f"encoder_checkpoint {path} does not fit {type(network).__name__}", hint)
     network.load_state_dict(given, strict=False)
 

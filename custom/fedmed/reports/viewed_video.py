@@ -84,7 +84,7 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
     """Read a table with ``second`` and ``p_<label>``, a probability for each label, as sites write when they test.
 
     Args:
-        path: the file. If it has ``true_phase``, all its labels are phases.
+        path: the file. If it has ``true_phase`` or ``phase``, all its labels are phases.
         phases: names that are phases in any case, of which the likeliest is called at a time.
         threshold: probability from which another label counts as called.
 
@@ -108,7 +108,7 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
         line = int(np.argmax(wrong)) + 2
         raise DataError(f"{path}: line {line}: write seconds in order and probabilities from 0 to 1 there")
     names = tuple(name.removeprefix(PROBABILITY) for name in columns)
-    called, phase = chances >= threshold, np.isin(names, names if TRUTH + PHASE in table else phases)
+    called, phase = chances >= threshold, np.isin(names, names if {PHASE, TRUTH + PHASE} & {*table} else phases)
     if phase.any():
         called[:, phase] = chances[:, phase] == chances[:, phase].max(axis=1, keepdims=True)
     return held(seconds, called, names, bridge=False)

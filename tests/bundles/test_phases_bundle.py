@@ -1,0 +1,153 @@
+"""The bundle for phases of operations: complete, trains and scores alone and in a federation."""
+
+import csv
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+
+from fedmed.bundles.network import parsed
+from fedmed.data.synthetic import demo_site
+from fedmed.engines.confusion import Confusion
+from fedmed.errors import DataError
+from fedmed.export.bundle import export_bundle
+from fedmed.export.verify import SCHEMA
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import write_job
+from fedmed.settings.site import load_file
+
+BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "surgical_phase_classification"
+if str(BUNDLE) not in sys.path:
+    sys.path.append(str(BUNDLE))
+METADATA = BUNDLE / "configs" / "metadata.json"
+PHASES = ["preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting", "gallbladder_dissection",
+          "gallbladder_packaging", "cleaning_and_coagulation"]  # fmt: skip
+
+
+def configs(*names):
+    return [str(BUNDLE / "configs" / f"{name}.yaml") for name in names]
+
+
+@pytest.fixture(scope="module")
+def facts(fedmed_home, tmp_path_factory):
+    """Places of a tiny labelled site, and a size at which a step takes little time."""
+    out = tmp_path_factory.mktemp("out")
+    root = demo_site("lap_phases_tiny", "lap_harbor", fedmed_home)
+    places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
+    small = {"image_size": [24, 32], "batch_size": 16, "max_epochs": 1}
+    return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **small}
+
+
+def parse(*names, **values):
+    parser = ConfigParser()
+    parser.read_config(configs(*names))
+    parser.update({"bundle_root": str(BUNDLE), "device": "cpu", **values})
+    return parser
+
+
+def test_metadata():
+    verify_metadata(meta_file=str(METADATA), filepath=str(SCHEMA))
+    metadata, parser = json.loads(METADATA.read_text()), parse("train")
+    assert metadata["version"] in metadata["changelog"] and metadata["pytorch_version"] in torch.__version__
+    formats = metadata["network_data_format"]
+    assert list(formats["outputs"]["pred"]["channel_def"].values()) == parser["classes"] == PHASES
+    assert [one["name"] for one in metadata["classes"]] == list(metadata["phase_protocol"]["starts_when"]) == PHASES
+    assert formats["inputs"]["image"]["spatial_shape"] == parser["image_size"]
+    pins = (BUNDLE.parents[1] / "requirements.txt").read_text()
+    assert all(f"{name}=={version}" in pins for name, version in metadata["required_packages_version"].items())
+    for name in ("LICENSE", "docs/README.md", "configs/logging.conf"):
+        assert (BUNDLE / name).is_file()
+
+
+@pytest.mark.parametrize("names", [("train",), ("train", "demo", "groupnorm"), ("train", "cpu"), ("inference", "demo")])
+def test_network_in_and_out(names):
+    verify_net_in_out(net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu")
+
+
+@pytest.mark.parametrize("overlays", [(), ("demo",), ("groupnorm",), ("demo", "groupnorm"), ("cpu",)])
+def test_training_and_inference_have_the_same_network(overlays):
+    ours, theirs = parse("train", *overlays), parse("inference", *overlays)
+    assert all(ours[key] == theirs[key] for key in ("classes", "image_size", "frame_rate", "groups", "network_def"))
+
+
+def test_the_published_values():
+    """Kassem et al. 2023; every frame counts the same, and none is left out."""
+    parser = parse("train")
+    values = {"image_size": [224, 224], "frame_rate": 1.0, "batch_size": 64, "learning_rate": 5e-5, "groups": None,
+              "weight_decay": 5e-5, "encoder_checkpoint": None}  # fmt: skip
+    assert {key: parser[key] for key in values} == values
+    assert not any("lr_scheduler" in handler for handler in parser["train#handlers"])
+    parser["network_def"] = {"_target_": "torch.nn.Linear", "in_features": 2, "out_features": 6}
+    optimizer = parsed(parser, "optimizer")
+    (group,) = optimizer.param_groups
+    assert type(optimizer) is torch.optim.Adam and (group["lr"], group["weight_decay"]) == (5e-5, 5e-5)
+    assert parsed(parser, "loss").weight is None and parsed(parser, "frame_settings").drop == ()
+
+
+def test_augmentation_moves_whole_clips_and_keeps_colours():
+    views = parsed(parse("train"), "train#views")
+    flat = torch.full((2, 3, 3, 32, 32), 0.5) * torch.tensor([0.2, 1.0, 1.8]).view(3, 1, 1)
+    assert torch.allclose(views(flat), flat, atol=1e-6)
+    clips = torch.rand(2, 1, 3, 32, 32).expand(2, 4, 3, 32, 32)
+    moved = views(clips)
+    assert torch.equal(moved[:, :1].expand_as(moved), moved), "one draw for all frames of a clip"
+    assert (moved - clips).abs().mean() > 0.1
+    still = {name: 0.0 for name in ("degrees", "zoom", "shift")}
+    assert torch.equal(parsed(parse("train", **still), "train#views")(clips), clips)
+
+
+def test_train_and_evaluate(facts):
+    """Stand-alone: an epoch with validation, and the scores of the testing list."""
+    made = ConfigWorkflow(
+        configs("train", "demo"), meta_file=str(METADATA), workflow_type="train", logging_file=False, **facts
+    )
+    made.initialize()
+    assert made.check_properties() == []
+    made.run()
+    assert (Path(facts["ckpt_dir"]) / "model.pt").is_file()
+    ConfigWorkflow(configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts).run()
+    with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
+        assert [0 <= float(row["f1"]) <= 1 for row in csv.DictReader(file)] == [True]
+
+
+def test_a_table_with_an_unknown_phase_is_one_clear_error(facts):
+    with pytest.raises(DataError, match="phase 'clipping_and_cutting' is unknown"):
+        parsed(parse("train", "demo", **facts, classes=[name for name in PHASES if "clip" not in name]), "train#videos")
+
+
+@pytest.fixture(scope="module")
+def run(job_of, tmp_path_factory):
+    """Workspace of one round: a labelled hospital, and one that is only scored."""
+    folder, sites = tmp_path_factory.mktemp("phases"), {"lap_harbor": "supervised", "lap_isle": "evaluate"}
+    for site in sites:
+        values = {"site": site, "demo": "lap_phases_tiny", "device": "cpu", "threads": 1}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "cache_dir": str(folder / "cache")}))
+    small = {role: {"image_size": [24, 32], "batch_size": 8} for role in set(sites.values())}
+    method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
+    study = {"name": "phases", "bundle": BUNDLE.name, "method": method, "sites": sites, "overlays": ["demo"]}
+    job = write_job(job_of(**study, rounds=1, steps=2, overrides=small), folder / "job")
+    run_job(job, folder / "ws", {site: load_file(folder / f"{site}.yaml") for site in sites})
+    return folder / "ws"
+
+
+def test_one_round_of_a_federation(run):
+    found = json.loads((run / "server/simulate_job/fedmed/result.json").read_text())["test"]
+    assert set(found) == {"lap_harbor", "lap_isle"}
+    for scores in found.values():
+        assert 0 <= scores["f1_mean"] <= 1
+        counts = Confusion.from_numbers(scores, PHASES)
+        assert counts is not None and counts.scores()["f1"] == pytest.approx(scores["pooled_f1"])
+
+
+def test_an_exported_bundle_stands_alone(run, tmp_path):
+    """What the bundle shares with another by links is there as files, and inference gives what it gave before."""
+    assert [path.name for path in (BUNDLE / "surgical_phase").iterdir() if path.is_symlink()]
+    made = export_bundle(run, tmp_path / "phases_classification", onnx=True, verify=True)
+    assert not [path for path in made.out.rglob("*") if path.is_symlink()]
+    assert any("the same class and equal probabilities" in line for line in made.checks)
+    assert (made.out / "models/model.onnx").is_file()
+    assert "ribbons" in (made.out / "docs/README.md").read_text()
