@@ -186,7 +186,9 @@ def test_one_test_runs_in_one_process(checkout):
 
 def test_the_demo_simulates_the_job_and_passes_arguments_on(checkout):
     assert run(checkout, "scripts/demo.sh", "--threads", "2").returncode == 0
-    assert calls(checkout)[1] == "scripts/simulate.py jobs/covid_fssl --workspace runs/covid_fssl --threads 2"
+    assert calls(checkout)[1] == (
+        "scripts/simulate.py jobs/covid_agreement --workspace runs/covid_agreement --control --threads 2"
+    )
 
 
 @pytest.mark.parametrize("script", ["scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", "scripts/setup.sh"])
