@@ -10,9 +10,11 @@ from fedmed.methods.guard_features import SPREAD, FeatureGuard
 from fedmed.methods.method import MEAN, Method
 
 HEAD = "head"  # sharing group of a bundle that keeps its classifier
-BACK_TELLS = "By chance 18 % of the frames of a clip of 16 do."
+BACK_TELLS = (
+    "Frames come back by way of another clip to their own place or next to it; by chance 18 % of a clip of 16 do."
+)
 VARIANCE_TELLS = (
-    "The loss at sites without labels is not bounded below, and may be negative: this variance has a floor, 1e-6, which "
+    "The loss at sites without labels is not bounded below, and may be negative: the variance of the place to which a frame comes back has a floor, 1e-6, which "
     "bounds it. It cannot be compared with that of a labelled site."
 )
 CYCLES = Role(
@@ -59,16 +61,16 @@ class FedCy(Method):
         """The loss, how frames come back, and how unlike they are."""
         return (
             LOSS,
-            Scalar("train_cycle_back", "frames that come back to within one place", "share", "higher", BACK_TELLS),
-            Scalar("train_cycle_error", "error of the place to which a frame comes back, squared", better="lower"),
-            Scalar("train_min_variance", "smallest variance of that place", tells=VARIANCE_TELLS),
-            Scalar("train_label_contrast", "contrast of labelled frames", "nats", "lower"),
+            Scalar("train_cycle_back", "frames that come back", "share", "higher", BACK_TELLS),
+            Scalar("train_cycle_error", "squared error of the way back", better="lower"),
+            Scalar("train_min_variance", "smallest variance of a way", tells=VARIANCE_TELLS),
+            Scalar("train_label_contrast", "contrast by labels", "nats", "lower"),
             Scalar(SPREAD, "spread of features"),
         )
 
     def report_sections(self) -> tuple[str, ...]:
-        """How much each site counted."""
-        return ()
+        """How much each site counted, and who sends what."""
+        return ("fedmed.reports.sent_parts_section.SentPartsSection",)
 
     def card(self) -> str:
         """How the model came about."""
