@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -121,8 +120,6 @@ def test_the_report_shows_shares_and_ribbons(workspace, tmp_path):
     names, text = {path.stem for path in pngs}, html.read_text()
     assert {"aggregation", "curves", "confusion", "slices_lap_bay"} <= names
     assert "lap_bay and lap_cliff send the features alone, which are averaged; the rest is that of lap_harbor." in text
-    shutil.copytree(workspace / "server", tmp_path / "run" / "server")
-    assert "Single videos never leave a site" in write_report(tmp_path / "run")[0].read_text()
 
 
 def test_the_run_becomes_a_bundle(workspace, tmp_path):
