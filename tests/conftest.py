@@ -20,7 +20,12 @@ SITES = {
     "ct_west": "evaluate",
 }
 VIDEO_SITES = {"lap_hei1": "supervised", "lap_hei2": "supervised"}
-PHASE_SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
+PHASE_SITES = {
+    "lap_harbor": "supervised",
+    "lap_bay": "unsupervised",
+    "lap_cliff": "unsupervised",
+    "lap_isle": "evaluate",
+}
 
 
 def job_of(**values):

@@ -17,7 +17,7 @@ from fedmed.errors import BundleError, DataError
 
 NAME = "surgical_phase_classification"
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
-SMALL = {"image_size": [24, 32], "frame_rate": 2.0}
+SMALL = {"image_size": [24, 32], "frame_rate": 2.0, "max_epochs": 1}
 
 
 @pytest.fixture
@@ -26,7 +26,12 @@ def build(fedmed_home, tmp_path):
 
     def make(*overlays, site="lap_bay", **values):
         root = demo_site("lap_phases_tiny", site, fedmed_home)
-        facts = {"dataset_dir": str(root), "cache_dir": str(tmp_path / "cache"), "device": "cpu", "max_epochs": 1, **SMALL}
+        facts = {
+            "dataset_dir": str(root),
+            "cache_dir": str(tmp_path / "cache"),
+            "device": "cpu",
+            **SMALL,
+        }
         parser = Bundle(NAME, ["demo", *overlays]).parser()
         for name, value in {**facts, **values}.items():
             parser[name] = value
@@ -99,7 +104,7 @@ def test_training_without_labels_runs_alone(fedmed_home, tmp_path):
     root = demo_site("lap_phases_tiny", "lap_bay", fedmed_home)
     files = [str(BUNDLE / "configs" / f"{name}.yaml") for name in ("train", "demo", "cycle")]
     places = {"ckpt_dir": str(tmp_path), "output_dir": str(tmp_path), "cache_dir": str(tmp_path / "cache")}
-    facts = {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", "max_epochs": 1, "clip_size": 8}
+    facts = {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", "clip_size": 8}
     made = ConfigWorkflow(
         files,
         meta_file=str(BUNDLE / "configs/metadata.json"),

@@ -1,4 +1,4 @@
-"""FedCy through real client, engines and server: who sends what, what counts, and a run that goes on after any round."""
+"""FedCy through real client, engines and server: who sends what and what counts, and a run that goes on."""
 
 import json
 
@@ -59,7 +59,7 @@ def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
     sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in server.tensors.items()}
     up = 3 * sum(sizes[name] for name in features) + sum(sizes[name] for name in classifier)
     assert [line["bytes_up"] for line in rounds_of(tmp_path / "ws")] == [up, up]
-    (task, update), = [(t, u) for t, u in answers if u.site == "lap_harbor" and u.round == 1]
+    ((task, update),) = [(t, u) for t, u in answers if u.site == "lap_harbor" and u.round == 1]
     for name in classifier:
         assert torch.equal(server.tensors[name], task.tensors[name] + update.tensors[name])
         assert update.tensors[name].abs().max() > 0
@@ -73,7 +73,9 @@ def test_scalars_reach_the_record_and_a_site_without_labels_is_scored(write_tiny
     own = {"train_loss", "train_cycle_error", "train_min_variance", "train_cycle_back", "train_feature_spread"}
     for site in ("lap_bay", "lap_cliff"):
         assert own <= line["sites"][site].keys() and 0 <= line["sites"][site]["train_cycle_back"] <= 1
-    assert {"train_loss", "train_label_contrast", "train_feature_spread", "val_f1"} <= line["sites"]["lap_harbor"].keys()
+    assert {"train_loss", "train_label_contrast", "train_feature_spread", "val_f1"} <= line["sites"][
+        "lap_harbor"
+    ].keys()
     result = json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
     assert all(0 <= result["test"][site]["f1_mean"] <= 1 for site in ("lap_harbor", "lap_bay", "lap_cliff", "lap_isle"))
 

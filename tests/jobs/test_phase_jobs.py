@@ -18,6 +18,7 @@ from fedmed.settings.site import load_site
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
 FOUR = dict.fromkeys(("lap_bay", "lap_cliff", "lap_dune", "lap_fjord"), "unsupervised")
+TRAINED = ("supervised", "unsupervised")
 RECORDS = "server/simulate_job/fedmed"
 
 
@@ -45,7 +46,9 @@ def test_the_published_job():
     study = job.study
     assert (study.min_rounds, study.patience, study.select) == (6, 3, "best")
     assert study.encoder == "resnet50-0676ba61.pth" and not study.overrides
-    labelled, other = (Bundle(study.bundle, job.clients[site]["overlays"]).parser() for site in ("lap_harbor", "lap_bay"))
+    labelled, other = (
+        Bundle(study.bundle, job.clients[site]["overlays"]).parser() for site in ("lap_harbor", "lap_bay")
+    )
     for parser in (labelled, other):
         assert (parser["learning_rate"], parser["weight_decay"]) == (5e-5, 5e-5)
         assert (parser["frame_rate"], parser["image_size"]) == (1.0, [224, 224])
@@ -57,9 +60,7 @@ def test_the_published_job():
 
 def small(job, tiny_phases):
     """The job with the hospitals that the tests have, small frames and one round."""
-    overrides = {
-        role: {**values, "learning_rate": 1e-3} if role != "evaluate" else values for role, values in tiny_phases.items()
-    }
+    overrides = {**tiny_phases, **{role: {**tiny_phases[role], "learning_rate": 1e-3} for role in TRAINED}}
     return job.changed({"sites": SITES, "rounds": 1, "min_rounds": 0, "overrides": overrides})
 
 
@@ -79,21 +80,23 @@ def test_one_round(workspace):
 
 
 def test_a_round_with_groupnorm(tiny_site_configs, tiny_phases, tmp_path):
-    server = run_job(write_job(small(read_job(JOBS / "phases_fedcy_gn"), tiny_phases), tmp_path / "job"), tmp_path / "ws")
+    server = run_job(
+        write_job(small(read_job(JOBS / "phases_fedcy_gn"), tiny_phases), tmp_path / "job"), tmp_path / "ws"
+    )
     assert not any("running" in name for name in server.tensors)
 
 
 def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, tiny_phases, tmp_path, fedmed_home):
     """From a file of weights with such a network's names, as torchvision would write them."""
     job = read_job(JOBS / "phases_fedcy_paper")
-    parser = Bundle(job.study.bundle, ["demo"]).parser()
-    networks = importlib.import_module("surgical_phase.phase_net")
-    said = {key: value for key, value in parser["network_def"].items() if key in ("layers", "widths", "block", "stem_pool")}
-    network = networks.PhaseNet(6, **said)
-    saved = {name.removeprefix("features."): value for name, value in network.state_dict().items()}
+    made = dict(Bundle(job.study.bundle, ["demo"]).parser()["network_def"])
+    narrow = {name: made[name] for name in ("layers", "widths", "block", "stem_pool")}
+    network = importlib.import_module("surgical_phase.phase_net").PhaseNet(6, **narrow)
+    saved = network.features.state_dict()
     (fedmed_home / "models").mkdir(exist_ok=True)
-    torch.save({name: value for name, value in saved.items() if "classifier" not in name}, fedmed_home / "models" / "n.pth")
-    job = small(job, tiny_phases).changed({"overlays": ["demo"], "encoder": "n.pth", "patience": None, "select": "last"})
+    torch.save(saved, fedmed_home / "models" / "narrow.pth")
+    last = {"patience": None, "select": "last"}
+    job = small(job, tiny_phases).changed({"overlays": ["demo"], "encoder": "narrow.pth", **last})
     server = run_job(write_job(job, tmp_path / "job"), tmp_path / "ws")
     moved = (server.tensors["features.conv1.weight"] - saved["conv1.weight"]).abs().max()
     assert 0 < moved < 0.02, "a few steps from the file's weights"

@@ -52,9 +52,10 @@ class CycleEngine(UnlabelledTrainer):
         super().__init__(*args, **kwargs)
         wrong = {
             f"cycle_weight is {cycle_weight}; use 0 or more": cycle_weight < 0,
-            f"max_grad_norm is {max_grad_norm}; use a number above 0, or null": max_grad_norm is not None and max_grad_norm <= 0,
             f"statistics_momentum is {statistics_momentum}; use 0 to 1": not 0 <= statistics_momentum <= 1,
         }
+        if max_grad_norm is not None:
+            wrong[f"max_grad_norm is {max_grad_norm}; use a number above 0, or null"] = max_grad_norm <= 0
         for message, bad in wrong.items():
             if bad:
                 raise FedMedError(f"CycleEngine: {message}")
@@ -92,8 +93,8 @@ class CycleEngine(UnlabelledTrainer):
 
     def _features(self, frames: Tensor) -> Tensor:
         """(n, D) float32."""
-        self.network.train()
+        network: Any = self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", enabled=self.amp):
-            features: Tensor = self.network.features(frames)  # type: ignore[operator, assignment] # a submodule
+            features: Tensor = network.features(frames)
         return features.float()

@@ -17,9 +17,9 @@ class GuidedEngine(SupervisedEngine):
     """Cross-entropy of the classes and contrast of the features, of one forward pass: Kassem et al. 2023, Eq. 6.
 
     Args:
-        args, kwargs: as in :class:`SupervisedEngine`; ``loss_function`` of (logits, classes) is the cross-entropy unless
-            another one is given. The network has ``features``: (B, 3, H, W) -> (B, D), and ``classifier``: (B, D) ->
-            (B, P). Labels are whole numbers (B,).
+        args, kwargs: as in :class:`SupervisedEngine`; ``loss_function`` of (logits, classes) is the cross-entropy
+            unless another one is given. The network has ``features``: (B, 3, H, W) -> (B, D), and ``classifier``:
+            (B, D) -> (B, P). Labels are whole numbers (B,).
         contrast_weight: λ_c; 0 leaves the contrast out.
         contrast_temperature: τ_c.
         max_grad_norm: largest norm of the gradients (ours); None = as they are.
@@ -53,7 +53,7 @@ class GuidedEngine(SupervisedEngine):
         self.samples = 0
         super().run()
 
-    def _iteration(self, engine: "GuidedEngine", batchdata: dict[str, Any]) -> dict[str, Tensor]:
+    def _iteration(self, engine: Any, batchdata: dict[str, Any]) -> dict[str, Tensor]:
         images, labels = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
         features, logits = self._forward(images)
         self.fire_event(IterationEvents.FORWARD_COMPLETED)
@@ -71,9 +71,9 @@ class GuidedEngine(SupervisedEngine):
 
     def _forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Features (B, D) and logits (B, P), float32."""
-        self.network.train()
+        network: Any = self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", enabled=self.amp):
-            features = self.network.features(images)
-            logits = self.network.classifier(features)
+            features = network.features(images)
+            logits = network.classifier(features)
         return features.float(), logits.float()

@@ -14,8 +14,8 @@ BACK_TELLS = (
     "Frames come back by way of another clip to their own place or next to it; by chance 18 % of a clip of 16 do."
 )
 VARIANCE_TELLS = (
-    "The loss at sites without labels is not bounded below, and may be negative: the variance of the place to which a frame comes back has a floor, 1e-6, which "
-    "bounds it. It cannot be compared with that of a labelled site."
+    "The variance of the place to which a frame comes back has a floor, 1e-6: without it the loss at sites without "
+    "labels would not be bounded below. That loss may be negative, and cannot be compared with that of a labelled site."
 )
 CYCLES = Role(
     "trains without labels",
@@ -42,7 +42,7 @@ class FedCy(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 12}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels; sites without, which receive the classifier and do not send it; those only scored."""
@@ -82,6 +82,6 @@ class FedCy(Method):
     def dry_run(self) -> tuple[str, ...]:
         """What the scalars and numbers of frames tell."""
         return (
-            "How many frames a round processed leaves with each update: it tells how long the site's videos are together.",
+            "How many frames a round processed leaves with each update: it tells how long its videos are in all.",
             "A site without labels sends what extracts features, and not the classifier.",
         )

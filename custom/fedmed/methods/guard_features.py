@@ -29,8 +29,9 @@ class FeatureGuard(Guard):
             first.append(spread)
         if reference is None or spread >= max(FALL * reference, ALIKE):
             return None
+        spread, reference = max(spread, 0.0), max(reference, 0.0)  # by rounding they may lie below
         message = (
-            f"its frames differ by {percent(max(spread, 0.0))} of what is possible, by {percent(max(reference, 0.0))} in "
-            f"the site's first rounds: its features become the same for all frames; {ADVICE}"
+            f"its frames differ by {percent(spread)} of what is possible, by {percent(reference)} in the site's first "
+            f"rounds: its features become the same for all frames; {ADVICE}"
         )
-        return SuspectedCollapse(update.site, message, "features_same", max(spread, 0.0), reference)
+        return SuspectedCollapse(update.site, message, "features_same", spread, reference)

@@ -16,9 +16,8 @@ class SentPartsSection:
 
     def charts(self, run: Run) -> dict[str, Chart]:
         """In place of the discs: what sites processed, and their weights as bands."""
-        if not any(points(run, "n_samples").values()):
-            return {}
-        return {"aggregation": Chart(shares, f"{whose(run)}The height of a band is the site's share of what was processed.")}
+        caption = f"{whose(run)}The height of a band is the site's share of what was processed."
+        return {"aggregation": Chart(shares, caption)} if any(points(run, "n_samples").values()) else {}
 
     def columns(self, run: Run) -> dict[str, dict[str, float]]:
         """None."""

@@ -178,7 +178,9 @@ def test_clips_of_different_videos(prepared, together, clips):
         assert len(found) == clips
         batches_of_videos = found.videos.reshape(-1, together).tolist()
         assert all(len(set(batch)) == together for batch in batches_of_videos)
-        frames = [(video, row) for video, rows in zip(found.videos.tolist(), found.rows.tolist(), strict=True) for row in rows]
+        frames = [
+            (video, row) for video, rows in zip(found.videos.tolist(), found.rows.tolist(), strict=True) for row in rows
+        ]
         assert len(set(frames)) == len(frames), "every frame at most once an epoch"
         orders.append(batches_of_videos)
     assert together == 3 or orders[0] != orders[1], "batches come in drawn order"

@@ -68,7 +68,9 @@ def outputs_of():
 
     def run(trainer):
         found = []
-        with trainer.add_event_handler(Events.ITERATION_COMPLETED, lambda engine: found.append(dict(engine.state.output))):
+        with trainer.add_event_handler(
+            Events.ITERATION_COMPLETED, lambda engine: found.append(dict(engine.state.output))
+        ):
             trainer.run()
         return found
 

@@ -126,9 +126,8 @@ def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, cou
             different = " of different videos" if rule.distinct else ""
             found = f"none of {len(videos)} videos has the {rule.size} usable frames of a clip"
             fewer = f"{len(videos)} videos have less than {rule.together} clips of {rule.size} usable frames{different}"
-            raise DataError(
-                f"{found if rule.together == 1 else fewer}; use shorter clips, a higher rate, more videos, or repeat=True"
-            )
+            remedy = "use shorter clips, a higher rate, more videos, or repeat=True"
+            raise DataError(f"{found if rule.together == 1 else fewer}; {remedy}")
         parts.append(clips.take(slice(count - held)))
     rows = [part.rows for part in parts]
     return Clips(np.concatenate([part.videos for part in parts]), np.concatenate(rows))
