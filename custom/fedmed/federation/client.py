@@ -179,7 +179,7 @@ class Client:
         report = partial(self.progress.step, task)
         means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)
         beside = {**trainer.extras(), **corrections.extras()}
-        return corrections.kept_with(trainer.state_dict()), beside, means, trainer.samples
+        return corrections.kept_with(trainer.state_dict()), beside, means, getattr(trainer, "samples", None)
 
     def _keep(self, task: Task, private: Mapping[str, Tensor], **content: Any) -> None:
         kept = {round for round in (task.private_round, *task.keep_rounds) if round is not None}
