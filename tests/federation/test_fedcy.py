@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fedmed.durable_files import load_tensors
+from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
@@ -115,6 +116,24 @@ def test_silent_sites_send_zeros(write_tiny_phases_job, tiny_phases, answers, tm
     for tensors in sent:
         moved = {name for name, value in tensors.items() if value.abs().max() > 0}
         assert all(name.endswith("num_batches_tracked") for name in moved)
+
+
+@pytest.mark.parametrize("algorithm", ["fedprox", "feddyn", "scaffold", "feddg"])
+def test_algorithms_go_with_it(write_tiny_phases_job, allow_extras, answers, tmp_path, algorithm):
+    allow_extras("amplitude", "control_difference")
+    job = write_tiny_phases_job(tmp_path, rounds=2, steps=2, algorithm=algorithm, **LAST)
+    server = run_job(job, tmp_path / "ws")
+    assert all(bool(torch.isfinite(value).all()) for value in server.tensors.values())
+    for _, update in answers:
+        own = {name for name in update.tensors if name.startswith("classifier.")}
+        assert bool(own) == (update.site == "lap_harbor") and update.n_steps == 2
+        assert not any("classifier" in name for name in update.extras.get("control_difference", ())) or own
+
+
+@pytest.mark.parametrize("algorithm", ["fedrep", "fedbn"])
+def test_two_that_say_what_is_sent_are_refused(write_tiny_phases_job, tmp_path, algorithm):
+    with pytest.raises(JobError, match="and FedCy both say what stays at the sites"):
+        write_tiny_phases_job(tmp_path, algorithm=algorithm)
 
 
 def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases_job, tmp_path, monkeypatch):

@@ -28,7 +28,8 @@ class CycleEngine(UnlabelledTrainer):
         cycle_loss: of features (B, k, D).
         cycle_weight: λ_t; it multiplies the loss's regulariser too.
         max_grad_norm: largest norm of the gradients (ours); None = as they are. Single frames dominate early on.
-        statistics_momentum: of BatchNorm's running statistics at this site (ours); 0 leaves them as they came.
+        statistics_momentum: of BatchNorm's running statistics at this site (ours); 0 leaves them as they came, None =
+            the network's own.
 
     ``engine.state.output`` has detached scalars: ``loss``, which was minimised and may be negative; ``cycle_error``,
     how far from its place a frame comes back, in places squared; ``min_variance``, the smallest variance of a frame's
@@ -46,19 +47,17 @@ class CycleEngine(UnlabelledTrainer):
         cycle_loss: CycleConsistencyLoss | None = None,
         cycle_weight: float = 10.0,
         max_grad_norm: float | None = None,
-        statistics_momentum: float = 0.1,
+        statistics_momentum: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        wrong = {
-            f"cycle_weight is {cycle_weight}; use 0 or more": cycle_weight < 0,
-            f"statistics_momentum is {statistics_momentum}; use 0 to 1": not 0 <= statistics_momentum <= 1,
-        }
-        if max_grad_norm is not None:
-            wrong[f"max_grad_norm is {max_grad_norm}; use a number above 0, or null"] = max_grad_norm <= 0
-        for message, bad in wrong.items():
-            if bad:
-                raise FedMedError(f"CycleEngine: {message}")
+        momentum, norm = statistics_momentum, max_grad_norm
+        if cycle_weight < 0:
+            raise FedMedError(f"CycleEngine: cycle_weight is {cycle_weight}; use 0 or more")
+        if norm is not None and norm <= 0:
+            raise FedMedError(f"CycleEngine: max_grad_norm is {norm}; use a number above 0, or null")
+        if momentum is not None and not 0 <= momentum <= 1:
+            raise FedMedError(f"CycleEngine: statistics_momentum is {momentum}; use 0 to 1, or null")
         self.cycle_loss, self.cycle_weight = cycle_loss or CycleConsistencyLoss(), cycle_weight
         self.max_grad_norm, self.statistics_momentum = max_grad_norm, statistics_momentum
 
@@ -66,7 +65,7 @@ class CycleEngine(UnlabelledTrainer):
         """Train ``max_epochs`` epochs."""
         self.samples = 0
         for layer in self.network.modules():
-            if isinstance(layer, _BatchNorm):
+            if isinstance(layer, _BatchNorm) and self.statistics_momentum is not None:
                 layer.momentum = self.statistics_momentum
         super().run()
 

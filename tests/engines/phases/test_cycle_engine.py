@@ -73,20 +73,15 @@ def test_without_weight_the_model_comes_back_as_it_came(build, clip_batches):
     network = build()
     before = copy.deepcopy(network)
     engine(network, clip_batches(), cycle_weight=0.0, statistics_momentum=0.0).run()
-    changed = [
-        name for name, value in network.state_dict().items() if not torch.equal(value, before.state_dict()[name])
-    ]
-    assert changed == ["features.1.num_batches_tracked"]
+    assert changed(network, before) == ["features.1.num_batches_tracked"]
 
 
 def test_a_silent_site_changes_nothing_but_a_counter(build, clip_batches):
     network = build()
     before = copy.deepcopy(network)
     engine(network, clip_batches(), rate=0.0, statistics_momentum=0.0).run()
-    changed = [
-        name for name, value in network.state_dict().items() if not torch.equal(value, before.state_dict()[name])
-    ]
-    assert changed == ["features.1.num_batches_tracked"]
+    assert changed(network, before) == ["features.1.num_batches_tracked"]
+    network = build()
     engine(network, clip_batches(), rate=0.0).run()
     assert not torch.equal(network.features[1].running_mean, before.features[1].running_mean)
 
