@@ -20,6 +20,12 @@ SITES = {
     "ct_west": "evaluate",
 }
 VIDEO_SITES = {"lap_hei1": "supervised", "lap_hei2": "supervised"}
+PHASE_SITES = {
+    "lap_harbor": "supervised",
+    "lap_bay": "unsupervised",
+    "lap_cliff": "unsupervised",
+    "lap_isle": "evaluate",
+}
 
 
 def job_of(**values):
@@ -108,10 +114,11 @@ def tiny_site_configs(fedmed_home):
     """Folder of site YAMLs for the tiny demo federations, also for processes that a test starts."""
     folder = fedmed_home / "site_configs"
     folder.mkdir()
-    for site in (*SITES, *VIDEO_SITES):
-        kind = "lap_tools_tiny" if site in VIDEO_SITES else "chest_ct_tiny"
-        values = {"demo": kind, "device": "cpu", "threads": 1}
-        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    kinds = {"chest_ct_tiny": SITES, "lap_tools_tiny": VIDEO_SITES, "lap_phases_tiny": PHASE_SITES}
+    for kind, sites in kinds.items():
+        for site in sites:
+            values = {"demo": kind, "device": "cpu", "threads": 1}
+            (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
     os.environ["FEDMED_SITE_CONFIGS"] = str(folder)
     yield folder
     del os.environ["FEDMED_SITE_CONFIGS"]
@@ -173,6 +180,22 @@ def write_tiny_tools_job(write_tiny_job):
     method = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg", "args": {"weighting": "samples"}}
     spec = {"bundle": "surgical_tool_classification", "method": method, "sites": VIDEO_SITES, "overrides": small}
     return lambda folder, name="tools", **changes: write_tiny_job(folder, name, **{**spec, **changes})
+
+
+@pytest.fixture(scope="session")
+def tiny_phases():
+    """Overrides with which hospitals with videos of phases have an epoch in a second."""
+    small = {"image_size": [24, 32], "frame_rate": 2.0}
+    cycles = {**small, "batch_size": 2, "clip_size": 8}
+    return {"supervised": {**small, "batch_size": 16}, "unsupervised": cycles, "evaluate": {**small, "batch_size": 16}}
+
+
+@pytest.fixture(scope="session")
+def write_tiny_phases_job(write_tiny_job, tiny_phases):
+    """Return a function as ``write_tiny_job``, for phases in videos at four hospitals of which one has labels."""
+    method = {"path": "fedmed.methods.fedcy.FedCy"}
+    spec = {"bundle": "surgical_phase_classification", "method": method, "sites": PHASE_SITES, "overrides": tiny_phases}
+    return lambda folder, name="phases", **changes: write_tiny_job(folder, name, **{**spec, **changes})
 
 
 @pytest.fixture(scope="session")

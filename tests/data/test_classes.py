@@ -123,7 +123,7 @@ def test_held_out_images_are_left_out(classified, caplog):
 
 def test_no_image_at_all(classified):
     root, datalist = classified(testing=["a"])
-    with pytest.raises(DataError, match="none of the lists unlabeled, training has an image"):
+    with pytest.raises(DataError, match="none of the lists unlabeled, training has images"):
         load_images(root, datalist)
     root, datalist = classified(training=["a"])
     (root / "images/training0.png").unlink()

@@ -3,6 +3,7 @@
 Semi-supervised training with a thread for each site is in test_what_leaves_a_site.py.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -78,6 +79,22 @@ def test_every_algorithm_equals_the_loop(name, threads, write_tiny_tools_job, al
     for site in sites:
         flare, loop = (load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))
         assert same(flare, loop), site
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 3])
+def test_sites_that_send_a_part_of_the_model_equal_the_loop(threads, write_tiny_phases_job, tmp_path):
+    """Hospitals with videos of phases, of which one sends its classifier too."""
+    folder = write_tiny_phases_job(tmp_path, rounds=2, steps=2, evaluate=False, select="last")
+    run = simulate(folder, tmp_path / "ws", "-t", str(threads))
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    run_job(folder, tmp_path / "loop")
+    assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
+    for site in ("lap_harbor", "lap_bay", "lap_cliff"):
+        assert same(*(load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))), site
+    lines = [(tmp_path / ws / "server/simulate_job/fedmed/rounds.jsonl").read_text() for ws in ("ws", "loop")]
+    numbers = [[json.loads(line)["coefficients"] for line in text.splitlines()] for text in lines]
+    assert numbers[0] == numbers[1]
 
 
 def same(one, other):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.data.datalist import list_entries, load_datalist
-from fedmed.data.entry_forms import UNLABELED, listed_file
+from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
@@ -18,28 +18,33 @@ HELD_OUT = ("validation", "testing")
 
 
 def load_images(
-    data_root: Path | str, datalist: Path | str, keys: Sequence[str] = (UNLABELED, "training")
+    data_root: Path | str,
+    datalist: Path | str,
+    keys: Sequence[str] = (UNLABELED, "training"),
+    form: ImageAlone | None = None,
 ) -> list[dict[str, Any]]:
     """Return a site's images without labels, each once, for training that uses none.
 
     Args:
         data_root, datalist: as for :func:`fedmed.data.datalist.load_datalist`.
         keys: lists to join; one may be missing. Images that are also listed for validation or testing are left out.
+        form: how an entry looks, where it is not an image: :class:`fedmed.data.entry_forms.Video`.
 
     Raises:
         DataError: ``keys`` names a held-out list, no list has an image, or an image is missing.
     """
     if held := [key for key in keys if key in HELD_OUT]:
         raise DataError(f"load_images: keys has '{held[0]}', whose images are never trained on; leave it out")
-    root, path = Path(data_root), Path(datalist)
-    listed = dict.fromkeys(image for key in keys for image in _images(root, path, key))
-    held_out = {image for key in HELD_OUT for image in _images(root, path, key)} & listed.keys()
+    root, path, form = Path(data_root), Path(datalist), form or ImageAlone()
+    listed = dict.fromkeys(image for key in keys for image in _images(root, path, key, form))
+    held_out = {image for key in HELD_OUT for image in _images(root, path, key, form)} & listed.keys()
     if held_out:
-        log.warning("%s: %d images are also listed for validation or testing and left out", path, len(held_out))
+        what = f"{len(held_out)} {form.main}s are also listed for validation or testing"
+        log.warning("%s: %s and left out", path, what)
     images = [image for image in listed if image not in held_out]
     if not images:
-        raise DataError(f"{path}: none of the lists {', '.join(keys)} has an image to train on; list some there")
-    return [{"image": image} for image in images]
+        raise DataError(f"{path}: none of the lists {', '.join(keys)} has {form.main}s to train on; list some there")
+    return [{form.main: image} for image in images]
 
 
 def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed: int) -> list[Mapping[str, Any]]:
@@ -70,11 +75,11 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
     return [case for place, case in enumerate(cases) if place in chosen]
 
 
-def _images(root: Path, datalist: Path, key: str) -> list[str]:
+def _images(root: Path, datalist: Path, key: str, form: ImageAlone) -> list[str]:
     if key == UNLABELED:
-        return [case["image"] for case in load_datalist(root, datalist, key, required=False)]
+        return [case[form.main] for case in load_datalist(root, datalist, key, required=False, form=form)]
     entries = enumerate(list_entries(datalist, key))
-    return [str(listed_file(root, f"{datalist}: entry {n} of '{key}'", "image", entry)) for n, entry in entries]
+    return [str(listed_file(root, f"{datalist}: entry {n} of '{key}'", form.main, entry)) for n, entry in entries]
 
 
 def _shares(sizes: Mapping[int, int], fraction: float) -> dict[int, int]:

@@ -45,3 +45,21 @@ class FrameBatches:
         if labels is None:
             return images[:, 0], None
         return images[:, 0], labels[:, 0].float() if labels.dtype == torch.uint8 else labels[:, 0]
+
+
+class ClipBatches:
+    """``prepare_batch`` of an engine whose network takes single frames: the frames of all clips, one after the other.
+
+    Args:
+        views: (B, k, 3, H, W) uint8 -> float, one draw a clip; None = frames as they are.
+    """
+
+    def __init__(self, views: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.views = views
+
+    def __call__(
+        self, batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **_: Any
+    ) -> tuple[Tensor, None]:
+        """Return images (B · k, 3, H, W) float32 in [0, 1] of clips (B, k, 3, H, W), and no labels."""
+        clips = batch["image"].to(device, non_blocking=non_blocking)
+        return (unit_float(clips) if self.views is None else self.views(clips)).flatten(0, 1), None

@@ -70,9 +70,12 @@ class StatefulTrainer(Trainer):
     Attributes:
         takes_corrections: whether it trains by steps of ``optimizer``, which corrections can change (see
             :mod:`fedmed.engines.gradient_correction`).
+        samples: images that the last :meth:`run` processed, where these are what a site counts by; None: it counts by
+            the images that it has.
     """
 
     takes_corrections: ClassVar[bool] = True
+    samples: int | None = None
     scaler: torch.amp.GradScaler | None  # type: ignore[assignment] # MONAI names a deprecated subclass
 
     def run(self) -> None:  # type: ignore[override] # MONAI gives its data at construction

@@ -1,6 +1,6 @@
 """What engines that learn from images without labels have in common."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -22,6 +22,7 @@ class UnlabelledTrainer(StatefulTrainer):
         epoch_length: iterations; default: batches in ``unlabeled_loader``.
         amp: float16 mixed precision; has an effect on CUDA devices only.
         train_handlers: Ignite handlers.
+        prepare_batch: gives images, and labels that are not used, on the device.
 
     Raises:
         DataError: there is no loader.
@@ -39,6 +40,7 @@ class UnlabelledTrainer(StatefulTrainer):
         epoch_length: int | None = None,
         amp: bool = False,
         train_handlers: Sequence[Any] | None = None,
+        prepare_batch: Callable[..., Any] = plain_batch,
     ) -> None:
         if unlabeled_loader is None:
             raise DataError(f"{type(self).__name__} has no images to train on; list some under {self.lists}")
@@ -48,7 +50,7 @@ class UnlabelledTrainer(StatefulTrainer):
             data_loader=unlabeled_loader,
             epoch_length=epoch_length,
             non_blocking=True,
-            prepare_batch=plain_batch,
+            prepare_batch=prepare_batch,
             handlers=train_handlers,
             amp=amp and on_gpu(device),
             decollate=False,

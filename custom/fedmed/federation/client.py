@@ -145,9 +145,9 @@ class Client:
         task = replace(task, steps=model.parser["epoch_length"] if task.epochs else task.steps)
         optimizer = model.optimizer(self.keep_optimizer)
         metrics = self._score(task, model) if task.validate else {}
-        engine, extras = model.state.get("engine", {}), dict[str, Any]()
+        engine, extras, samples = model.state.get("engine", {}), dict[str, Any](), None
         if task.steps:
-            engine, extras, trained = self._iterate(task, model, engine)
+            engine, extras, trained, samples = self._iterate(task, model, engine)
             metrics |= trained
         after = named_tensors(model.network)
         private = {name: after[name] for name in model.policy.private(after)}
@@ -155,13 +155,15 @@ class Client:
         metrics["seconds"] = monotonic() - started
         difference = {name: after[name] - model.tensors[name] for name in model.policy.sent(after)}
         self.progress.event("end", task, **metrics)
-        n_samples = len(parsed(model.parser, "train#data"))
+        n_samples = len(parsed(model.parser, "train#data")) if samples is None else samples
         return Update(self.site.site, task.round, difference, task.steps, n_samples, metrics, extras)
 
     def _iterate(
         self, task: Task, model: OpenedModel, engine: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
-        """Train; return the engine's state, the values that go beside the model, and the means of the scalars."""
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, float], int | None]:
+        """Train; return the engine's state, the values that go beside the model, the means of the scalars, and how many
+        images were processed, where the engine says so.
+        """
         seed_everything(derive_seed(self.seed, self.site.site, task.round, "training"))
         trainer = parsed(model.parser, "train#trainer")
         corrections = Corrections(listed(model.parser, "train", "corrections"))
@@ -176,7 +178,8 @@ class Client:
         handlers = listed(model.parser, "train", "federated_handlers")
         report = partial(self.progress.step, task)
         means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)
-        return corrections.kept_with(trainer.state_dict()), {**trainer.extras(), **corrections.extras()}, means
+        beside = {**trainer.extras(), **corrections.extras()}
+        return corrections.kept_with(trainer.state_dict()), beside, means, getattr(trainer, "samples", None)
 
     def _keep(self, task: Task, private: Mapping[str, Tensor], **content: Any) -> None:
         kept = {round for round in (task.private_round, *task.keep_rounds) if round is not None}

@@ -17,7 +17,7 @@ class Update:
         tensors: name -> difference to the received tensor (``after - before``), on the CPU, in the model's dtypes.
             Integer counters are differences too.
         n_steps: optimizer steps done (Yang 2021's m_k).
-        n_samples: training images of the site.
+        n_samples: training images of the site, or those that the round processed if its engine counts by these.
         metrics: scalars such as ``train_loss``, ``val_dice``; no names of cases.
         extras: small additional values of a method, numbers or tensors, empty unless the site allows them.
     """

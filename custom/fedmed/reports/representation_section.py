@@ -57,11 +57,11 @@ def weights(run: Run) -> Figure:
     span = max(1.0 - min(r for of_site in found.values() for _, r in of_site), FLAT)
     changed.set_ylim(1.0 - 1.08 * span, 1.0)
     site_lines(changed, run, found, start=1)
-    _bands(bands, run)
+    weight_bands(bands, run)
     return figure
 
 
-def _bands(axes: Axes, run: Run) -> None:
+def weight_bands(axes: Axes, run: Run) -> None:
     """Each site's weight as the height of its band; rounds are as wide as they are apart."""
     axes.set_title("Weight in the aggregate")
     sites = [site.name for site in run.sites if any(site.name in line.coefficients for line in run.rounds)]

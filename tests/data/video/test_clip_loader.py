@@ -157,3 +157,44 @@ def test_no_videos_give_no_loader(tmp_path):
 def test_wrong_rules(values, match):
     with pytest.raises(DataError, match=match):
         ClipRule(**values)
+
+
+def test_clips_that_are_compared_come_in_whole_batches(prepared):
+    """23 clips: of 2 together the last odd one is dropped, in every epoch, so no batch holds clips of two epochs."""
+    videos = prepared().videos
+    rule = ClipRule("partition", 4, together=2)
+    for epoch in range(3):
+        assert len(epoch_clips(videos, rule, 0, epoch)) == 22
+    whole = epoch_clips(videos, ClipRule("partition", 4), 0)
+    assert np.array_equal(epoch_clips(videos, rule, 0).rows, whole.rows[:22]), "else the clips are the same"
+
+
+@pytest.mark.parametrize(("together", "clips"), [(2, 22), (3, 6)])
+def test_clips_of_different_videos(prepared, together, clips):
+    """Of 12, 9 and 2 clips: 11 pairs, and 2 times three."""
+    videos, orders = prepared().videos, []
+    for epoch in range(3):
+        found = epoch_clips(videos, ClipRule("partition", 4, together=together, distinct=True), 0, epoch)
+        assert len(found) == clips
+        batches_of_videos = found.videos.reshape(-1, together).tolist()
+        assert all(len(set(batch)) == together for batch in batches_of_videos)
+        frames = [
+            (video, row) for video, rows in zip(found.videos.tolist(), found.rows.tolist(), strict=True) for row in rows
+        ]
+        assert len(set(frames)) == len(frames), "every frame at most once an epoch"
+        orders.append(batches_of_videos)
+    assert together == 3 or orders[0] != orders[1], "batches come in drawn order"
+
+
+def test_too_few_clips_to_compare(prepared):
+    with pytest.raises(DataError, match="3 videos have less than 2 clips of 40 usable frames;"):
+        clip_loader(prepared(), ClipRule("partition", 40, together=2), 2, 1, 0)
+    with pytest.raises(DataError, match="less than 4 clips of 4 usable frames of different videos"):
+        clip_loader(prepared(), ClipRule("partition", 4, together=4, distinct=True), 4, 1, 0)
+    with pytest.raises(DataError, match="together is 0"):
+        ClipRule("partition", 4, together=0)
+
+
+def test_the_share_of_the_video_before_a_frame(prepared):
+    batch = next(iter(frame_loader(prepared(), ClipRule("history", 1), batch_size=50)))
+    assert batch["part"].shape == (50, 1) and torch.allclose(batch["part"][:, 0], torch.arange(50) / 50)

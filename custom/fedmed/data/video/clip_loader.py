@@ -58,7 +58,8 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
     """Clips as dictionaries of plain tensors; whole batches are read at once.
 
     Each has ``image`` (k, 3, H, W), ``video`` () int64: the place in the list, ``time`` (k,) float32 seconds from the
-    first frame, and, of labelled videos, ``labels`` (k, ...).
+    first frame, ``part`` (k,) float32 share of the video that lies before each, and, of labelled videos, ``labels``
+    (k, ...).
 
     Args:
         prepared: the videos.
@@ -86,12 +87,13 @@ class ClipDataset(Dataset[dict[str, Tensor]]):
         for clip, (number, rows) in zip(image, pairs, strict=True):
             clip[:] = videos[number].frames[rows].transpose(0, 3, 1, 2)
         image_tensor = torch.from_numpy(image)
+        times = np.stack([videos[number].times[rows] for number, rows in pairs])
+        length = np.array([videos[number].facts["seconds"] for number, _ in pairs])
         batch = {
             "image": unit_float(image_tensor) if self.as_float else image_tensor,
             "video": torch.from_numpy(chosen.videos),
-            "time": torch.from_numpy(
-                np.stack([videos[number].times[rows] for number, rows in pairs]).astype(np.float32)
-            ),
+            "time": torch.from_numpy(times.astype(np.float32)),
+            "part": torch.from_numpy((times / length[:, None]).astype(np.float32)),
         }
         if labels is not None:
             batch["labels"] = torch.stack([labels[number][torch.from_numpy(rows)] for number, rows in pairs])

@@ -30,6 +30,9 @@ class ClipRule:
         interval: seconds from one to the next, of ``history``.
         single: whether ``stride`` and ``random`` draw one clip a video and epoch, not ⌊length / size⌋.
         repeat: whether the last frame of a video shorter than a clip is repeated; such a video is skipped otherwise.
+        together: clips that are compared with one another. An epoch gives whole batches of so many; what is left over
+            at its end is dropped.
+        distinct: whether those are of different videos.
 
     Raises:
         DataError: a value outside its range.
@@ -41,12 +44,15 @@ class ClipRule:
     interval: float | None = None
     single: bool = False
     repeat: bool = False
+    together: int = 1
+    distinct: bool = False
 
     def __post_init__(self) -> None:
         wrong = {
             f"strategy is {self.strategy!r}; use one of {', '.join(STRATEGIES)}": self.strategy not in STRATEGIES,
             f"size is {self.size!r}; use frames of a clip, at least 1": self.size < 1,
             f"step is {self.step!r}; use frames, at least 1": self.step < 1,
+            f"together is {self.together!r}; use clips, at least 1": self.together < 1,
             "interval is missing; give the seconds from one frame of a history to the next": (
                 self.strategy == "history" and self.size > 1 and self.interval is None
             ),
@@ -93,31 +99,52 @@ class Clips:
 
 
 def epoch_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, epoch: int = 0) -> Clips:
-    """The clips of one epoch in drawn order; each video's draws depend on its place in the list only."""
+    """The clips of one epoch in drawn order; each video's draws depend on its place in the list only.
+
+    Every epoch has the same number of them.
+    """
     draws = (np.random.default_rng(derive_seed(seed, "clips", epoch, number)) for number in range(len(videos)))
     found = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
     order = np.random.default_rng(derive_seed(seed, "order of clips", epoch))
     clips = joined(found, rule.size)
-    return clips.take(order.permutation(len(clips)))
+    clips = clips.take(order.permutation(len(clips)))
+    batches = _apart(clips.videos, rule.together) if rule.distinct else np.arange(len(clips))
+    batches = batches[: len(batches) // rule.together * rule.together].reshape(-1, rule.together)
+    return clips.take((order.permutation(batches) if rule.distinct else batches).ravel())
 
 
 def training_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, count: int) -> Clips:
     """``count`` clips: epoch after epoch, the last one in part.
 
     Raises:
-        DataError: an epoch has no clips, since every video is shorter than one.
+        DataError: an epoch has no clips, since every video is shorter than one, or too few that are compared.
     """
     parts: list[Clips] = []
     while (held := sum(map(len, parts))) < count:
         clips = epoch_clips(videos, rule, seed, len(parts))
         if not len(clips):
-            raise DataError(
-                f"none of {len(videos)} videos has the {rule.size} usable frames of a clip; use shorter clips, "
-                "a higher rate, or repeat=True"
-            )
+            different = " of different videos" if rule.distinct else ""
+            found = f"none of {len(videos)} videos has the {rule.size} usable frames of a clip"
+            fewer = f"{len(videos)} videos have less than {rule.together} clips of {rule.size} usable frames{different}"
+            remedy = "use shorter clips, a higher rate, more videos, or repeat=True"
+            raise DataError(f"{found if rule.together == 1 else fewer}; {remedy}")
         parts.append(clips.take(slice(count - held)))
     rows = [part.rows for part in parts]
     return Clips(np.concatenate([part.videos for part in parts]), np.concatenate(rows))
+
+
+def _apart(videos: NDArray[np.int64], together: int) -> NDArray[np.int64]:
+    """Places in an order in which each ``together`` clips are of different videos; few are left out.
+
+    The videos with the most clips left come first, so that they do not remain alone at the end.
+    """
+    waiting = {video: np.flatnonzero(videos == video).tolist() for video in dict.fromkeys(videos.tolist())}
+    chosen: list[int] = []
+    while len(waiting) >= together:
+        fullest = sorted(waiting, key=lambda video: -len(waiting[video]))[:together]
+        chosen += [waiting[video].pop() for video in fullest]
+        waiting = {video: places for video, places in waiting.items() if places}
+    return np.array(chosen, np.int64)
 
 
 def every_frame(videos: Sequence[StoredVideo], rule: ClipRule) -> Clips:

@@ -1,0 +1,170 @@
+"""FedCy through real client, engines and server: who sends what and what counts, and a run that goes on."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.errors import JobError
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
+from fedmed.jobs.control_study import control_job
+from fedmed.jobs.job_folder import read_job, write_job
+
+HARBOR = {"lap_harbor": "supervised"}
+LAST = {"evaluate": False, "select": "last"}
+RECORDS = "server/simulate_job/fedmed"
+
+
+class Killed(BaseException):
+    """The process ends."""
+
+
+@pytest.fixture
+def answers(monkeypatch):
+    """What sites were sent to train, and sent back: (task, update)."""
+    found, train = [], Client.train
+
+    def spy(self, task):
+        found.append((task, train(self, task)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Client, "train", spy)
+    return found
+
+
+def rounds_of(workspace):
+    return [json.loads(line) for line in (workspace / RECORDS / "rounds.jsonl").read_text().splitlines()]
+
+
+def equal(one, other):
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_two_rounds(write_tiny_phases_job, answers, tmp_path):
+    """What each site sends, by what it counts, and whose the classifier is."""
+    server = run_job(write_tiny_phases_job(tmp_path, rounds=2, epochs=1, steps=None, **LAST), tmp_path / "ws")
+    features = {name for name in server.tensors if name.startswith("features.")}
+    classifier = server.tensors.keys() - features
+    assert classifier == {"classifier.weight", "classifier.bias"}
+    for task, update in answers:
+        assert task.tensors.keys() == server.tensors.keys(), "every site receives all"
+        assert update.tensors.keys() == (server.tensors.keys() if update.site == "lap_harbor" else features)
+        assert update.n_samples == update.n_steps * 16, "16 frames, or 2 clips of 8"
+    for line in rounds_of(tmp_path / "ws"):
+        frames = {site: own["n_samples"] for site, own in line["sites"].items()}
+        shares = {site: n / sum(frames.values()) for site, n in frames.items()}
+        assert line["coefficients"] == pytest.approx(shares) and len(shares) == 3
+    sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in server.tensors.items()}
+    up = 3 * sum(sizes[name] for name in features) + sum(sizes[name] for name in classifier)
+    assert [line["bytes_up"] for line in rounds_of(tmp_path / "ws")] == [up, up]
+    ((task, update),) = [(t, u) for t, u in answers if u.site == "lap_harbor" and u.round == 1]
+    for name in classifier:
+        assert torch.equal(server.tensors[name], task.tensors[name] + update.tensors[name])
+        assert update.tensors[name].abs().max() > 0
+    moved = [u.tensors["features.conv1.weight"].abs().max() for _, u in answers]
+    assert all(value > 0 for value in moved)
+
+
+def test_scalars_reach_the_record_and_a_site_without_labels_is_scored(write_tiny_phases_job, tmp_path):
+    run_job(write_tiny_phases_job(tmp_path, rounds=1, epochs=1, steps=None), tmp_path / "ws")
+    (line,) = rounds_of(tmp_path / "ws")
+    own = {"train_loss", "train_cycle_error", "train_min_variance", "train_cycle_back", "train_feature_spread"}
+    for site in ("lap_bay", "lap_cliff"):
+        assert own <= line["sites"][site].keys() and 0 <= line["sites"][site]["train_cycle_back"] <= 1
+    assert {"train_loss", "train_label_contrast", "train_feature_spread", "val_f1"} <= line["sites"][
+        "lap_harbor"
+    ].keys()
+    result = json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
+    assert all(0 <= result["test"][site]["f1_mean"] <= 1 for site in ("lap_harbor", "lap_bay", "lap_cliff", "lap_isle"))
+
+
+def test_without_other_sites_it_is_guided_training(write_tiny_phases_job, tmp_path):
+    """M = 0: the same bits as averaging of one site with that loss."""
+    spec = {"sites": HARBOR, "rounds": 2, **LAST}
+    own = run_job(write_tiny_phases_job(tmp_path, "own", **spec), tmp_path / "own")
+    plain = {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}
+    guided = {"role_overlays": {"supervised": ["guided"]}, "method": plain}
+    other = run_job(write_tiny_phases_job(tmp_path, "other", **spec, **guided), tmp_path / "other")
+    assert equal(own.tensors, other.tensors)
+
+
+def test_the_control_leaves_sites_without_labels_out(write_tiny_phases_job, tmp_path):
+    job = read_job(write_tiny_phases_job(tmp_path, rounds=1))
+    control = control_job(job)
+    assert set(control.study.sites.values()) == {"supervised", "evaluate"} and len(control.study.sites) == 4
+    run_job(write_job(control, tmp_path / "control"), tmp_path / "ws")
+    (line,) = rounds_of(tmp_path / "ws")
+    assert line["coefficients"] == {"lap_harbor": 1.0}
+
+
+@pytest.mark.parametrize("norm", [["demo"], ["demo", "groupnorm"]], ids=["batch", "group"])
+def test_silent_sites_send_zeros(write_tiny_phases_job, tiny_phases, answers, tmp_path, norm):
+    """Learning rate 0 and BatchNorm's statistics left alone, as the method says; and λ_t = 0 without decay, too."""
+    job = read_job(write_tiny_phases_job(tmp_path, "roles"))
+    silent = dict(job.method.roles()["unsupervised"].silent)
+    no_loss = {"cycle_weight": 0.0, "weight_decay": 0.0, "statistics_momentum": 0.0}
+    for name, said in {"silent": silent, "no_loss": no_loss}.items():
+        overrides = {**tiny_phases, "unsupervised": {**tiny_phases["unsupervised"], **said}}
+        sites = {**HARBOR, "lap_bay": "unsupervised"}
+        spec = {"sites": sites, "overrides": {role: overrides[role] for role in ("supervised", "unsupervised")}}
+        run_job(write_tiny_phases_job(tmp_path, name, overlays=norm, **spec, **LAST), tmp_path / "ws" / name)
+    sent = [update.tensors for _, update in answers if update.site == "lap_bay"]
+    assert len(sent) == 2
+    for tensors in sent:
+        moved = {name for name, value in tensors.items() if value.abs().max() > 0}
+        assert all(name.endswith("num_batches_tracked") for name in moved)
+
+
+@pytest.mark.parametrize("algorithm", ["fedprox", "feddyn", "scaffold", "feddg"])
+def test_algorithms_go_with_it(write_tiny_phases_job, allow_extras, answers, tmp_path, algorithm):
+    allow_extras("amplitude", "control_difference")
+    job = write_tiny_phases_job(tmp_path, rounds=2, steps=2, algorithm=algorithm, **LAST)
+    server = run_job(job, tmp_path / "ws")
+    assert all(bool(torch.isfinite(value).all()) for value in server.tensors.values())
+    for _, update in answers:
+        own = {name for name in update.tensors if name.startswith("classifier.")}
+        assert bool(own) == (update.site == "lap_harbor") and update.n_steps == 2
+        assert not any("classifier" in name for name in update.extras.get("control_difference", ())) or own
+
+
+@pytest.mark.parametrize("algorithm", ["fedrep", "fedbn"])
+def test_two_that_say_what_is_sent_are_refused(write_tiny_phases_job, tmp_path, algorithm):
+    with pytest.raises(JobError, match="and FedCy both say what stays at the sites"):
+        write_tiny_phases_job(tmp_path, algorithm=algorithm)
+
+
+def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases_job, tmp_path, monkeypatch):
+    """The model, and what each site keeps: optimizers, and the guard's memory at the server."""
+    job = write_tiny_phases_job(tmp_path, rounds=3, steps=2)
+    whole = outcome(run_job(job, tmp_path / "whole"), tmp_path / "whole")
+    begin = Server.train_tasks
+    for round in (1, 2):
+
+        def killed(self, number, round=round):
+            if number == round:
+                raise Killed
+            return begin(self, number)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Server, "train_tasks", killed)
+            run_job(job, tmp_path / f"killed{round}")
+        server = run_job(job, tmp_path / f"killed{round}", resume=True)
+        assert same(outcome(server, tmp_path / f"killed{round}"), whole), round
+
+
+def outcome(server, workspace):
+    sites = ("lap_harbor", "lap_bay", "lap_cliff")
+    paths = [next(workspace.glob(f"{site}/**/fedmed/state/round_2.pt")) for site in sites]
+    kept = [{key: value for key, value in load_tensors(path).items() if key != "made_with"} for path in paths]
+    return [dict(server.tensors), server.guard.state() if server.guard else {}, *kept]
+
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    return all(map(same, one, other)) if isinstance(one, list) else one == other

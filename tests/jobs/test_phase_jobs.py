@@ -1,0 +1,131 @@
+"""The jobs for phases say what their names promise, and each runs a round on small frames."""
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.export.bundle import export_bundle
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.privacy.sendings import SiteAnswers
+from fedmed.reports.run_page import write_report
+from fedmed.settings.site import load_site
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised", "lap_isle": "evaluate"}
+FOUR = dict.fromkeys(("lap_bay", "lap_cliff", "lap_dune", "lap_fjord"), "unsupervised")
+TRAINED = ("supervised", "unsupervised")
+RECORDS = "server/simulate_job/fedmed"
+
+
+@pytest.mark.parametrize(
+    ("name", "sites", "overlays"),
+    [
+        ("phases_fedcy", SITES, ["demo"]),
+        ("phases_fedcy_gn", SITES, ["demo", "groupnorm"]),
+        ("phases_fedcy_paper", {**SITES, **FOUR}, []),
+    ],
+)
+def test_one_hospital_with_labels_and_others_without(name, sites, overlays):
+    job = read_job(JOBS / name)
+    assert job.controller["sites"] == dict(sorted(sites.items())) and job.study.epochs == 1
+    assert job.clients["lap_harbor"]["overlays"] == [*overlays, "guided"]
+    assert job.clients["lap_bay"]["overlays"] == [*overlays, "cycle"]
+    assert job.aggregator["weighting"] == "samples" and job.aggregator["sends"] == {"unsupervised": "head"}
+    assert "\nbuffers: average" in (JOBS / name / "app_server/config/study.yaml").read_text(), "named, not by habit"
+    assert (Bundle(job.study.bundle, overlays).parser()["groups"] is None) == ("groupnorm" not in overlays)
+
+
+def test_the_published_job():
+    """The values of Kassem et al. 2023, Section IV."""
+    job = read_job(JOBS / "phases_fedcy_paper")
+    study = job.study
+    assert (study.min_rounds, study.patience, study.select) == (6, 3, "best")
+    assert study.encoder == "resnet50-0676ba61.pth" and not study.overrides
+    labelled, other = (
+        Bundle(study.bundle, job.clients[site]["overlays"]).parser() for site in ("lap_harbor", "lap_bay")
+    )
+    for parser in (labelled, other):
+        assert (parser["learning_rate"], parser["weight_decay"]) == (5e-5, 5e-5)
+        assert (parser["frame_rate"], parser["image_size"]) == (1.0, [224, 224])
+    assert (labelled["batch_size"], labelled["contrast_weight"], labelled["contrast_temperature"]) == (64, 10.0, 0.1)
+    assert (other["batch_size"], other["clip_size"], other["clip_strategy"]) == (2, 16, "partition")
+    assert (other["cycle_weight"], other["cycle_temperature"], other["variance_weight"]) == (10.0, 0.05, 1e-3)
+    assert (other["max_grad_norm"], other["distinct_videos"], other["frame_index"]) == (None, False, "position")
+
+
+def small(job, tiny_phases):
+    """The job with the hospitals that the tests have, small frames and one round."""
+    overrides = {**tiny_phases, **{role: {**tiny_phases[role], "learning_rate": 1e-3} for role in TRAINED}}
+    return job.changed({"sites": SITES, "rounds": 1, "min_rounds": 0, "overrides": overrides})
+
+
+@pytest.fixture(scope="module")
+def workspace(tiny_site_configs, tiny_phases, tmp_path_factory):
+    """One round of the job on the tiny hospitals."""
+    folder = tmp_path_factory.mktemp("phases")
+    run_job(write_job(small(read_job(JOBS / "phases_fedcy"), tiny_phases), folder / "job"), folder / "ws")
+    return folder / "ws"
+
+
+def test_one_round(workspace):
+    (line,) = map(json.loads, (workspace / RECORDS / "rounds.jsonl").read_text().splitlines())
+    assert sorted(line["accepted"]) == ["lap_bay", "lap_cliff", "lap_harbor"] and not line["refused"]
+    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    assert all(0 <= result["test"][site]["f1_mean"] <= 1 for site in SITES)
+
+
+def test_a_round_with_groupnorm(tiny_site_configs, tiny_phases, tmp_path):
+    server = run_job(
+        write_job(small(read_job(JOBS / "phases_fedcy_gn"), tiny_phases), tmp_path / "job"), tmp_path / "ws"
+    )
+    assert not any("running" in name for name in server.tensors)
+
+
+def test_a_round_of_the_published_job_with_a_narrow_network(tiny_site_configs, tiny_phases, tmp_path, fedmed_home):
+    """From a file of weights with such a network's names, as torchvision would write them."""
+    job = read_job(JOBS / "phases_fedcy_paper")
+    made = dict(Bundle(job.study.bundle, ["demo"]).parser()["network_def"])
+    narrow = {name: made[name] for name in ("layers", "widths", "block", "stem_pool")}
+    network = importlib.import_module("surgical_phase.phase_net").PhaseNet(6, **narrow)
+    saved = network.features.state_dict()
+    (fedmed_home / "models").mkdir(exist_ok=True)
+    torch.save(saved, fedmed_home / "models" / "narrow.pth")
+    last = {"patience": None, "select": "last"}
+    job = small(job, tiny_phases).changed({"overlays": ["demo"], "encoder": "narrow.pth", **last})
+    server = run_job(write_job(job, tmp_path / "job"), tmp_path / "ws")
+    moved = (server.tensors["features.conv1.weight"] - saved["conv1.weight"]).abs().max()
+    assert 0 < moved < 0.02, "a few steps from the file's weights"
+
+
+def test_a_site_can_foresee_every_number_that_it_sends(workspace, tiny_site_configs):
+    answers = SiteAnswers(read_job(JOBS / "phases_fedcy"), load_site("lap_bay"))
+    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
+    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    assert set(result["test"]["lap_bay"]) <= foreseen
+
+
+def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, load_script, capsys):
+    assert load_script("ledger").main([str(workspace / "lap_bay")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    sent = [json.loads(line) for line in next(workspace.glob("lap_bay/**/ledger.jsonl")).read_text().splitlines()]
+    (update,) = [line for line in sent if line["answer"] == "update"]
+    assert update["tensors"] and all(name.startswith("features.") for name in update["tensors"])
+    assert f"lap_bay sent 1 update with {len(update['tensors'])} tensors" in text and ".mp4" not in text
+
+
+def test_the_report_shows_shares_and_ribbons(workspace, tmp_path):
+    html, pngs = write_report(workspace, tmp_path)
+    names, text = {path.stem for path in pngs}, html.read_text()
+    assert {"aggregation", "curves", "confusion", "slices_lap_bay"} <= names
+    assert "lap_bay and lap_cliff send the features alone, which are averaged; the rest is that of lap_harbor." in text
+
+
+def test_the_run_becomes_a_bundle(workspace, tmp_path):
+    made = export_bundle(workspace, tmp_path / "phases_classification")
+    card = (made.out / "docs/README.md").read_text()
+    assert "the classifier comes from labelled sites alone" in card and "{{" not in card

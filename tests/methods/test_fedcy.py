@@ -1,0 +1,121 @@
+"""FedCy: who sends what, by what sites are weighed, and that an untrained copy of the classifier never counts."""
+
+import pytest
+import torch
+
+from fedmed.aggregation.weighted_mean import WeightedMean
+from fedmed.aggregation.weighting import SampleWeighting
+from fedmed.federation.guards import CollapseGuard
+from fedmed.messages.answers import Update
+from fedmed.methods.fedcy import FedCy
+
+SITES = {"a": "supervised", "b": "unsupervised", "c": "unsupervised", "d": "evaluate"}
+FRAMES = {"c1": 80000, "c2": 30000, "c3": 20000, "c4": 25000, "c5": 45000}  # CHK-T9
+BODY, HEAD = "features.w", "classifier.w"
+
+
+@pytest.fixture
+def job(job_of):
+    return job_of(
+        name="x",
+        bundle="surgical_phase_classification",
+        method={"path": "fedmed.methods.fedcy.FedCy"},
+        sites=SITES,
+        overlays=["demo"],
+        rounds=2,
+        epochs=1,
+    )
+
+
+def test_roles_and_what_each_sends(job):
+    overlays = {site: args["overlays"] for site, args in job.clients.items()}
+    assert overlays == {"a": ["demo", "guided"], "b": ["demo", "cycle"], "c": ["demo", "cycle"], "d": ["demo"]}
+    sends = {site: args.get("sends") for site, args in job.clients.items()}
+    assert sends == {"a": None, "b": "head", "c": "head", "d": None}
+    assert {args["sharing"] for args in job.clients.values()} == {"full"}, "all receive both, and can be scored"
+    assert job.aggregator["sends"] == {"unsupervised": "head"} and job.aggregator["weighting"] == "samples"
+    assert not job.keeps_private
+    assert "needs at least 1 site with the role 'supervised'" in FedCy().misfits({"b": "unsupervised"})[0]
+    assert FedCy().misfits({"a": "supervised"}) == [], "without others it is supervised training, Eq. 6"
+
+
+def updates(model, senders, seed=0):
+    """Updates of sites: name -> (frames, whether it sends the classifier)."""
+    generator = torch.Generator().manual_seed(seed)
+    found = []
+    for site, (frames, whole) in senders.items():
+        tensors = {
+            name: torch.randn(value.shape, generator=generator) * 0.1
+            for name, value in model.items()
+            if whole or name == BODY
+        }
+        found.append(Update(site, 0, tensors, 1, frames))
+    return found
+
+
+@pytest.fixture
+def model():
+    generator = torch.Generator().manual_seed(9)
+    return {BODY: torch.randn(4, 3, generator=generator), HEAD: torch.randn(2, 4, generator=generator)}
+
+
+def test_weights_are_shares_of_frames(model):
+    found = WeightedMean(SampleWeighting()).coefficients(updates(model, {s: (n, s == "c1") for s, n in FRAMES.items()}))
+    assert list(found.values()) == pytest.approx([0.4, 0.15, 0.1, 0.125, 0.225])
+
+
+def test_the_classifier_is_that_of_the_labelled_site_bit_for_bit(model):
+    """Its difference counts whole, whatever share of the frames it had, and untrained copies not at all."""
+    sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
+    result = WeightedMean(SampleWeighting()).aggregate(model, sent).tensors
+    assert torch.equal(result[HEAD], model[HEAD] + sent[0].tensors[HEAD])
+    shares = [n / 200000 for n in FRAMES.values()]
+    mean = sum(p * u.tensors[BODY].double() for p, u in zip(shares, sent, strict=True))
+    assert torch.allclose(result[BODY].double(), model[BODY].double() + mean, atol=1e-7)
+
+
+def test_several_labelled_sites_give_their_mean(model):
+    """By frames among themselves: 100 and 300 of them are 1/4 and 3/4, though the third has most of all."""
+    sent = updates(model, {"a": (100, True), "b": (300, True), "c": (9600, False)})
+    result = WeightedMean(SampleWeighting()).aggregate(model, sent).tensors
+    expected = model[HEAD] + 0.25 * sent[0].tensors[HEAD] + 0.75 * sent[1].tensors[HEAD]
+    assert torch.allclose(result[HEAD], expected, atol=1e-7)
+
+
+def test_order_of_replies_changes_no_bit(model):
+    sent = updates(model, {site: (n, site == "c1") for site, n in FRAMES.items()})
+    one, other = (WeightedMean(SampleWeighting()).aggregate(model, order).tensors for order in (sent, sent[::-1]))
+    assert all(torch.equal(one[name], other[name]) for name in model)
+
+
+def warned(spreads, site="u"):
+    """Rounds in which a site with these spreads of features is warned of."""
+    guard = CollapseGuard(FedCy().guards())
+    sent = [Update(site, round, {}, 4, 10, {"train_feature_spread": s}) for round, s in enumerate(spreads)]
+    return [(update.round, finding.what) for update in sent for finding in guard.check(update)]
+
+
+@pytest.mark.parametrize(
+    "healthy",
+    [
+        [0.11, 0.11, 0.12, 0.2, 0.4, 0.35],  # learning
+        [0.5, 0.3, 0.2, 0.1, 0.06],  # getting more alike, slowly
+        [1e-7, 0.02, 0.05, 0.1],  # an untrained network sees little
+        [0.0],
+    ],
+)
+def test_learning_is_no_collapse(healthy):
+    assert warned(healthy) == []
+
+
+def test_features_that_become_the_same_are_told_once():
+    assert warned([0.1, 0.12, 0.11, 0.08, 0.005, 0.004, 0.1, 0.001]) == [(4, "features_same"), (7, "features_same")]
+    assert warned([0.0, 0.0, 0.0]) == [(1, "features_same")]
+
+
+def test_the_message_of_a_collapse():
+    guard = FedCy().guards()["features"]
+    found = [guard.check(Update("u", r, {}, 4, 10, {"train_feature_spread": s})) for r, s in enumerate([0.1, 0.001])]
+    assert found[0] is None and "differ by 0.1 % of what is possible, by 10 % in" in found[1].message
+    assert (found[1].value, found[1].reference) == (0.001, 0.1)
+    assert guard.check(Update("v", 1, {}, 4, 10, {"train_loss": 1.0})) is None, "a site that reports nothing of it"
