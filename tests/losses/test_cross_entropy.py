@@ -6,7 +6,7 @@ from torch.nn import BCEWithLogitsLoss
 
 from fedmed.errors import FedMedError
 from fedmed.losses.consistency_loss import ConsistencyLoss
-from fedmed.losses.cross_entropy import pos_weight_from_counts
+from fedmed.losses.cross_entropy import class_weights_from_counts, pos_weight_from_counts
 
 
 def test_binary_cross_entropy_worked_out_by_hand():
@@ -54,3 +54,24 @@ def test_rare_labels_are_capped_with_a_warning(caplog):
 def test_bad_counts(positives, samples):
     with pytest.raises(FedMedError, match="do not fit"):
         pos_weight_from_counts(positives, samples)
+
+
+def test_weights_of_classes_are_median_over_count():
+    """Median frequency balancing: of 10, 40 and 20 frames the median is 20."""
+    assert class_weights_from_counts([10, 40, 20]).tolist() == [2, 0.5, 1]
+    assert class_weights_from_counts([10, 30]).tolist() == pytest.approx([2, 2 / 3])
+    assert class_weights_from_counts([7, 7, 7]).tolist() == [1, 1, 1]
+
+
+def test_classes_that_are_not_there_do_not_move_the_median(caplog):
+    with caplog.at_level(logging.WARNING, "fedmed.losses"):
+        assert class_weights_from_counts([10, 0, 40, 20], names=["a", "b", "c", "d"]).tolist() == [2, 0, 0.5, 1]
+        assert class_weights_from_counts([1, 5000, 5000], cap=100).tolist() == [100, 1, 1]
+    assert "weights of classes ['b'] are 0, for no sample is of them" in caplog.text
+    assert "weights of classes [0] are cut to 100" in caplog.text
+
+
+@pytest.mark.parametrize("counts", [[0, 0], [-1, 3]])
+def test_bad_counts_of_classes(counts):
+    with pytest.raises(FedMedError, match="not those of a training list"):
+        class_weights_from_counts(counts)

@@ -29,6 +29,28 @@ def load_model(network: nn.Module, path: str | Path) -> nn.Module:
     return network
 
 
+def start_from(network: nn.Module, path: str | Path | None, layers: str) -> nn.Module:
+    """Load some layers, and nothing else, of a model that was trained before.
+
+    Args:
+        network: those of its tensors are filled whose names begin with ``layers``, running statistics included.
+        path: a state dict that has the same ones; None = nothing is loaded.
+        layers: such as ``features.``
+
+    Raises:
+        BundleInputError: as in :func:`load_model`, of these layers.
+    """
+    if path is not None:
+        content = _read(path, "train a model first, correct 'pretrained', or set it to null")
+        given, needed = (
+            {n: t for n, t in each.items() if n.startswith(layers)} for each in (content, network.state_dict())
+        )
+        hint = "use the overlays that it was trained with"
+        _check(given, needed, f"{path} does not fit the layers '{layers}…' of {type(network).__name__}", hint)
+        network.load_state_dict(given, strict=False)
+    return network
+
+
 def prepare_network(network: FrameNet, checkpoint: str | Path | None = None, device: Any = "cpu") -> FrameNet:
     """Move a network to its device, filled from ImageNet's weights if a file is given; see :func:`load_imagenet`."""
     if checkpoint is not None:
