@@ -20,7 +20,7 @@ log = logging.getLogger("fedmed.data")
 
 FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|json|source|lock|[^.]+\.tmp)")
+_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|lock|[^.]+\.tmp)")
 _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
 
 
@@ -121,7 +121,7 @@ def case_key(case: Mapping[str, Any], settings: str) -> str:
 
 
 def purge(cache_dir: Path | str) -> int:
-    """Delete every preprocessed case and video below ``cache_dir``, and nothing else; return how many files."""
+    """Delete each preprocessed case and video and all features below ``cache_dir``, nothing else; return how many."""
     folder = Path(cache_dir).expanduser() / FOLDER
     files = [path for path in folder.glob("*") if _OWN_FILE.fullmatch(path.name) and path.is_file()]
     for path in files:

@@ -51,3 +51,10 @@ def shown_frames(prepared: PreparedVideos) -> list[int]:
     labelled = zip(prepared.videos, prepared.labels or (), strict=False)
     counts = [labels[video.kept].sum(dim=0) for video, labels in labelled]
     return [int(count) for count in torch.stack(counts).sum(dim=0)] if counts else []
+
+
+def frames_of_phases(prepared: PreparedVideos, phases: int) -> list[int]:
+    """(phases,) how many of the kept frames of all videos are of each phase."""
+    labelled = zip(prepared.videos, prepared.labels or (), strict=False)
+    counts = [torch.bincount(labels[video.kept], minlength=phases) for video, labels in labelled]
+    return [int(count) for count in torch.stack(counts).sum(dim=0)] if counts else [0] * phases

@@ -1,0 +1,122 @@
+"""Batches of one whole video each, of features by an encoder that does not change."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fedmed.data.video.clip_loader import PreparedVideos, unit_float
+from fedmed.data.video.feature_store import FeatureStore
+from fedmed.data.video.stored_video import StoredVideo
+from fedmed.errors import DataError
+from fedmed.seeds import derive_seed
+
+
+class VideoFeatures:
+    """A loader of videos in their order, each as one batch of all its kept frames.
+
+    A batch of T frames has ``image`` (1, F, T) float32, the features; ``video`` (T,) int64, the place in the list;
+    ``time`` (T, 1) float32 seconds from the first frame; and, of labelled videos, ``label`` (1, T) int64.
+
+    Features are computed when they are first asked for, not before: only then the encoder has its weights. They are
+    kept on disk and never computed twice for an encoder and a video.
+
+    Args:
+        prepared: the videos.
+        encoder: frames (B, 3, H, W) float32 in [0, 1] -> (B, F); it is used in eval mode.
+        cache_dir: of the site.
+        device: where the encoder lies.
+        batch_size: frames that it gets at a time.
+        amp: float16 mixed precision; has an effect on CUDA devices only.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedVideos,
+        encoder: nn.Module,
+        cache_dir: Path | str,
+        device: torch.device | str = "cpu",
+        batch_size: int = 64,
+        amp: bool = False,
+    ) -> None:
+        self.prepared, self.encoder, self.cache_dir = prepared, encoder, cache_dir
+        self.device, self.batch_size = torch.device(device), batch_size
+        self.amp = amp and self.device.type == "cuda"
+        self._features: list[Tensor] = []
+
+    def __len__(self) -> int:
+        return len(self.prepared.videos)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        self.prepare()
+        return (self.batch(number) for number in range(len(self)))
+
+    def prepare(self, before_batch: Callable[[], object] = lambda: None) -> None:
+        """Compute what is not on disk; ``before_batch`` is called before each batch of frames.
+
+        Raises:
+            DataError: a feature is not a number, or the cache folder cannot be made.
+        """
+        if self._features:
+            return
+        store = FeatureStore(self.cache_dir, self.encoder, self.amp)
+        found = []
+        for video in self.prepared.videos:
+            features = store.read(video)
+            if features is None:
+                features = self._computed(video, before_batch)
+                store.write(video, features)
+            found.append(features)
+        self._features = found
+
+    @torch.no_grad()
+    def _computed(self, video: StoredVideo, before_batch: Callable[[], object]) -> Tensor:
+        """Features float32 (T, F) of the kept frames, on the CPU."""
+        self.encoder.eval()
+        rows, found = torch.from_numpy(video.kept).nonzero()[:, 0], []
+        for chosen in rows.split(self.batch_size):
+            before_batch()
+            frames = torch.from_numpy(video.frames[chosen.numpy()].transpose(0, 3, 1, 2).copy())
+            with torch.autocast("cuda", enabled=self.amp):
+                found.append(self.encoder(unit_float(frames.to(self.device))).float().cpu())
+        features = torch.cat(found)
+        if not bool(torch.isfinite(features).all()):
+            raise DataError(
+                f"{video.source}: the encoder's features are NaN or infinite; start from another checkpoint, or "
+                "correct the video if it is the only one"
+            )
+        return features
+
+    def batch(self, number: int) -> dict[str, Tensor]:
+        """A video as a batch, after :meth:`prepare`."""
+        video, features = self.prepared.videos[number], self._features[number]
+        times = torch.from_numpy(video.times[video.kept]).float()
+        batch = {"image": features.T[None], "video": torch.full((len(times),), number), "time": times[:, None]}
+        if self.prepared.labels is not None:
+            batch["label"] = self.prepared.labels[number][torch.from_numpy(video.kept)][None]
+        return batch
+
+
+class ShuffledVideos:
+    """The same in an order that is drawn anew for each pass.
+
+    Args:
+        videos: the videos.
+        seed: of the order.
+    """
+
+    def __init__(self, videos: VideoFeatures, seed: int) -> None:
+        self.videos = videos
+        self.order = torch.Generator().manual_seed(derive_seed(seed, "order of videos"))
+
+    def __len__(self) -> int:
+        return len(self.videos)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        self.prepare()
+        return (self.videos.batch(number) for number in torch.randperm(len(self), generator=self.order).tolist())
+
+    def prepare(self, before_batch: Callable[[], object] = lambda: None) -> None:
+        """As :meth:`VideoFeatures.prepare`."""
+        self.videos.prepare(before_batch)

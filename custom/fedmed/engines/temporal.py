@@ -1,0 +1,101 @@
+"""Training and scoring of temporal stages on the features of whole videos; the encoder does not change."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from ignite.engine import Events
+from monai.engines import SupervisedEvaluator, SupervisedTrainer, Workflow
+from monai.inferers import Inferer
+from torch import Tensor, nn
+
+from fedmed.data.video.video_features import ShuffledVideos, VideoFeatures
+from fedmed.engines.supervised import SupervisedEngine
+from fedmed.engines.trainer import plain_batch
+from fedmed.errors import DataError
+
+
+class StageInferer(Inferer):
+    """Logits of features (B, F, T), of all stages (S, B, P, T).
+
+    The network has ``stages``, features (B, F, T) -> logits (S, B, P, T) of S stages.
+    """
+
+    def __call__(self, inputs: Tensor, network: Any, *args: Any, **kwargs: Any) -> Tensor:
+        found: Tensor = network.stages(inputs)
+        return found
+
+
+class LastStageInferer(StageInferer):
+    """Logits of one video's features (1, F, T), of the last stage alone, (T, P)."""
+
+    def __call__(self, inputs: Tensor, network: Any, *args: Any, **kwargs: Any) -> Tensor:
+        return super().__call__(inputs, network)[-1, 0].T
+
+
+class FeaturesFirst(Workflow):
+    """A workflow that computes its videos' features before its first iteration; an aborted job stops there too."""
+
+    def run(self, *args: Any, **kwargs: Any) -> None:  # type: ignore[override] # MONAI's gets other arguments
+        """Compute the features, then do the rest."""
+        loader = cast("VideoFeatures | ShuffledVideos", self.data_loader)
+        loader.prepare(lambda: self.fire_event(Events.GET_BATCH_STARTED))
+        super().run(*args, **kwargs)
+
+
+class TemporalTrainer(FeaturesFirst, SupervisedEngine):
+    """Trains ``network.stages`` alone, a video in each iteration; not a bit of the rest of the network changes.
+
+    Args:
+        device, max_epochs: as in :class:`fedmed.engines.supervised.SupervisedEngine`.
+        train_data_loader: the videos.
+        kwargs: as there. ``optimizer`` is of the parameters of the stages; ``loss_function`` is of logits (S, 1, P, T)
+            and labels (1, T), such as :class:`fedmed.losses.stage_cross_entropy.StageCrossEntropy`.
+
+    Attributes:
+        samples: frames that the last :meth:`run` processed.
+
+    Raises:
+        DataError: there is no video.
+    """
+
+    def __init__(
+        self, device: torch.device | str, max_epochs: int, train_data_loader: ShuffledVideos, **kwargs: Any
+    ) -> None:
+        if not len(train_data_loader):
+            raise DataError("temporal stages have no labelled videos to learn from; list some under 'training'")
+        super().__init__(device, max_epochs, train_data_loader, inferer=StageInferer(), **kwargs)
+        self.samples = 0
+
+    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
+        """Train ``max_epochs`` epochs."""
+        self.samples = 0
+        super().run()
+
+    def _iteration(self, engine: SupervisedTrainer, batchdata: dict[str, Tensor]) -> dict[str, Tensor]:
+        self.samples = (self.samples or 0) + len(batchdata["video"])
+        found: dict[str, Tensor] = super()._iteration(engine, batchdata)
+        return found
+
+
+class TemporalEvaluator(FeaturesFirst, SupervisedEvaluator):
+    """Runs ``network.stages`` on a video in each iteration; ``pred`` are the last logits (T, P), ``label`` is (T,).
+
+    Args:
+        device: where the network lies.
+        val_data_loader: the videos.
+        network: the network.
+        kwargs: as in ``monai.engines.SupervisedEvaluator``.
+    """
+
+    def __init__(
+        self, device: torch.device | str, val_data_loader: VideoFeatures, network: nn.Module, **kwargs: Any
+    ) -> None:
+        own: dict[str, Any] = {"prepare_batch": _one_video, "inferer": LastStageInferer(), "decollate": False}
+        super().__init__(torch.device(device), val_data_loader, network, **own, **kwargs)
+
+
+def _one_video(batch: Mapping[str, Any], *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor | None]:
+    """Features (1, F, T) and labels (T,) on the device."""
+    features, labels = plain_batch(batch, *args, **kwargs)
+    return features, None if labels is None else labels[0]
