@@ -13,3 +13,11 @@ class SoftmaxInferer(Inferer):
 
     def __call__(self, inputs: Tensor, network: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
         return torch.softmax(network(inputs, *args, **kwargs), dim=1)
+
+
+class FeatureInferer(Inferer):
+    """Features (B, F), float32, of frames (B, 3, H, W); the temporal stages need those of a whole video."""
+
+    def __call__(self, inputs: Tensor, network: Any, *args: Any, **kwargs: Any) -> Tensor:
+        features: Tensor = network.features(inputs)
+        return features.float()

@@ -10,7 +10,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import torch
 from ignite.engine import Engine, Events
+from torch import Tensor
 
 from .errors import BundleInputError
 from .frames import VIDEOS
@@ -40,6 +42,10 @@ class PredictionFiles:
         self.folder, self.classes = Path(output_dir), list(classes)
         self.rows: list[dict[str, Any]] = []
 
+    def probabilities(self, outputs: Tensor) -> Tensor:
+        """Probabilities (T, C) of what the network gave, (T, …), of the frames of a video in their order."""
+        return outputs
+
     def called(self, values: Sequence[float]) -> str | list[str]:
         """The name, or the names, that the probabilities of a frame stand for."""
         raise NotImplementedError
@@ -58,15 +64,11 @@ class PredictionFiles:
     def note(self, engine: Engine) -> None:
         """Keep a batch's results."""
         for case, output in zip(engine.state.batch, engine.state.output, strict=True):
-            values: list[float | None] = [float(value) for value in output["pred"]]
             if case["error"]:
                 log.warning("%s", case["error"])
-                values = [None] * len(self.classes)
-            called = None if case["error"] else self.called(values)
-            probabilities = dict(zip(self.classes, values, strict=True))
             second = None if math.isnan(float(case["second"])) else float(case["second"])
-            row = {"image": case["name"], "second": second, "predicted": called, "probabilities": probabilities}
-            self.rows.append({**row, "error": case["error"]})
+            row = {"image": case["name"], "second": second, "predicted": None, "probabilities": {}}
+            self.rows.append({**row, "error": case["error"], "output": None if case["error"] else output["pred"].cpu()})
 
     def write(self) -> None:
         """Write all files.
@@ -76,6 +78,8 @@ class PredictionFiles:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         self.rows.sort(key=_place)  # workers take turns
+        for _, found in groupby(self.rows, _recording):
+            self._call(list(found))
         self._write_table(self.folder / "predictions.csv")
         content = json.dumps(self.rows, indent=1, ensure_ascii=False)
         (self.folder / "predictions.json").write_text(content, encoding="utf-8", errors="backslashreplace")
@@ -89,6 +93,16 @@ class PredictionFiles:
             path.parent.mkdir(parents=True, exist_ok=True)
             self.draw(path, group, values, [row["second"] for row in rows])
         log.info("%d frames, %d not readable: %s", len(self.rows) - failed, failed, self.folder / "predictions.csv")
+
+    def _call(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Put what is called, and the probabilities, in the place of what the network gave of a video."""
+        outputs = [row.pop("output") for row in rows]
+        readable = [output for output in outputs if output is not None]
+        values = iter(self.probabilities(torch.stack(readable)).tolist() if readable else ())
+        for row, output in zip(rows, outputs, strict=True):
+            found = [None] * len(self.classes) if output is None else next(values)
+            row["predicted"] = None if output is None else self.called(found)
+            row["probabilities"] = dict(zip(self.classes, found, strict=True))
 
     def _write_table(self, path: Path) -> None:
         with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as stream:
