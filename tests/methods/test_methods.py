@@ -35,7 +35,7 @@ class MadeUp(Method):
 
 
 def test_the_methods_that_there_are():
-    known = "agreement consistency fedavg_moco fedcy fedmoco fine_tuning linear supervised_fedavg"
+    known = "agreement consistency fedavg_moco fedcy fedmoco fine_tuning linear supervised_fedavg tecno"
     assert list(installed()) == known.split()
 
 

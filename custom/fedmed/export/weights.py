@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
+from fedmed.aggregation.sharing import Patterns
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
@@ -82,7 +83,8 @@ def complete_weights(
         private = private_state(run, policies, list(store.initial), site, site_run, round)
         what = f"the run's model with the layers of '{site}'"
         return Weights(fitted({**shared, **private}, store.initial, what), round)
-    held = policies.of("supervised", round).private(store.initial)
+    frozen = Patterns(store.groups.get(exporter.method.frozen or "", [])).select(store.initial)
+    held = [name for name in policies.of("supervised", round).private(store.initial) if name not in frozen]
     if not exporter.complete_without(held):
         raise ExportError(
             f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "

@@ -22,6 +22,7 @@ class Method:
         aggregator: class path of FLARE's aggregator.
         example: values of a study that suit it, of its paper's size; ``scripts/package_job.py --init`` writes them.
         small: other values, with which a laptop ends in minutes.
+        frozen: sharing group whose layers nobody trains: sites keep what the job started with, and so does the server.
     """
 
     title: ClassVar[str] = "federated training"
@@ -29,6 +30,7 @@ class Method:
     aggregator: ClassVar[str] = "fedmed.flare.aggregators.IterationWeightedAggregator"
     example: ClassVar[Mapping[str, Any]] = {}
     small: ClassVar[Mapping[str, Any]] = {}
+    frozen: ClassVar[str | None] = None
 
     def roles(self) -> Mapping[str, Role]:
         """Role -> what its sites do."""

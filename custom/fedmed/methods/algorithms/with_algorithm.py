@@ -9,7 +9,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
 from fedmed.methods.method import Method
 
 AS_IT_IS = (  # what a method answers, and an algorithm does not change
-    *("source", "aggregator", "example", "small", "rule", "guards", "scalars"),
+    *("source", "aggregator", "example", "small", "frozen", "rule", "guards", "scalars"),
     *("report_sections", "next_methods", "dry_run"),
 )
 
@@ -54,7 +54,8 @@ class WithAlgorithm(Method):
         return self.algorithm.amended(rule)
 
     def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """A study that asks for another mean than the algorithm's, or sets its values a second time."""
+        """Those of the method; a study that asks for another mean than the algorithm's, or says its values twice."""
+        yield from self.method.contradictions(said)
         title = self.algorithm.title
         yield from self._of_sharing(said)
         told = [any(v.task == BEFORE_TRAINING for v in one.values()) for one in (self.method, self.algorithm)]

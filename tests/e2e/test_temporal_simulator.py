@@ -1,0 +1,70 @@
+"""Temporal stages in NVFlare's simulator, in one thread and with a thread for each site, equal the loop.
+
+The features of the run before cross the wire once; what each hospital computes of its videos never does.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.data.synthetic import demo_site
+from fedmed.durable_files import load_tensors
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.recovery.model_store import ModelStore
+
+pytestmark = pytest.mark.slow
+JOB = Path(__file__).resolve().parents[2] / "jobs/phases_tecno"
+SIZE = {"image_size": [24, 32]}
+ROLES = {"lap_harbor": "supervised", "lap_bay": "supervised", "lap_isle": "evaluate"}
+STATE = "simulate_job/fedmed/state/round_1.pt"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, fedmed_home):
+    """The job, a model of single frames, and two hospitals all of whose videos have labels."""
+    root = tmp_path_factory.mktemp("temporal")
+    (root / "configs").mkdir()
+    (root / "models").mkdir()
+    for site, role in ROLES.items():
+        data = demo_site("lap_phases_tiny", site, fedmed_home)
+        values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
+        values |= {"datalist": str(data / "datalist_labelled.json")} if role == "supervised" else {}
+        (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    tensors = ModelStore(root, "surgical_phase_classification", ["demo"], SIZE, seed=5).initial
+    torch.save({"model": tensors, "meta": {}}, root / "models/best_FL_global_model.pt")
+    overrides = {role: SIZE for role in set(ROLES.values())}
+    write_job(read_job(JOB).changed({"sites": ROLES, "rounds": 2, "overrides": overrides}), root / "job")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
+        patch.setenv("FEDMED_MODELS", str(root / "models"))
+        run_job(root / "job", root / "loop")
+        yield root
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_simulator_equals_the_loop(place, threads):
+    workspace = place / f"flare_{threads}"
+    command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(place / "job"), "-w", str(workspace)]
+    done = subprocess.run(
+        [*command, "-t", str(threads)], capture_output=True, text=True, timeout=600, cwd=place, env=os.environ
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    server = "server/simulate_job"
+    for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
+        flare, loop = (load_tensors(ws / server / "app_server" / name)["model"] for ws in (workspace, place / "loop"))
+        assert flare.keys() == loop.keys() and all(torch.equal(flare[key], loop[key]) for key in loop)
+    for site in ("lap_harbor", "lap_bay"):
+        flare, loop = (load_tensors(ws / site / STATE) for ws in (workspace, place / "loop"))
+        assert flare["private"].keys() == loop["private"].keys() and flare["private"]
+        assert all(torch.equal(flare["private"][key], loop["private"][key]) for key in loop["private"])
+        moments = [state["optimizer"]["state"] for state in (flare, loop)]
+        assert all(torch.equal(moments[0][n]["exp_avg"], moments[1][n]["exp_avg"]) for n in moments[1])
+    flare, loop = (json.loads((ws / server / "fedmed/result.json").read_text()) for ws in (workspace, place / "loop"))
+    assert flare["test"] == loop["test"] and set(flare["test"]) == set(ROLES)

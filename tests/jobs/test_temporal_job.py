@@ -1,0 +1,261 @@
+"""Temporal stages on the features of an earlier run's model: what travels, what is computed once, what is refused."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.durable_files import load_tensors
+from fedmed.errors import JobError
+from fedmed.export.bundle import export_bundle
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.privacy.sendings import SiteAnswers
+from fedmed.recovery.model_store import ModelStore
+from fedmed.reports.run import read_run
+from fedmed.reports.run_page import page
+from fedmed.settings.site import load_file
+
+JOB = Path(__file__).resolve().parents[2] / "jobs/phases_tecno"
+BUNDLE, BEST = "surgical_phase_classification", "best_FL_global_model.pt"
+SIZE = {"image_size": [24, 32]}
+SMALL = {"supervised": {**SIZE, "learning_rate": 1e-3}, "evaluate": SIZE}
+EPOCHS = 2
+
+
+@pytest.fixture(scope="module")
+def frame_model(tmp_path_factory):
+    """Folder of the model of single frames that a run left: random weights, under the name that the job asks for."""
+    folder = tmp_path_factory.mktemp("models")
+    tensors = ModelStore(folder, BUNDLE, ["demo"], SIZE, seed=5).initial
+    torch.save({"model": tensors, "meta": {}}, folder / BEST)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Settings of the job's sites, each with a cache of its own."""
+    folder, found = tmp_path_factory.mktemp("sites"), {}
+    for site in read_job(JOB).clients:
+        values = {"site": site, "demo": "lap_phases_tiny", "device": "cpu", "threads": 1}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump({**values, "cache_dir": str(folder / f"cache_{site}")}))
+        found[site] = load_file(folder / f"{site}.yaml")
+    return found
+
+
+def small(folder, **changes):
+    job = read_job(JOB).changed({"rounds": 2, "epochs": EPOCHS, "overrides": SMALL, **changes})
+    return write_job(job, folder / "job")
+
+
+@pytest.fixture(scope="module")
+def passed():
+    """Tasks and answers of every site: (site, task, answer)."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, frame_model, sites, passed):
+    """Workspace of the job with two rounds."""
+    folder = tmp_path_factory.mktemp("temporal")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_MODELS", str(frame_model))
+        for name in ("train", "validate", "evaluate"):
+            original = getattr(Client, name)
+
+            def spy(self, task, original=original):
+                answer = original(self, task)
+                passed.append((self.site.site, task, answer))
+                return answer
+
+            patch.setattr(Client, name, spy)
+        run_job(small(folder), folder / "ws", sites)
+    return folder / "ws"
+
+
+def tasks(passed, name, site):
+    return [(task, answer) for who, task, answer in passed if who == site and task.name == name]
+
+
+def features(tensors):
+    return {name for name in tensors if name.startswith("features.")}
+
+
+def server_file(workspace, name):
+    return workspace / "server/simulate_job" / name
+
+
+def test_the_job_starts_from_a_model_of_single_frames_and_scores_the_others():
+    job = read_job(JOB)
+    roles = {site: args["role"] for site, args in job.clients.items()}
+    assert roles == {"lap_harbor": "supervised", **dict.fromkeys(("lap_bay", "lap_cliff", "lap_isle"), "evaluate")}
+    assert job.persistor["checkpoint"] == BEST and job.persistor["checkpoint_tensors"] == [r"^features\."]
+    assert job.aggregator["weighting"] == "samples" and job.controller["epochs"] == 1
+    assert job.aggregator["sharing"] == {"supervised": "features", "evaluate": "full"}
+
+
+def test_the_features_travel_once_and_never_back(run, passed):
+    (first, update), (second, _) = tasks(passed, "train", "lap_harbor")
+    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
+    frozen, stages = features(model), model.keys() - features(model)
+    assert frozen and first.tensors.keys() == model.keys() and second.tensors.keys() == stages
+    assert update.tensors.keys() == stages and all(name.startswith("stages.") for name in stages)
+    for name in ("validate", "evaluate"):
+        assert all(task.tensors.keys() == stages for task, _ in tasks(passed, name, "lap_harbor"))
+    ((scored, _),) = tasks(passed, "evaluate", "lap_bay")
+    assert scored.tensors.keys() == model.keys(), "a site that is only scored gets the whole model then"
+
+
+def test_the_features_are_those_of_the_run_before_bit_for_bit(run, frame_model):
+    before = load_tensors(frame_model / BEST)["model"]
+    model = load_tensors(server_file(run, f"app_server/{BEST}"))["model"]
+    assert all(torch.equal(model[name], before[name]) for name in features(model))
+    assert {name.split(".")[0] for name in model} == {"features", "stages"}
+
+
+def test_an_update_counts_by_the_frames_that_were_seen(run, passed):
+    """Of a tiny hospital with one training video, in rounds of two epochs."""
+    for _, update in tasks(passed, "train", "lap_harbor"):
+        assert update.n_samples > 2 * 10 and update.n_samples % EPOCHS == 0 and update.n_steps == EPOCHS
+
+
+def test_every_site_is_scored_video_by_video(run):
+    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    assert set(tested) == {"lap_harbor", "lap_bay", "lap_cliff", "lap_isle"}
+    for site, found in tested.items():
+        assert 0 <= found["f1_mean"] <= 1 and found["n_cases"] == 1
+        (table,) = run.glob(f"{site}/**/evaluation/frames/*.csv")
+        assert len(table.read_text().splitlines()) == 1 + found["n_frames"]
+
+
+@pytest.fixture
+def encoder_passes(monkeypatch):
+    """Frames of each pass of an encoder."""
+    from surgical_phase.encoders import FrameEncoder
+
+    found, original = [], FrameEncoder.forward
+
+    def forward(self, x):
+        found.append(len(x))
+        return original(self, x)
+
+    monkeypatch.setattr(FrameEncoder, "forward", forward)
+    return found
+
+
+@pytest.fixture
+def labelled(sites, tmp_path):
+    """Three hospitals all of whose videos are labelled, with caches of this test."""
+    names = ("lap_harbor", "lap_bay", "lap_cliff")
+    full = {name: sites[name].data_root / "datalist_labelled.json" for name in names}
+    return {n: replace(sites[n], datalist=full[n], cache_dir=tmp_path / "caches" / n) for n in names}
+
+
+def test_hospitals_with_labels_share_their_stages(labelled, frame_model, tmp_path, monkeypatch, encoder_passes):
+    """Every video's features are computed once in the whole run; each hospital counts by its frames."""
+    monkeypatch.setenv("FEDMED_MODELS", str(frame_model))
+    roles = dict.fromkeys(labelled, "supervised")
+    server = run_job(
+        small(tmp_path, sites=roles, overrides={"supervised": SMALL["supervised"]}), tmp_path / "ws", labelled
+    )
+    lines = server_file(tmp_path / "ws", "fedmed/rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["accepted"] for line in lines] == [sorted(labelled)] * 2
+    made = [path for site in labelled.values() for path in site.cache_dir.rglob("*.features")]
+    videos = [path for site in labelled.values() for path in site.cache_dir.rglob("*.frames")]
+    assert len(made) == len(videos) == 3 * len(labelled)
+    frames = sum(json.loads(path.with_suffix(".json").read_text())["frames"] for path in videos)
+    assert sum(encoder_passes) == frames, "each frame once"
+    assert all(not torch.equal(server.tensors[n], server.store.initial[n]) for n in ("stages.0.first.weight",))
+
+
+def test_a_killed_run_that_is_resumed_ends_where_another_does(labelled, frame_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDMED_MODELS", str(frame_model))
+    two = {site: labelled[site] for site in ("lap_harbor", "lap_bay")}
+    spec = {"sites": dict.fromkeys(two, "supervised"), "rounds": 3, "overrides": {"supervised": SMALL["supervised"]}}
+    job = small(tmp_path, **spec)
+    run_job(job, tmp_path / "whole", two)
+    original, calls = Client.train, []
+
+    def killed(self, task):
+        calls.append(task.round)
+        if len(calls) == 4:  # the second site in the second round
+            raise KeyboardInterrupt
+        return original(self, task)
+
+    monkeypatch.setattr(Client, "train", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run_job(job, tmp_path / "cut", two)
+    run_job(job, tmp_path / "cut", two, resume=True)
+    assert calls == [0, 0, 1, 1, 1, 1, 2, 2]
+    for name in ("FL_global_model.pt", BEST):
+        whole, cut = (
+            load_tensors(server_file(tmp_path / ws, f"app_server/{name}"))["model"] for ws in ("whole", "cut")
+        )
+        assert all(torch.equal(whole[key], cut[key]) for key in whole)
+    results = [json.loads(server_file(tmp_path / ws, "fedmed/result.json").read_text()) for ws in ("whole", "cut")]
+    assert results[0]["test"] == results[1]["test"] and results[0]["best_round"] == results[1]["best_round"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"checkpoint": None, "checkpoint_tensors": []}, "'checkpoint' is missing.*best_FL_global_model.pt"),
+        ({"checkpoint": None, "checkpoint_tensors": [], "algorithm": "fedprox"}, "'checkpoint' is missing"),
+        ({"sharing": "features"}, "'sharing': sites share the stages alone"),
+        ({"warm_start": {"rounds": 1, "sharing": "full"}}, "'warm_start': sites share the stages alone"),
+        ({"algorithm": "fedrep"}, "both say what stays at the sites"),
+    ],
+)
+def test_a_study_that_cannot_mean_this(changes, message):
+    with pytest.raises(JobError, match=message):
+        read_job(JOB).changed(changes)
+
+
+def test_a_model_that_is_missing_or_of_another_network_is_one_clear_error(tmp_path, sites, frame_model, monkeypatch):
+    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path / "models"))
+    job = small(tmp_path)
+    with pytest.raises(JobError, match=f"checkpoint '{BEST}' is not in .*models.*put it there, at the server"):
+        run_job(job, tmp_path / "ws", sites)
+    (tmp_path / "models").mkdir()
+    whole = load_tensors(frame_model / BEST)["model"]
+    others = {
+        "tensor 'features.conv1.weight', which it does not hold": {"encoder.conv1.weight": torch.zeros(1)},
+        "tensor 'features.conv1.weight', which it holds as float32 2×2": {
+            **whole,
+            "features.conv1.weight": torch.zeros(2, 2),
+        },
+    }
+    for message, tensors in others.items():
+        torch.save({"model": tensors, "meta": {}}, tmp_path / "models" / BEST)
+        with pytest.raises(JobError, match=f"checkpoint .*{BEST} does not fit the job's model at {message}"):
+            run_job(job, tmp_path / "ws", sites)
+    assert not (tmp_path / "ws" / "lap_harbor").exists()
+
+
+def test_a_site_can_foresee_what_it_sends(run, sites):
+    answers = SiteAnswers(read_job(JOB), sites["lap_harbor"])
+    foreseen = {name for sending in answers.closing() if sending.task == "evaluate" for name in sending.scalars}
+    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    assert set(tested["lap_harbor"]) <= foreseen
+    updates = [sending for sending in answers.training() if not sending.refused]
+    assert all(name.startswith("stages.") for sending in updates for name in sending.tensors)
+
+
+def test_the_report_shows_videos_along_time(run):
+    text = page(read_run(run))
+    assert "F1 of each phase" in text and text.count('class="videos') == 4
+
+
+@pytest.mark.parametrize("onnx", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_run_becomes_a_bundle_that_infers_whole_videos(run, tmp_path, onnx):
+    """Inference on generated frames gives the same before and after, the second without FedMed."""
+    made = export_bundle(run, tmp_path / "phases_classification", verify=True, onnx=onnx)
+    card = (made.out / "docs/README.md").read_text()
+    assert "equal probabilities" in card and "which stayed as it was" in card and "{{" not in card
+    config = yaml.safe_load((made.out / "configs/inference.yaml").read_text())
+    assert config["network_def"]["_target_"] == "surgical_phase.temporal_net.TemporalPhaseNet"
+    assert config["network_def"]["widths"] == [16, 32, 64, 64] and (made.out / "models/model.onnx").is_file() == onnx
