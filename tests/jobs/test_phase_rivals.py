@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import yaml
@@ -31,12 +32,12 @@ def labels_everywhere(tiny_site_configs, tmp_path, monkeypatch):
 
 @pytest.fixture
 def one_round(tiny_site_configs, tiny_phases, tmp_path):
-    """Return a function: one round of a job on small frames; the server, the round's record and the result."""
+    """Return a function: one round of a job on small frames, with further values of roles; server, record, result."""
 
-    def run(name, **changes):
+    def run(name, roles=MappingProxyType({}), **changes):
         job = read_job(JOBS / name)
         frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
-        overrides = {role: {**frames, **job.study.overrides.get(role, {})} for role in set(job.study.sites.values())}
+        overrides = {role: {**frames, **roles.get(role, {})} for role in set(job.study.sites.values())}
         changed = job.changed({"rounds": 1, "overrides": overrides, **changes})
         server = run_job(write_job(changed, tmp_path / "job"), tmp_path / "ws")
         (line,) = map(json.loads, (tmp_path / "ws" / RECORDS / "rounds.jsonl").read_text().splitlines())
@@ -70,10 +71,41 @@ def test_a_round_with_labels_everywhere(labels_everywhere, one_round):
     assert scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
 
 
+PSEUDO = {"phases_fedfixmatch": "fixmatch", "phases_feduda": "uda", "phases_fedrgd": "fixmatch"}
+
+
+@pytest.mark.parametrize(("name", "loss"), PSEUDO.items())
+def test_pseudo_labels_at_hospitals_without_labels(name, loss):
+    job, norm = read_job(JOBS / name), ["groupnorm"] if name == "phases_fedrgd" else []
+    assert job.controller["sites"] == dict(sorted(roles("supervised", "unsupervised").items()))
+    assert job.clients["lap_harbor"]["overlays"] == ["demo", *norm]
+    assert job.clients["lap_bay"]["overlays"] == ["demo", *norm, "pseudo_labels", loss]
+    assert job.aggregator["weighting"] == ("uniform" if norm else "samples") and job.study.epochs == 1
+
+
+@pytest.mark.parametrize("name", PSEUDO)
+def test_a_round_with_pseudo_labels(one_round, name):
+    """From a threshold that an untrained network passes on, all send the whole model."""
+    server, line, result = one_round(name, {"unsupervised": {"confidence": 0.1}})
+    assert not line["refused"] and scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
+    for site in OTHERS:
+        own = line["sites"][site]
+        assert own["train_sure_fraction"] > 0 and 1 / 6 <= own["train_commonest_fraction"] <= 1
+        assert own["train_loss"] > 0 and own["n_samples"] > 16
+    if name == "phases_fedrgd":
+        assert set(line["coefficients"].values()) == {1 / 3} and not any("running" in name for name in server.tensors)
+    else:
+        assert line["coefficients"]["lap_bay"] == pytest.approx(
+            line["sites"]["lap_bay"]["n_samples"] / sum(own["n_samples"] for own in line["sites"].values())
+        )
+
+
 def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():
     configs = JOBS.parent / "site_configs"
     paths = sorted((configs / "demo_labelled").glob("*.yaml"))
     assert [path.stem for path in paths] == ["lap_bay", "lap_cliff", "lap_dune", "lap_fjord"], "those without labels"
     for path in paths:
-        plain, labelled = (yaml.safe_load((configs / kind / path.name).read_text()) for kind in ("demo", "demo_labelled"))
+        plain, labelled = (
+            yaml.safe_load((configs / kind / path.name).read_text()) for kind in ("demo", "demo_labelled")
+        )
         assert labelled == {**plain, "datalist": "datalist_labelled.json"}

@@ -1,12 +1,19 @@
 """Losses on pseudo-labels of whole images: FixMatch (arXiv 2001.07685) and UDA (arXiv 1904.12848)."""
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from fedmed.errors import FedMedError
+
+GROWTHS: dict[str, Callable[[float], float]] = {  # of a threshold with the progress of training
+    "linear": lambda progress: progress,
+    "exp": lambda progress: math.exp(5 * (progress - 1)),
+    "log": lambda progress: 1 - math.exp(-5 * progress),
+}
 
 
 def fixmatch_loss(weak: Tensor, strong: Tensor, threshold: float = 0.95) -> Tensor:
@@ -52,14 +59,9 @@ def annealing_threshold(progress: float, classes: int, schedule: str = "linear")
     """
     if not 0 <= progress <= 1:
         raise FedMedError(f"training-signal annealing: progress is {progress}; give t / T from 0 to 1")
-    growth = {
-        "linear": progress,
-        "exp": math.exp(5 * (progress - 1)),
-        "log": 1 - math.exp(-5 * progress),
-    }
-    if schedule not in growth:
-        raise FedMedError(f"training-signal annealing: schedule is {schedule!r}; use one of {', '.join(growth)}")
-    return growth[schedule] * (1 - 1 / classes) + 1 / classes
+    if schedule not in GROWTHS:
+        raise FedMedError(f"training-signal annealing: schedule is {schedule!r}; use one of {', '.join(GROWTHS)}")
+    return GROWTHS[schedule](progress) * (1 - 1 / classes) + 1 / classes
 
 
 def annealed_cross_entropy(logits: Tensor, labels: Tensor, threshold: float) -> Tensor:

@@ -1,0 +1,38 @@
+"""Federated averaging in groups with GroupNorm, sites without labels learning from confident predictions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedmed.methods.fedfixmatch import FedFixMatch
+from fedmed.methods.method import MEAN
+
+
+@dataclass(frozen=True)
+class FedRGD(FedFixMatch):
+    """As :class:`FedFixMatch`, a tenth of its weight, many more frames, and every site counts the same.
+
+    The paper averages groups of sites, each with the labelled one, and then the groups. With a single group, as Kassem
+    et al. compare with, that is the plain mean of all sites. Its networks have GroupNorm: the bundle's overlay
+    ``groupnorm``, which a study names.
+    """
+
+    title: ClassVar[str] = "FedRGD"
+    source: ClassVar[str] = "Zhang et al. 2021, arXiv 2008.11364, with one group as in Kassem et al. 2023"
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo", "groupnorm"], "rounds": 12}
+    example: ClassVar[Mapping[str, Any]] = {**FedFixMatch.example, "overlays": ["groupnorm"]}
+
+    def rule(self) -> dict[str, Any]:
+        """The mean of all sites."""
+        return {"path": MEAN, "args": {"weighting": "uniform"}}
+
+    def settings(self, role: str) -> Mapping[str, Any]:
+        """Weight and threshold at sites without labels."""
+        return {"confidence": 0.25, "unlabelled_weight": 0.1} if role == "unsupervised" else {}
+
+    def card(self) -> str:
+        """How the model came about."""
+        return (
+            "Sites without labels learned from frames whose class the model was rather sure of; every site counted the "
+            "same, and the network has GroupNorm (after Zhang et al. 2021)."
+        )

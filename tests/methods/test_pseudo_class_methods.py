@@ -1,0 +1,52 @@
+"""FedFixMatch, FedUDA and FedRGD: who trains with what, and by what sites count."""
+
+import pytest
+
+from fedmed.errors import JobError
+from fedmed.methods.fedfixmatch import FedFixMatch
+from fedmed.methods.fedrgd import FedRGD
+from fedmed.methods.feduda import FedUDA
+
+SITES = {"a": "supervised", "b": "unsupervised", "c": "evaluate"}
+
+
+@pytest.fixture
+def study(job_of):
+    """Return a function: the job of a method."""
+
+    def make(kind, overlays=("demo",), **values):
+        method = {"path": f"fedmed.methods.{kind.__name__.lower()}.{kind.__name__}", "args": values.pop("args", {})}
+        spec = {"sites": SITES, "overlays": list(overlays), "rounds": 2, "epochs": 1, **values}
+        return job_of(name="x", bundle="surgical_phase_classification", method=method, **spec)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("kind", "loss", "weighting"),
+    [(FedFixMatch, "fixmatch", "samples"), (FedUDA, "uda", "samples"), (FedRGD, "fixmatch", "uniform")],
+)
+def test_roles_and_weights(study, kind, loss, weighting):
+    job = study(kind)
+    overlays = {site: args["overlays"] for site, args in job.clients.items()}
+    assert overlays == {"a": ["demo"], "b": ["demo", "pseudo_labels", loss], "c": ["demo"]}
+    assert all(args.get("sends") is None and args["sharing"] == "full" for args in job.clients.values())
+    assert job.aggregator["weighting"] == weighting and not job.keeps_private
+    assert "needs at least 1 site with the role 'supervised'" in kind().misfits({"b": "unsupervised"})[0]
+
+
+def test_published_values_of_the_third_go_to_sites_without_labels_and_a_study_may_change_them(study):
+    clients = study(FedRGD).clients
+    assert clients["b"]["overrides"] == {"confidence": 0.25, "unlabelled_weight": 0.1} and not clients["a"]["overrides"]
+    assert "groupnorm" in FedRGD.example["overlays"] and "groupnorm" in FedRGD.small["overlays"]
+    changed = study(FedRGD, overrides={"unsupervised": {"confidence": 0.5}}).clients["b"]["overrides"]
+    assert changed == {"confidence": 0.5, "unlabelled_weight": 0.1}
+
+
+def test_annealing_is_asked_of_labelled_sites(study):
+    plain, annealed = study(FedUDA).clients, study(FedUDA, args={"annealing": "exp"}).clients
+    assert plain["a"]["overlays"] == ["demo"] and not plain["a"]["overrides"]
+    assert annealed["a"]["overlays"] == ["demo", "annealed"] and annealed["a"]["overrides"] == {"annealing": "exp"}
+    assert annealed["b"] == plain["b"]
+    with pytest.raises(JobError, match="'annealing' is 'cosine'; use one of linear, exp, log, or null"):
+        FedUDA(annealing="cosine")
