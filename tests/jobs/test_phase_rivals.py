@@ -5,10 +5,12 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+import torch
 import yaml
 
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.reports.run_page import write_report
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 OTHERS = ("lap_bay", "lap_cliff")
@@ -34,14 +36,14 @@ def labels_everywhere(tiny_site_configs, tmp_path, monkeypatch):
 def one_round(tiny_site_configs, tiny_phases, tmp_path):
     """Return a function: one round of a job on small frames, with further values of roles; server, record, result."""
 
-    def run(name, roles=MappingProxyType({}), **changes):
+    def run(name, roles=MappingProxyType({}), folder="ws", **changes):
         job = read_job(JOBS / name)
         frames = {**tiny_phases["supervised"], "learning_rate": 1e-3}
         overrides = {role: {**frames, **roles.get(role, {})} for role in set(job.study.sites.values())}
         changed = job.changed({"rounds": 1, "overrides": overrides, **changes})
-        server = run_job(write_job(changed, tmp_path / "job"), tmp_path / "ws")
-        (line,) = map(json.loads, (tmp_path / "ws" / RECORDS / "rounds.jsonl").read_text().splitlines())
-        return server, line, json.loads((tmp_path / "ws" / RECORDS / "result.json").read_text())
+        server = run_job(write_job(changed, tmp_path / folder / "job"), tmp_path / folder)
+        (line,) = map(json.loads, (tmp_path / folder / RECORDS / "rounds.jsonl").read_text().splitlines())
+        return server, line, json.loads((tmp_path / folder / RECORDS / "result.json").read_text())
 
     return run
 
@@ -98,6 +100,38 @@ def test_a_round_with_pseudo_labels(one_round, name):
         assert line["coefficients"]["lap_bay"] == pytest.approx(
             line["sites"]["lap_bay"]["n_samples"] / sum(own["n_samples"] for own in line["sites"].values())
         )
+
+
+def test_features_first_and_labels_after():
+    first, second = (read_job(JOBS / name) for name in ("phases_fedtcc", "phases_fedtcc_labels"))
+    assert first.controller["sites"] == dict.fromkeys(sorted((*OTHERS, "lap_harbor")), "unsupervised")
+    assert {tuple(args["overlays"]) for args in first.clients.values()} == {("demo", "cycle")}
+    assert first.aggregator["weighting"] == "samples" and first.aggregator["sends"] == {"unsupervised": "head"}
+    assert (first.study.rounds, first.study.epochs, first.study.select, first.study.evaluate) == (30, 1, "last", False)
+    plain = read_job(JOBS / "phases_fullsup").study.model_dump()
+    said = second.study.model_dump()
+    assert {key for key, value in said.items() if value != plain[key]} == {
+        "name",
+        "method",
+        "checkpoint",
+        "checkpoint_tensors",
+    }, "otherwise the same as full supervision"
+
+
+def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, monkeypatch):
+    server, line, _ = one_round("phases_fedtcc", {"unsupervised": {"batch_size": 2, "clip_size": 8}})
+    assert line["coefficients"].keys() == {*OTHERS, "lap_harbor"} and not line["refused"]
+    trained = dict(server.tensors)
+    for name in ("classifier.weight", "classifier.bias"):
+        assert torch.equal(trained[name], server.store.initial[name]), "nobody trained it"
+    html, pngs = write_report(tmp_path / "ws", tmp_path / "report")
+    assert "<code>from_features</code> trains the whole network with labels" in html.read_text()
+    assert {"aggregation", "curves"} <= {path.stem for path in pngs}
+    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path / "ws/server/simulate_job/app_server"))
+    server, line, result = one_round("phases_fedtcc_labels", folder="labels", seed=5)
+    for name, value in server.store.initial.items():
+        assert torch.equal(value, trained[name]) == name.startswith("features."), name
+    assert line["coefficients"] == {"lap_harbor": 1.0} and len(scored(result)) == 4
 
 
 def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():

@@ -23,13 +23,17 @@ def study(job_of):
 
 
 @pytest.mark.parametrize(
-    ("kind", "loss", "weighting"),
-    [(FedFixMatch, "fixmatch", "samples"), (FedUDA, "uda", "samples"), (FedRGD, "fixmatch", "uniform")],
+    ("kind", "loss", "weighting", "norm"),
+    [
+        (FedFixMatch, "fixmatch", "samples", []),
+        (FedUDA, "uda", "samples", []),
+        (FedRGD, "fixmatch", "uniform", ["groupnorm"]),
+    ],
 )
-def test_roles_and_weights(study, kind, loss, weighting):
+def test_roles_and_weights(study, kind, loss, weighting, norm):
     job = study(kind)
-    overlays = {site: args["overlays"] for site, args in job.clients.items()}
-    assert overlays == {"a": ["demo"], "b": ["demo", "pseudo_labels", loss], "c": ["demo"]}
+    overlays, own = {site: args["overlays"] for site, args in job.clients.items()}, ["demo", *norm]
+    assert overlays == {"a": own, "b": [*own, "pseudo_labels", loss], "c": own} and job.persistor["overlays"] == own
     assert all(args.get("sends") is None and args["sharing"] == "full" for args in job.clients.values())
     assert job.aggregator["weighting"] == weighting and not job.keeps_private
     assert "needs at least 1 site with the role 'supervised'" in kind().misfits({"b": "unsupervised"})[0]
@@ -38,7 +42,6 @@ def test_roles_and_weights(study, kind, loss, weighting):
 def test_published_values_of_the_third_go_to_sites_without_labels_and_a_study_may_change_them(study):
     clients = study(FedRGD).clients
     assert clients["b"]["overrides"] == {"confidence": 0.25, "unlabelled_weight": 0.1} and not clients["a"]["overrides"]
-    assert "groupnorm" in FedRGD.example["overlays"] and "groupnorm" in FedRGD.small["overlays"]
     changed = study(FedRGD, overrides={"unsupervised": {"confidence": 0.5}}).clients["b"]["overrides"]
     assert changed == {"confidence": 0.5, "unlabelled_weight": 0.1}
 

@@ -25,7 +25,7 @@ class FedFixMatch(Method):
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
     }  # fmt: skip
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 12}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
     overlay: ClassVar[str] = "fixmatch"
 
     def roles(self) -> Mapping[str, Role]:

@@ -1,9 +1,10 @@
 """Federated averaging in groups with GroupNorm, sites without labels learning from confident predictions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from fedmed.methods.declarations import Role
 from fedmed.methods.fedfixmatch import FedFixMatch
 from fedmed.methods.method import MEAN
 
@@ -13,14 +14,17 @@ class FedRGD(FedFixMatch):
     """As :class:`FedFixMatch`, a tenth of its weight, many more frames, and every site counts the same.
 
     The paper averages groups of sites, each with the labelled one, and then the groups. With a single group, as Kassem
-    et al. compare with, that is the plain mean of all sites. Its networks have GroupNorm: the bundle's overlay
-    ``groupnorm``, which a study names.
+    et al. compare with, that is the plain mean of all sites. Networks have GroupNorm, overlay ``groupnorm``.
     """
 
     title: ClassVar[str] = "FedRGD"
     source: ClassVar[str] = "Zhang et al. 2021, arXiv 2008.11364, with one group as in Kassem et al. 2023"
-    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo", "groupnorm"], "rounds": 12}
-    example: ClassVar[Mapping[str, Any]] = {**FedFixMatch.example, "overlays": ["groupnorm"]}
+
+
+    def roles(self) -> Mapping[str, Role]:
+        """As there, with GroupNorm at all of them."""
+        made = super().roles().items()
+        return {name: replace(role, overlays=("groupnorm", *role.overlays)) for name, role in made}
 
     def rule(self) -> dict[str, Any]:
         """The mean of all sites."""
