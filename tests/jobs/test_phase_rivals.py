@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.reports.run_page import write_report
@@ -34,7 +35,7 @@ def labels_everywhere(tiny_site_configs, tmp_path, monkeypatch):
 
 @pytest.fixture
 def one_round(tiny_site_configs, tiny_phases, tmp_path):
-    """Return a function: one round of a job on small frames, with further values of roles; server, record, result."""
+    """Return a function: a round of a job on small frames, with further values of roles; server, record, result."""
 
     def run(name, roles=MappingProxyType({}), folder="ws", **changes):
         job = read_job(JOBS / name)
@@ -42,7 +43,7 @@ def one_round(tiny_site_configs, tiny_phases, tmp_path):
         overrides = {role: {**frames, **roles.get(role, {})} for role in set(job.study.sites.values())}
         changed = job.changed({"rounds": 1, "overrides": overrides, **changes})
         server = run_job(write_job(changed, tmp_path / folder / "job"), tmp_path / folder)
-        (line,) = map(json.loads, (tmp_path / folder / RECORDS / "rounds.jsonl").read_text().splitlines())
+        *_, line = map(json.loads, (tmp_path / folder / RECORDS / "rounds.jsonl").read_text().splitlines())
         return server, line, json.loads((tmp_path / folder / RECORDS / "result.json").read_text())
 
     return run
@@ -132,6 +133,70 @@ def test_a_round_of_features_and_one_with_labels_from_them(one_round, tmp_path, 
     for name, value in server.store.initial.items():
         assert torch.equal(value, trained[name]) == name.startswith("features."), name
     assert line["coefficients"] == {"lap_harbor": 1.0} and len(scored(result)) == 4
+
+
+def test_weights_in_two_parts():
+    job = read_job(JOBS / "phases_fedmatch")
+    assert job.clients["lap_harbor"]["overlays"] == ["demo", "fedmatch", "fedmatch_labelled"]
+    assert job.clients["lap_bay"]["overlays"] == ["demo", "pseudo_labels", "fedmatch", "fedmatch_unlabelled"]
+    assert job.clients["lap_isle"]["overlays"] == ["demo", "fedmatch"]
+    assert {site: args.get("sends") for site, args in job.clients.items()} == {
+        "lap_harbor": "sigma",
+        "lap_bay": "psi",
+        "lap_cliff": "psi",
+        "lap_isle": None,
+    }
+    for site in ("lap_bay", "lap_cliff"):
+        values = yaml.safe_load((JOBS.parent / f"site_configs/demo/{site}.yaml").read_text())
+        assert values["privacy"]["allowed_extras"] == ["noise_answer"]
+
+
+@pytest.fixture
+def updates(monkeypatch):
+    """What sites were sent to train, and sent back: (task, update)."""
+    found, train = [], Client.train
+
+    def spy(self, task):
+        found.append((task, train(self, task)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Client, "train", spy)
+    return found
+
+
+def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates):
+    """After the first round two hospitals get what the other one has trained, and no one else does."""
+    allow_extras("noise_answer")
+    server, line, result = one_round("phases_fedmatch", {"unsupervised": {"confidence": 0.1}}, rounds=2, select="last")
+    assert not line["refused"] and scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
+    first = {update.site: (task, update) for task, update in updates if update.round == 0}
+    second = {update.site: (task, update) for task, update in updates if update.round == 1}
+    for site, (task, update) in first.items():
+        prefix = "sigma." if site == "lap_harbor" else "psi."
+        assert update.tensors.keys() == {name for name in task.tensors if name.startswith(prefix)}
+        assert any(value.abs().max() > 0 for value in update.tensors.values()) and not task.extras
+        assert ("noise_answer" in update.extras) == (site != "lap_harbor")
+    assert not second["lap_harbor"][0].extras
+    for site, other in (OTHERS, OTHERS[::-1]):
+        (psi,) = second[site][0].extras["helpers"]
+        task, update = first[other]
+        assert all(torch.equal(psi[name], task.tensors[name] + update.tensors[name]) for name in update.tensors)
+    for name, value in second["lap_bay"][0].tensors.items():
+        given, sent = (
+            first["lap_bay"][0].tensors[name],
+            [u.tensors[name] for _, u in first.values() if name in u.tensors],
+        )
+        if value.is_floating_point():
+            assert torch.allclose(value, given + torch.stack(sent).mean(dim=0), atol=1e-6), name
+    for own in (line["sites"][site] for site in OTHERS):
+        assert own["train_helper_divergence"] > 0 and 0 < own["train_psi_share"] <= 1
+    assert server.applied.values == {}, "helpers stay until others come"
+
+
+def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, updates, caplog):
+    server, line, _ = one_round("phases_fedmatch", rounds=2)
+    assert server.applied.values == {} and not any(task.extras for task, _ in updates)
+    assert "lap_bay, lap_cliff': does not send 'noise_answer'" in caplog.text and not line["refused"]
 
 
 def test_the_made_up_hospitals_with_all_labels_are_the_same_ones():

@@ -20,7 +20,6 @@ class FedRGD(FedFixMatch):
     title: ClassVar[str] = "FedRGD"
     source: ClassVar[str] = "Zhang et al. 2021, arXiv 2008.11364, with one group as in Kassem et al. 2023"
 
-
     def roles(self) -> Mapping[str, Role]:
         """As there, with GroupNorm at all of them."""
         made = super().roles().items()
