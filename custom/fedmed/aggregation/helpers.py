@@ -16,9 +16,9 @@ ANSWER, HELPERS = "noise_answer", "helpers"  # what sites send beside an update;
 class MeanWithHelpers:
     """The mean of all sites; every some rounds sites without labels get what the nearest of them have trained.
 
-    A rule, see :class:`fedmed.aggregation.rule.ServerRule`. Near are sites whose models give similar probabilities for one
-    picture of noise, by the Euclidean distance. A site that does not send its answer has no helpers and helps nobody:
-    nothing of it reaches another site but by the mean.
+    A rule, see :class:`fedmed.aggregation.rule.ServerRule`. Near are sites whose models give similar probabilities for
+    one picture of noise, by the Euclidean distance. A site that does not send its answer has no helpers and helps
+    nobody: nothing of it reaches another site but by the mean.
 
     Args:
         mean: of the updates.

@@ -1,4 +1,4 @@
-"""Training of one part of the weights without labels, with the models of sites that answer alike (Jeong et al. 2021)."""
+"""Training of one part of the weights without labels, beside models of similar sites (Jeong et al. 2021)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,9 +17,9 @@ MEAN = SPREAD = 125 / 255  # of the noise, in the range of images
 class HelpedEngine(PseudoLabelTrainer):
     """A site without labels trains ψ, with σ frozen, of images of whose class its model is sure (arXiv 2006.12097).
 
-    Of these its prediction shall be that of its helpers, models of this site's σ and another site's ψ; and its prediction
-    of a strong view of them the class that most of all these models name. Helpers come every some rounds and serve
-    until others come; without them only its own vote counts.
+    Of these its prediction shall be that of its helpers, models of this site's σ and another site's ψ; and its
+    prediction of a strong view of them the class that most of all these models name. Helpers come every some rounds and
+    serve until others come; without them only its own vote counts.
 
     Args:
         args, kwargs: as in :class:`PseudoLabelTrainer`; ``unlabelled_weight`` is a factor of all that is minimised. The

@@ -7,7 +7,7 @@ from fedmed.losses.pseudo_label import annealed_cross_entropy, annealing_thresho
 
 
 class AnnealedLoss(nn.Module):
-    """:func:`annealed_cross_entropy` whose threshold grows with every call, over all rounds of a run (arXiv 1904.12848).
+    """:func:`annealed_cross_entropy` whose threshold grows with every call, over all rounds (arXiv 1904.12848).
 
     Args:
         classes: C.
@@ -22,9 +22,8 @@ class AnnealedLoss(nn.Module):
     def __init__(self, classes: int, schedule: str, before: int = 0, total: int = 1) -> None:
         super().__init__()
         if classes < 2 or before < 0 or total < 1:
-            raise FedMedError(
-                f"training-signal annealing: {classes} classes, {before} of {total} steps; use at least 2 classes and 1 step"
-            )
+            given = f"{classes} classes, {before} of {total} steps"
+            raise FedMedError(f"training-signal annealing: {given}; use at least 2 classes and 1 step")
         self.classes, self.schedule, self.done, self.total = classes, schedule, before, total
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:

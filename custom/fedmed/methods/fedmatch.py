@@ -19,8 +19,8 @@ from fedmed.methods.fedfixmatch import COMMONEST_TELLS, SURE_TELLS, FedFixMatch
 from fedmed.methods.method import MEAN
 
 ANSWER_TELLS = (
-    "The probabilities of the phases that the trained model gives to one picture of noise. A site that sends it also agrees "
-    "that its ψ, the weights that it trained, goes to the two sites whose answers are most alike, and gets theirs."
+    "The probabilities of the phases that the trained model gives to one picture of noise. A site that sends it also "
+    "agrees that its ψ, the weights that it trained, goes to the two sites whose answers are most alike."
 )
 
 
@@ -63,10 +63,8 @@ class FedMatch(FedFixMatch):
 
     def rule(self) -> dict[str, Any]:
         """Plain means of who sends a part, and helpers."""
-        mean = {
-            "path": MEAN,
-            "args": {"weighting": {"path": "fedmed.aggregation.weighting.UniformWeighting", "args": {}}},
-        }
+        uniform = {"path": "fedmed.aggregation.weighting.UniformWeighting", "args": {}}
+        mean = {"path": MEAN, "args": {"weighting": uniform}}
         args = {"mean": mean, "helpers": self.helpers, "every": self.every}
         return {"path": "fedmed.aggregation.helpers.MeanWithHelpers", "args": args}
 
@@ -83,14 +81,14 @@ class FedMatch(FedFixMatch):
     def card(self) -> str:
         """How the model came about."""
         return (
-            "Sites with labels trained one part of the weights, sites without the other, with the models of the two sites "
-            "that answer most alike beside their own (FedMatch, Jeong et al. 2021)."
+            "Sites with labels trained one part of the weights, sites without the other, with the models of the two "
+            "sites that answer most alike beside their own (FedMatch, Jeong et al. 2021)."
         )
 
     def dry_run(self) -> tuple[str, ...]:
         """What the scalars tell, and where ψ goes."""
         return (
             *super().dry_run(),
-            "A site without labels that sends noise_answer lets the server hand the weights that it trained to two other "
-            "sites, alone, not averaged with anybody's.",
+            "A site without labels that sends noise_answer lets the server hand the weights that it trained to two "
+            "other sites, alone, not averaged with anybody's.",
         )

@@ -12,16 +12,14 @@ CONTRAST = "train_label_contrast"
 
 @dataclass(frozen=True)
 class FedTCC(FedCy):
-    """Every site trains the features by cycles between clips of its videos, whatever labels it has; the mean is by frames.
+    """Every site trains the features by cycles between clips of its videos, whatever labels it has.
 
     The classifier stays as it was made, and sites with labels train it afterwards from these features: a second job,
     of :class:`fedmed.methods.from_features.FromFeatures`.
     """
 
     title: ClassVar[str] = "FedTCC"
-    source: ClassVar[str] = (
-        "Dwibedi et al. 2019, arXiv 1904.07846, in a federation as Kassem et al. 2023, arXiv 2203.07345"
-    )
+    source: ClassVar[str] = "Dwibedi et al. 2019, arXiv 1904.07846, as in Kassem et al. 2023, arXiv 2203.07345"
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "surgical_phase_classification", "rounds": 30, "epochs": 1, "select": "last", "evaluate": False,
     }  # fmt: skip

@@ -15,12 +15,12 @@ class FedUDA(FedFixMatch):
     """As :class:`FedFixMatch`, with predictions, sharpened, in the place of classes; overlay ``uda``.
 
     Attributes:
-        annealing: ``linear``, ``exp`` or ``log``: labelled frames whose class the model already knows are left out, by a
-            threshold that grows so over the run (training-signal annealing); None = all count.
+        annealing: ``linear``, ``exp`` or ``log``: labelled frames whose class the model already knows are left out, by
+            a threshold that grows so over the run (training-signal annealing); None = all count.
     """
 
     title: ClassVar[str] = "FedUDA"
-    source: ClassVar[str] = "Xie et al. 2019, arXiv 1904.12848, in a federation as Kassem et al. 2023, arXiv 2203.07345"
+    source: ClassVar[str] = "Xie et al. 2019, arXiv 1904.12848, as in Kassem et al. 2023, arXiv 2203.07345"
     overlay: ClassVar[str] = "uda"
 
     annealing: str | None = None

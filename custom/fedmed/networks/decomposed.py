@@ -1,4 +1,4 @@
-"""A network whose weights are the sum of two parts, which different sites train (Jeong et al. 2021, arXiv 2006.12097)."""
+"""A network whose weights are the sum of two parts, trained by different sites (Jeong et al. 2021)."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ PSI = "psi."  # begins the names of that part's tensors
 
 
 class Decomposed(nn.Module):
-    """θ = σ + ψ: ``sigma``, which sites with labels train, and ``psi``, which sites without do.
+    """θ = σ + ψ: ``sigma``, which sites with labels train, and ``psi``, which sites without do (arXiv 2006.12097).
 
     Every parameter has both parts; statistics of BatchNorm belong to ``sigma`` (ours). In eval mode entries of ψ that
     are nearly 0 count as 0.

@@ -21,12 +21,9 @@ def frames(labelled_batches):
 
 def engine_of(network, batches, confidence, lr=1e-2, loss=fixmatch_loss, **changes):
     optimizer = torch.optim.Adam(network.parameters(), lr=lr, weight_decay=changes.pop("weight_decay", 0.0))
-    class_loss = partial(loss, threshold=confidence)
-    changes = {"augment": ScaleShift(seed=3), **changes}
-    return PseudoClassEngine(
-        "cpu", 1, batches, network, optimizer, prepare_batch=FrameBatches(), class_loss=class_loss, confidence=confidence,
-        **changes,
-    )  # fmt: skip
+    options = {"augment": ScaleShift(seed=3), "prepare_batch": FrameBatches(), **changes}
+    options |= {"class_loss": partial(loss, threshold=confidence), "confidence": confidence}
+    return PseudoClassEngine("cpu", 1, batches, network, optimizer, **options)
 
 
 def tensors(network):

@@ -1,4 +1,4 @@
-"""Strong random changes of single frames: RandAugment (Cubuk et al. 2020, arXiv 1909.13719), with kornia's operations."""
+"""Strong random changes of single frames: RandAugment (Cubuk et al. 2020, arXiv 1909.13719) by kornia's operations."""
 
 import torch
 from kornia.augmentation.auto.operations import OperationBase
