@@ -97,6 +97,23 @@ def test_sites_that_send_a_part_of_the_model_equal_the_loop(threads, write_tiny_
     assert numbers[0] == numbers[1]
 
 
+@pytest.mark.slow
+def test_weights_in_two_parts_and_helpers_equal_the_loop(write_tiny_phases_job, tiny_phases, allow_extras, tmp_path):
+    """What two hospitals trained travels to the other one beside the model."""
+    allow_extras("noise_answer")
+    sites = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised"}
+    overrides = dict.fromkeys(("supervised", "unsupervised"), tiny_phases["supervised"])
+    spec = {"method": {"path": "fedmed.methods.fedmatch.FedMatch"}, "sites": sites, "overrides": overrides}
+    folder = write_tiny_phases_job(tmp_path, rounds=2, steps=2, evaluate=False, select="last", **spec)
+    run = simulate(folder, tmp_path / "ws", "-t", "1")
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    run_job(folder, tmp_path / "loop")
+    assert same(model(tmp_path / "ws"), model(tmp_path / "loop"))
+    for site in sites:
+        flare, loop = (load_tensors(tmp_path / ws / site / STATE) for ws in ("ws", "loop"))
+        assert same(flare, loop) and ("helpers" in flare["engine"]) == (site != "lap_harbor"), site
+
+
 def same(one, other):
     if isinstance(one, torch.Tensor):
         return one.dtype == other.dtype and torch.equal(one, other)

@@ -164,7 +164,7 @@ def updates(monkeypatch):
     return found
 
 
-def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates):
+def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates, tmp_path):
     """After the first round two hospitals get what the other one has trained, and no one else does."""
     allow_extras("noise_answer")
     server, line, result = one_round("phases_fedmatch", {"unsupervised": {"confidence": 0.1}}, rounds=2, select="last")
@@ -191,6 +191,8 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates):
     for own in (line["sites"][site] for site in OTHERS):
         assert own["train_helper_divergence"] > 0 and 0 < own["train_psi_share"] <= 1
     assert server.applied.values == {}, "helpers stay until others come"
+    html, _ = write_report(tmp_path / "ws", tmp_path / "report")
+    assert "Entries of ψ that are not 0" in html.read_text(), "though no tensor is of all sites"
 
 
 def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, updates, caplog):

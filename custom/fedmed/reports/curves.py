@@ -43,7 +43,7 @@ def updates(run: Run) -> Figure:
     alike, apart = figure.subplots(1, 2)
     alike.set_title("Cosine to the mean update")
     cosines, distances = points(run, "cosine", of="geometry"), points(run, "distance", of="geometry")
-    alike.set_ylim(min(0.0, *(value for _, value in chain(*cosines.values()))), 1.0)
+    alike.set_ylim(min([0.0, *(value for _, value in chain(*cosines.values()))]), 1.0)
     apart.set_title("Squared distance to the mean update")
     apart.set_ylim(0.0, 1.06 * max((value for _, value in chain(*distances.values())), default=1.0) or 1.0)
     site_lines(alike, run, cosines, start=1)
