@@ -91,7 +91,7 @@ class SiteAnswers:
 
     def closing(self) -> Iterator[Sending]:
         """Scores, and private layers that are released for the tests."""
-        plan, tests = self.plan, 2 if self.plan.evaluate_last else 1
+        plan, tests = self.plan, 1 + self.plan.evaluate_last + self.plan.evaluate_first
         if self.role == "supervised" and plan.select == "best":
             yield self._sending("validate", 1, [], [self.score.validation])
         if not plan.evaluate:
