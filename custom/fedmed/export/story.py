@@ -13,6 +13,7 @@ WEIGHTS = {
     "samples": "by the images behind them",
     "uniform": "with equal weights",
 }
+SENDERS = {"supervised": "sites with labels", "unsupervised": "sites without labels"}
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
     "trimmed_mean": "The trimmed mean of the updates is taken, coordinate by coordinate",
@@ -33,6 +34,7 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     settings = fed["aggregation"]
     rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
+    rule += "".join(f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items())
     rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     label = Score(**fed["score"]).label
@@ -57,7 +59,7 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
-    case = kind.card.case
+    case = kind.card.unit or kind.card.case
     trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
     some = fed.get("learned_from_some_labels", 0)
     also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""
@@ -113,16 +115,13 @@ def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
     return f"{note}Test {kind.card.case}s took no part in training or in choosing the model; {score.label} is {means}."
 
 
-def limits(fed: Mapping[str, Any], kind: Kind) -> list[str]:
-    """What the numbers above do not say."""
+def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
+    """What the numbers above do not say; ``caution``: the method's."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
     found = [*(_scores(fed, kind, test, tested) if kind.labelled else ())]
-    if fed["number_of_sites"]["unsupervised"] and kind.labelled:
-        found.append(
-            f"Sites without {kind.card.labels} trained on the model's own predictions, which can strengthen its "
-            "mistakes."
-        )
+    if fed["number_of_sites"]["unsupervised"] and kind.labelled and caution:
+        found.append(caution.format(labels=kind.card.labels))
     found.append(protection(fed.get("protection") or {}))
     found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
     if fed["private_tensors_of"]:
