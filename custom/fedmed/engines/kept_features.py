@@ -40,7 +40,7 @@ class KeptFeatures:
     def attach(self, engine: Engine) -> None:
         """Add to an evaluator, before what reads its batches."""
         engine.add_event_handler(Events.STARTED, self._listen)
-        for end in (Events.COMPLETED, Events.EXCEPTION_RAISED, Events.TERMINATE):
+        for end in (Events.COMPLETED, Events.TERMINATE):
             engine.add_event_handler(end, self._leave)
 
     def begin(self) -> None:
