@@ -69,10 +69,11 @@ def read_features(path: Path) -> FeaturePicture:
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
     found = FeaturePicture(points, explained, phases.astype(int), videos.astype(int), tuple(map(str, classes)), alignment)
-    sizes = tuple(map(len, found.aligned))
+    sizes = tuple(int((videos == place).sum()) for place in (0, 1))
     fits = points.shape == (len(phases), 2) and videos.shape == phases.shape and explained.shape == (2,)
-    if not fits or (alignment is not None and alignment.shape != sizes):
-        raise DataError(f"{path}: points, phases and videos differ in shape; evaluate the site again")
+    known = 0 <= found.phases.min(initial=0) and found.phases.max(initial=0) < len(classes)
+    if not (fits and known) or (alignment is not None and alignment.shape != sizes):
+        raise DataError(f"{path}: points, phases and videos do not fit together; evaluate the site again")
     return found
 
 
