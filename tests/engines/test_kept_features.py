@@ -67,7 +67,12 @@ def evaluated(recorder, lengths=(9, 5), size=4):
         for start in range(0, len(rows), size):
             video, time, label, image = zip(*rows[start : start + size], strict=True)
             times = torch.tensor(time).double()[:, None]
-            yield {"video": torch.tensor(video), "time": times, "label": torch.tensor(label), "image": torch.stack(image)}
+            yield {
+                "video": torch.tensor(video),
+                "time": times,
+                "label": torch.tensor(label),
+                "image": torch.stack(image),
+            }
 
     def step(engine, batch):
         return {"pred": engine.network(batch["image"]), "label": batch["label"]}
@@ -90,7 +95,9 @@ def test_a_recorder_writes_a_picture_of_features_and_sends_nothing_of_it(tmp_pat
     assert found["phases"].tolist() == [0, 1, 1, 1, 0, 0, 1, 1] and found["classes"].tolist() == PHASES
     assert found["points"] == pytest.approx(two_dimensions(torch.cat(kept).numpy())[0])
     assert found["alignment"] == pytest.approx(cosines(*kept))
-    assert set(found) == {"points", "explained", "videos", "phases", "times", "alignment", "classes"}, "no feature itself"
+    assert set(found) == {"points", "explained", "videos", "phases", "times", "alignment", "classes"}, (
+        "no feature itself"
+    )
     evaluated(plain)
     assert set(sent) == set(plain.finish()) and not (tmp_path / "plain/features.npz").exists()
     assert not network.classifier._forward_pre_hooks, "the network is as it was"

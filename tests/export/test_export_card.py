@@ -65,7 +65,9 @@ def test_limits_follow_the_numbers(federation):
     told = " ".join(limits(federation, Segmentation3D(), Consistency.caution))
     assert "site 3 took no part in the training" in told
     assert "Sites without masks trained on the model's own predictions, which can strengthen its mistakes." in told
-    assert "own predictions" not in " ".join(limits(federation, Segmentation3D())), "a method that has none does not say so"
+    assert "own predictions" not in " ".join(limits(federation, Segmentation3D())), (
+        "a method that has none does not say so"
+    )
     assert "Warnings" not in told and "refused" not in told
     federation |= {"guard_warnings": 3, "refused_updates": 1}
     told = " ".join(limits(federation, Segmentation3D()))

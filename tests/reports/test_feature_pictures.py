@@ -65,8 +65,13 @@ def test_a_run_without_the_files_of_its_sites_has_no_pictures():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"points": np.zeros((4, 2))}, {"alignment": np.zeros((3, 3))}, {"explained": np.zeros(3)}, {"videos": np.zeros(4)},
-     {"phases": np.array([0, 1, 0, 1, 2])}],
+    [
+        {"points": np.zeros((4, 2))},
+        {"alignment": np.zeros((3, 3))},
+        {"explained": np.zeros(3)},
+        {"videos": np.zeros(4)},
+        {"phases": np.array([0, 1, 0, 1, 2])},
+    ],
 )
 def test_a_damaged_file_is_refused(site, changes):
     with pytest.raises(DataError, match=r"features.npz: points, phases and videos do not fit together"):

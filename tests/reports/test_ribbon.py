@@ -43,7 +43,9 @@ def test_a_bundles_table_may_be_of_several_videos(tmp_path):
     path, frames = tmp_path / "p.csv", tmp_path / "frames"
     frames.mkdir()
     head = "image,second,phase,p_first,p_second,error\n"
-    path.write_text(head + "a.mp4,0,,,,damaged\na.mp4,1,first,0.9,0.1,\nb.mp4,0,second,0.2,0.8,\nframes/1.png,7,first,0.6,0.4,\n")
+    path.write_text(
+        head + "a.mp4,0,,,,damaged\na.mp4,1,first,0.9,0.1,\nb.mp4,0,second,0.2,0.8,\nframes/1.png,7,first,0.6,0.4,\n"
+    )
     assert read_predictions(path, video=tmp_path / "a.mp4").spans("first") == [(1, 1)]
     assert read_predictions(path, video=tmp_path / "b.mp4", shift=0.0).spans("second") == [(0, 1)]
     assert read_predictions(path, video=frames, shift=7.0).spans("first") == [(0, 1)]

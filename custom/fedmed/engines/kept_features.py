@@ -85,7 +85,9 @@ class KeptFeatures:
         network: nn.Module = engine.network  # type: ignore[attr-defined] # MONAI's evaluators have one
         layers = dict(network.named_modules())
         if self.layer not in layers:
-            raise FedMedError(f"KeptFeatures: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'")
+            raise FedMedError(
+                f"KeptFeatures: {type(network).__name__} has no layer '{self.layer}'; name one in 'layer'"
+            )
         self._leave()
         self._hook = layers[self.layer].register_forward_pre_hook(self._take)
 
@@ -129,5 +131,7 @@ def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.flo
 def cosines(first: ArrayLike, second: ArrayLike) -> NDArray[np.float32]:
     """Cosine of every pair of rows (n, D) and (m, D): (n, m); 0 with a row of zeros."""
     one, other = (torch.as_tensor(np.asarray(rows)).double() for rows in (first, second))
-    found = torch.nn.functional.normalize(one, dim=1, eps=1e-8) @ torch.nn.functional.normalize(other, dim=1, eps=1e-8).T
+    found = (
+        torch.nn.functional.normalize(one, dim=1, eps=1e-8) @ torch.nn.functional.normalize(other, dim=1, eps=1e-8).T
+    )
     return found.float().numpy()

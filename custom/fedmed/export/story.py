@@ -34,7 +34,9 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     settings = fed["aggregation"]
     rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
-    rule += "".join(f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items())
+    rule += "".join(
+        f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items()
+    )
     rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     label = Score(**fed["score"]).label

@@ -68,7 +68,9 @@ def read_features(path: Path) -> FeaturePicture:
             alignment = file["alignment"].astype(float) if "alignment" in file else None
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
-    found = FeaturePicture(points, explained, phases.astype(int), videos.astype(int), tuple(map(str, classes)), alignment)
+    found = FeaturePicture(
+        points, explained, phases.astype(int), videos.astype(int), tuple(map(str, classes)), alignment
+    )
     sizes = tuple(int((videos == place).sum()) for place in (0, 1))
     fits = points.shape == (len(phases), 2) and videos.shape == phases.shape and explained.shape == (2,)
     known = 0 <= found.phases.min(initial=0) and found.phases.max(initial=0) < len(classes)

@@ -64,8 +64,12 @@ class VideoReport(ScoredReport):
         found = []
         for site in run.sites if self.of_video else []:
             known = {head: name for head, name in self.of_video.items() if name in site.cases}
-            order = np.argsort(-column(site.cases, run.score.name), kind="stable") if run.score.name in site.cases else []
+            order = (
+                np.argsort(-column(site.cases, run.score.name), kind="stable") if run.score.name in site.cases else []
+            )
             for case in (site.cases.iloc[place] for place in order):
-                cells = {head: fixed(number(pd.to_numeric(case[name], errors="coerce"))) for head, name in known.items()}
+                cells = {
+                    head: fixed(number(pd.to_numeric(case[name], errors="coerce"))) for head, name in known.items()
+                }
                 found.append((site.name, case["case"], case.get("n_frames", NOTHING), cells))
         return found
