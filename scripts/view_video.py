@@ -4,7 +4,7 @@
     scripts/view_video.py LHB-005 --site lap_hei2 --out sheet.png                       # a video of a site, by name
     scripts/view_video.py 0 --site lap_hei2 --run runs/tools --out sheet.png            # the first of 'testing'
     scripts/view_video.py a.mp4 --labels a.csv --masks a_masks --out sheet.png --video a_labels.mp4
-    scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # what a bundle's inference wrote
+    scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # of a bundle's inference
 
 Truth blue, prediction orange; masks are outlined. Labels and masks of a site's video are those of its datalist.
 --video plays the whole video with all of it. Frames show the patient, and before the camera is inside perhaps faces

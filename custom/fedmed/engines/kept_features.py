@@ -1,4 +1,4 @@
-"""How a model sees frames spread over the videos of an evaluation: two dimensions of them all, and two videos aligned."""
+"""How a model sees frames of the videos of an evaluation: all of them in two dimensions, and two videos aligned."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -71,8 +71,9 @@ class KeptFeatures:
         """What is drawn of n frames of all videos, and of n_1 and n_2 of the first two; the features stay behind.
 
         Returns:
-            ``points`` (n, 2), of :func:`two_dimensions`, and ``explained`` (2,); ``phases`` (n,), ``videos`` (n,), places
-            in the list, and ``times`` (n,) in seconds; of two videos or more also ``alignment`` (n_1, n_2), cosines.
+            ``points`` (n, 2), of :func:`two_dimensions`, and ``explained`` (2,); ``phases`` (n,), ``videos`` (n,),
+            places in the list, and ``times`` (n,) in seconds; of two videos or more also ``alignment`` (n_1, n_2),
+            cosines.
         """
         points, explained = two_dimensions(np.concatenate(self.rows))
         videos = np.repeat(np.arange(len(self.rows)), [len(rows) for rows in self.rows])

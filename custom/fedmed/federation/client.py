@@ -212,8 +212,8 @@ class Client:
 
         Returns only what the bundle's recorder makes of all cases together, such as mean, standard deviation and their
         number, and of its own best the round after which it was aggregated, ``model_round``; per-case results and
-        pictures stay at the site, in ``evaluation/``, or that of another model in ``evaluation_last/``, ``evaluation_first/`` or
-        ``evaluation_own/``.
+        pictures stay at the site, in ``evaluation/``, and of other models in ``evaluation_last/``,
+        ``evaluation_first/`` and ``evaluation_own/``.
         """
         entries = list_entries(self.site.datalist, "testing")
         if not entries:

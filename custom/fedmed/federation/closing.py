@@ -100,7 +100,7 @@ class Closing:
         return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
 
     def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
-        """Write the result of the run: test scores of the selected model and, where asked for, of the others by name."""
+        """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
         chosen, score = self.selection, self.server.score
         tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {

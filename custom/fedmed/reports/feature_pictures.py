@@ -73,7 +73,7 @@ def read_features(path: Path) -> FeaturePicture:
     )
     sizes = tuple(int((videos == place).sum()) for place in (0, 1))
     fits = points.shape == (len(phases), 2) and videos.shape == phases.shape and explained.shape == (2,)
-    known = 0 <= found.phases.min(initial=0) and found.phases.max(initial=0) < len(classes)
+    known = found.phases.min(initial=0) >= 0 and found.phases.max(initial=0) < len(classes)
     if not (fits and known) or (alignment is not None and alignment.shape != sizes):
         raise DataError(f"{path}: points, phases and videos do not fit together; evaluate the site again")
     return found

@@ -38,11 +38,11 @@ class PhasesReport(VideoReport):
     )
     features = (
         "How the model sees frames",
-        "Frames spread over the test videos of each site. Left, a dot is a frame, at the first two principal components "
-        "of its features, coloured by its true phase; each panel has components and a scale of its own. Right, the first two videos "
-        "of the site's list: the bluer, the more alike two frames are (cosine of their features, on the panel's own "
-        "scale). A dot marks which frame of the second video is most like a frame of the first one; the heading says "
-        "for how many frames of both that one is of the same phase.",
+        "Frames spread over the test videos of each site. Left, a dot is a frame, at the first two principal "
+        "components of its features, coloured by its true phase; each panel has components and a scale of its own. "
+        "Right, the first two videos of the site's list: the bluer, the more alike two frames are (cosine of their "
+        "features, on the panel's own scale). A dot marks which frame of the second video is most like a frame of the "
+        "first one; the heading says for how many frames of both that one is of the same phase.",
     )
 
     def screen_cells(self, run: Run, row: SiteRow) -> dict[str, str]:

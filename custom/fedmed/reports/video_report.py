@@ -1,14 +1,13 @@
 """What reports show of every run on videos: scores of videos, charts by class, and single videos of each site."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
-import pandas as pd
 from markupsafe import Markup
 
 from fedmed.reports.plots import svg
-from fedmed.reports.run_contents import Run
+from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
 from fedmed.reports.run_report import Chart
 from fedmed.reports.scored_report import ScoredReport
@@ -61,15 +60,11 @@ class VideoReport(ScoredReport):
 
     def videos(self, run: Run) -> list[tuple[str, str, str, dict[str, str]]]:
         """Every test video that is listed here, the best of a site first: site, name, frames, scores by head."""
-        found = []
-        for site in run.sites if self.of_video else []:
-            known = {head: name for head, name in self.of_video.items() if name in site.cases}
-            order = (
-                np.argsort(-column(site.cases, run.score.name), kind="stable") if run.score.name in site.cases else []
-            )
-            for case in (site.cases.iloc[place] for place in order):
-                cells = {
-                    head: fixed(number(pd.to_numeric(case[name], errors="coerce"))) for head, name in known.items()
-                }
-                found.append((site.name, case["case"], case.get("n_frames", NOTHING), cells))
-        return found
+        listed = [site for site in run.sites if self.of_video and run.score.name in site.cases]
+        return [row for site in listed for row in self._videos(site, run.score.name)]
+
+    def _videos(self, site: Site, score: str) -> Iterator[tuple[str, str, str, dict[str, str]]]:
+        scores = {head: column(site.cases, name) for head, name in self.of_video.items() if name in site.cases}
+        for place in np.argsort(-column(site.cases, score), kind="stable").tolist():
+            case, cells = site.cases.iloc[place], {head: fixed(number(float(of[place]))) for head, of in scores.items()}
+            yield site.name, case["case"], case.get("n_frames", NOTHING), cells

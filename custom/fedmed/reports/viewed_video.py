@@ -40,7 +40,7 @@ class ViewedVideo:
 
     @property
     def rows(self) -> list[str]:
-        """What is shown along time: the labels of what knows more of them, truth if in doubt, then others, and masks."""
+        """What is shown along time: labels in the order of what knows more of them, others below, and masks."""
         known = sorted(self.ribbons.values(), key=lambda ribbon: -len(ribbon.names))
         names = [name for ribbon in known for name in ribbon.names]
         return list(dict.fromkeys([*names, *([MASKS] if self.masks else [])]))
