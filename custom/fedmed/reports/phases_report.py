@@ -29,7 +29,7 @@ class PhasesReport(VideoReport):
         "Each phase",
         "Sites send how many frames of each phase were called which, and no prediction; these counts add up. A dash: "
         "the phase neither occurred nor was called. Below, true phases are rows; a cell's colour is its share of the "
-        "frames of its row.",
+        "frames of its row, and F1 is of all frames together, where the table above has the mean over videos.",
     )
     shown = (
         "Videos along time",
