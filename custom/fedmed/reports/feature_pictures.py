@@ -62,15 +62,10 @@ class FeaturePicture:
 
 def read_features(path: Path) -> FeaturePicture:
     """Read what a recorder kept; DataError for a damaged file."""
-    points, explained, phases, videos, classes = read_arrays(path, KEYS)
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            alignment = file["alignment"].astype(float) if "alignment" in file else None
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
-    found = FeaturePicture(
-        points, explained, phases.astype(int), videos.astype(int), tuple(map(str, classes)), alignment
-    )
+    points, explained, phases, videos, classes, beside = read_arrays(path, KEYS, also=("alignment",))
+    alignment = beside.astype(float) if beside.ndim == 2 else None  # of a single video there is none
+    names = tuple(map(str, classes))
+    found = FeaturePicture(points, explained, phases.astype(int), videos.astype(int), names, alignment)
     sizes = tuple(int((videos == place).sum()) for place in (0, 1))
     fits = points.shape == (len(phases), 2) and videos.shape == phases.shape and explained.shape == (2,)
     known = found.phases.min(initial=0) >= 0 and found.phases.max(initial=0) < len(classes)
