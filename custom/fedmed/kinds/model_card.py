@@ -11,7 +11,6 @@ class CardWords:
         how_to_run: template in ``export/templates`` that says how it is used.
         labels: what sites with labels have.
         case: what is counted.
-        unit: what counts in training, where that is another thing than a case.
         unfit: what it must not be used for, and what it needs.
         output: what comes out; ``{names}`` stands for the names of the channels.
         numbered: whether those names stand with their values, as of a label map.
@@ -27,7 +26,6 @@ class CardWords:
     output: str
     numbered: bool = False
     trained: str = "trained with"
-    unit: str = ""
     task: str = ""
     values: str = ""
 

@@ -33,7 +33,6 @@ class Segmentation2D(Kind):
         how_to_run="run_frame_masks.md.j2",
         labels="masks",
         case="video",
-        unit="frame",
         unfit="measuring or steering anything where nobody has\nchecked the masks.",
         output="label map: {names}",
         numbered=True,
