@@ -12,8 +12,9 @@ from fedmed.export.bundle import export_bundle
 from fedmed.export.card import named
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
-from fedmed.export.story import _rule, limits, story
+from fedmed.export.story import _rule, _training, limits, story
 from fedmed.export.weights import open_store
+from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.methods.consistency import Consistency
 
@@ -85,6 +86,14 @@ def test_the_story_says_when_a_site_without_masks_had_some_after_all(federation,
     assert "Images never left a site; values of some of them (`amplitude`) did, once, before training." in told
     text = story({**federation, "learned_from_some_labels": 1}, exporter)
     assert "; 1 of those without had masks for some after all" in text
+
+
+def test_of_videos_the_frames_are_counted_that_sites_train_on(federation):
+    many = {"number_of_sites": {"supervised": 2}, "training_cases": {"supervised": 1075}}
+    counted = {key: {**dict.fromkeys(federation[key], 0), **values} for key, values in many.items()}
+    told = _training({**federation, **counted}, Presence())
+    assert told == "Federated training of 2 sites with tables of labels (1075 training frames)"
+    assert "training cases)" in _training(federation, Segmentation3D())
 
 
 def test_the_story_has_the_methods_own_sentence(federation, finished_run):

@@ -61,7 +61,7 @@ def _training(fed: Mapping[str, Any], kind: Kind) -> str:
     if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
-    case = kind.card.case
+    case = kind.card.sample or kind.card.case
     trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
     some = fed.get("learned_from_some_labels", 0)
     also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""

@@ -11,6 +11,7 @@ class CardWords:
         how_to_run: template in ``export/templates`` that says how it is used.
         labels: what sites with labels have.
         case: what is counted.
+        sample: what a site counts of its training list, where that is something else, as frames of videos.
         unfit: what it must not be used for, and what it needs.
         output: what comes out; ``{names}`` stands for the names of the channels.
         numbered: whether those names stand with their values, as of a label map.
@@ -26,6 +27,7 @@ class CardWords:
     output: str
     numbered: bool = False
     trained: str = "trained with"
+    sample: str = ""
     task: str = ""
     values: str = ""
 

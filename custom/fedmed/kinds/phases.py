@@ -37,6 +37,7 @@ class Phases(Kind):
         how_to_run="run_phases.md.j2",
         labels="tables of phases",
         case="video",
+        sample="frame",
         unfit="operations of another course.\nEvery frame gets a phase, whatever it shows; somebody must look at the "
         "video.",
         output="a probability each: {names}",

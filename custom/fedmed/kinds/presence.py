@@ -36,6 +36,7 @@ class Presence(Kind):
         how_to_run="run_presence.md.j2",
         labels="tables of labels",
         case="video",
+        sample="frame",
         unfit="labels that are none of its own.\nA probability is not an observation: somebody must look at the video.",
         output="a probability each, which do not sum to 1: {names}",
     )

@@ -33,6 +33,7 @@ class Segmentation2D(Kind):
         how_to_run="run_frame_masks.md.j2",
         labels="masks",
         case="video",
+        sample="frame",
         unfit="measuring or steering anything where nobody has\nchecked the masks.",
         output="label map: {names}",
         numbered=True,
