@@ -4,6 +4,7 @@
     scripts/view_video.py LHB-005 --site lap_hei2 --out sheet.png                       # a video of a site, by name
     scripts/view_video.py 0 --site lap_hei2 --run runs/tools --out sheet.png            # the first of 'testing'
     scripts/view_video.py a.mp4 --labels a.csv --masks a_masks --out sheet.png --video a_labels.mp4
+    scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # of a bundle's inference
 
 Truth blue, prediction orange; masks are outlined. Labels and masks of a site's video are those of its datalist.
 --video plays the whole video with all of it. Frames show the patient, and before the camera is inside perhaps faces
@@ -27,6 +28,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("video", metavar="VIDEO", help="file or folder of frames; with --site also its name, or its place in --list")
+    add("table", metavar="PREDICTION.csv", nargs="?", type=Path, help="the same as --predictions")
     add("--site", help="the site's YAML, or its name in the federation")
     add(
         "--list",
@@ -38,7 +40,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
     add("--predictions", type=Path, metavar="CSV", help="columns 'second' and 'p_<label>', probabilities")
     add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
-    add("--out", metavar="PNG", type=Path, required=True, help="the sheet")
+    add("--out", metavar="PNG", type=Path, help="the sheet (default: VIDEO.png, here)")
     add("--video", dest="film", metavar="MP4", type=Path, help="also the whole video with its labels")
     add("--rate", type=float, help="frames a second of --video (default: the video's own, at most 25)")
     add("--frames", type=int, choices=range(1, 121), metavar="1...120", default=12, help="of the sheet (default 12)")
@@ -47,8 +49,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.run and not options.site:
         parser.error("--run needs --site: a run tests videos of sites")
-    if options.run and options.predictions:
-        parser.error("give either --run or --predictions")
+    if sum(map(bool, (options.run, options.predictions, options.table))) > 1:
+        parser.error("give one of PREDICTION.csv, --predictions and --run")
+    options.predictions = options.predictions or options.table
     if options.rate is not None and not 0 < options.rate <= 100:
         parser.error("--rate must be above 0, and 100 at most")
     return options
@@ -124,16 +127,17 @@ def draw(options: argparse.Namespace) -> list[Path]:
     video = read_viewed(path, labels, masks, predictions, options.threshold)
     if not video.rows:
         print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
+    out = options.out or Path(f"{path.stem}.png")
     times = thumbnail_times(video, options.frames)
     found = stills(video.source, path, video.masks, times, 3 * options.dpi)
     frames = list(progress("Reading frames")(found, len(times)))
     if not frames:
         raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")
     with style():
-        save_picture(video_figure(video, frames, options.title or path.stem), options.out, options.dpi, None)
+        save_picture(video_figure(video, frames, options.title or path.stem), out, options.dpi, None)
         if options.film:
             write_overlay(video, options.film, options.rate, progress("Writing frames"))
-    return [options.out, *([options.film] if options.film else [])]
+    return [out, *([options.film] if options.film else [])]
 
 
 def main(arguments: list[str] | None = None) -> int:

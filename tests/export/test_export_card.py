@@ -16,6 +16,7 @@ from fedmed.export.story import _rule, _training, limits, story
 from fedmed.export.weights import open_store
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_3d import Segmentation3D
+from fedmed.methods.consistency import Consistency
 
 
 @pytest.fixture
@@ -62,8 +63,12 @@ def test_the_story_of_a_partial_model(partial_run, tmp_path):
 
 
 def test_limits_follow_the_numbers(federation):
-    told = " ".join(limits(federation, Segmentation3D()))
-    assert "site 3 took no part in the training" in told and "strengthen its mistakes" in told
+    told = " ".join(limits(federation, Segmentation3D(), Consistency.caution))
+    assert "site 3 took no part in the training" in told
+    assert "Sites without masks trained on the model's own predictions, which can strengthen its mistakes." in told
+    assert "own predictions" not in " ".join(limits(federation, Segmentation3D())), (
+        "a method that has none does not say so"
+    )
     assert "Warnings" not in told and "refused" not in told
     federation |= {"guard_warnings": 3, "refused_updates": 1}
     told = " ".join(limits(federation, Segmentation3D()))

@@ -50,29 +50,29 @@ def make(tmp_path):
     return make
 
 
-def released(closing, last=False, answer=None):
+def released(closing, name="selected", answer=None):
     """The sites that are scored and the record of the request."""
-    tasks = closing.release_tasks(last)
+    tasks = closing.release_tasks(name)
     default = {s: Release(s, task.private_round, True, dict(DECODER)) for s, task in tasks.items()}
-    closing.take_release(default if answer is None else answer, last)
-    return set(closing.evaluation_tasks(last)), closing.borrower.records[-1]
+    closing.take_release(default if answer is None else answer, name)
+    return set(closing.evaluation_tasks(name)), closing.borrower.records[-1]
 
 
-@pytest.mark.parametrize(("last", "round"), [(False, 1), (True, 2)])
-def test_the_layers_that_belong_to_the_tested_model_are_asked_for(make, last, round):
+@pytest.mark.parametrize(("name", "round"), [("selected", 1), ("last", 2)])
+def test_the_layers_that_belong_to_the_tested_model_are_asked_for(make, name, round):
     closing = make(best=1)
-    task = closing.release_tasks(last)["a"]
+    task = closing.release_tasks(name)["a"]
     assert (task.name, task.private_round, task.tensors) == ("release", round, {})
-    scored, entry = released(closing, last)
+    scored, entry = released(closing, name)
     assert scored == set(SITES) and entry["round"] == round and entry["bytes_up"] == 4 and entry["bytes_down"] == 8
 
 
 def test_both_models_may_be_asked_for_and_the_result_says_whose_decoder(make, tmp_path):
     closing = make(best=1)
-    for last in (True, False):
-        released(closing, last)
+    for name in ("last", "selected"):
+        released(closing, name)
     scores = {site: {"dice_mean": 0.5, "dice_std": 0.0, "n_cases": 1} for site in SITES}
-    closing.finish(scores, scores)
+    closing.finish(scores, {"last": scores})
     result = json.loads((tmp_path / "result.json").read_text())
     for test in ("test", "test_last"):
         assert [result[test][site].get("decoder_of") for site in "abeu"] == [None, None, "a", "a"]

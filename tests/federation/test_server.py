@@ -242,7 +242,10 @@ def test_evaluation_names_the_private_state_that_was_scored(make):
     closing.finish_validation({"a": {"val_dice": 0.1}, "b": {"val_dice": 0.1}})
     assert server.selection.best_round == 1
     assert {site: task.private_round for site, task in closing.evaluation_tasks().items()} == {"a": 1, "b": 0}
-    assert {site: task.private_round for site, task in closing.evaluation_tasks(last=True).items()} == {"a": 2, "b": 2}
+    assert {site: task.private_round for site, task in closing.evaluation_tasks("last").items()} == {"a": 2, "b": 2}
+    first = closing.evaluation_tasks("first")
+    assert {(task.model, task.round, task.private_round) for task in first.values()} == {("first", -1, None)}
+    assert all(torch.equal(tensor, MODEL[name]) for task in first.values() for name, tensor in task.tensors.items())
     assert {site: task.keep_rounds for site, task in closing.validation_tasks().items()} == {"a": [1], "b": [0]}
 
 

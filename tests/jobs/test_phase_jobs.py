@@ -4,6 +4,7 @@ import importlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,7 +13,10 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.privacy.sendings import SiteAnswers
+from fedmed.reports.feature_pictures import feature_pictures
+from fedmed.reports.run import read_run
 from fedmed.reports.run_page import write_report
+from fedmed.reports.run_report import report_of
 from fedmed.settings.site import load_site
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
@@ -121,11 +125,30 @@ def test_the_ledger_tells_that_features_left_and_no_classifier(workspace, load_s
 def test_the_report_shows_shares_and_ribbons(workspace, tmp_path):
     html, pngs = write_report(workspace, tmp_path)
     names, text = {path.stem for path in pngs}, html.read_text()
-    assert {"aggregation", "curves", "confusion", "slices_lap_bay"} <= names
+    assert {"aggregation", "curves", "confusion", "slices_lap_bay", "features_lap_bay", "features_lap_isle"} <= names
     assert "lap_bay and lap_cliff send the features alone, which are averaged; the rest is that of lap_harbor." in text
+
+
+def test_every_site_keeps_how_both_models_see_its_frames(workspace):
+    """The server's records have scores of the starting model, and no point of any frame."""
+    result = json.loads((workspace / RECORDS / "result.json").read_text())
+    assert set(result["test_first"]) == set(SITES) and "points" not in json.dumps(result)
+    for site in SITES:
+        own = next(one for one in read_run(workspace).sites if one.name == site)
+        first, selected = feature_pictures(own).values()
+        assert first.phases.tolist() == selected.phases.tolist() and len(first.phases) > 20
+        assert not np.allclose(first.points, selected.points) or result["best_round"] == -1
+        assert result["test_first"][site]["n_frames"] == result["test"][site]["n_frames"]
+
+
+def test_the_table_of_sites_fits_a_terminal(workspace):
+    table = report_of(run := read_run(workspace)).table(run)
+    assert [column.header for column in table.columns] == ["site", "labels", "cases", "F1", "± std", "accuracy"]
 
 
 def test_the_run_becomes_a_bundle(workspace, tmp_path):
     made = export_bundle(workspace, tmp_path / "phases_classification")
     card = (made.out / "docs/README.md").read_text()
     assert "the classifier comes from labelled sites alone" in card and "{{" not in card
+    assert "training frames)" in card and "sites without labels send all but group head" in card
+    assert "own predictions" not in card, "nobody learns from these"

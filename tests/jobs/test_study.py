@@ -122,6 +122,7 @@ def test_what_is_not_a_study(text, message):
         ),
         ({"sites": {"e": "evaluate"}, "warm_start": {}, "select": "last"}, ["'sites': none trains"]),
         ({"evaluate": False, "evaluate_last": True}, ["'evaluate_last' needs"]),
+        ({"evaluate": False, "evaluate_first": True}, ["'evaluate_first' needs 'evaluate': true"]),
         ({"steps": None}, ["line 8: give either 'steps' or 'epochs'"]),
         ({"min_clients": 3}, ["'min_clients' is 3; the job has 2 training sites"]),
         ({"classes": ["a", {"name": "a"}]}, ["'classes' names 'a' twice"]),

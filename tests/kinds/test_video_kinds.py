@@ -82,12 +82,9 @@ def test_phases_from_videos_to_the_report(run):
         shown = read_phases(place / "median.npz", "median")
         assert np.array_equal(shown.truth.argmax(1), pairs[0]) and np.array_equal(shown.called.argmax(1), pairs[1])
     text = page(read_run(workspace))
-    assert (
-        text.count('class="videos') == len(SITES)
-        and "F1 of each phase" in text
-        and "Frames of all sites together" in text
-        and "recall" in text
-    )
+    assert text.count('class="videos') == len(SITES) and "F1 of each phase" in text and "all sites: F1" in text
+    assert "Every test video (2)" in text and "recall" in text
+    assert "How the model sees frames" not in text, "this bundle keeps no features"
 
 
 def test_masks_from_videos_to_the_report(run):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from fedmed.errors import DataError
 from fedmed.reports.ribbon import held
 from fedmed.reports.viewed_video import read_predictions
 
@@ -35,6 +36,24 @@ def test_a_gap_is_bridged_or_not(bridge, stretches):
 def test_what_is_there_at_a_time():
     found = ribbon([1, 2, 10], [[1, 1], [0, 1], [0, 0]])
     assert [found.at(time) for time in (0.5, 1, 1.9, 2, 9, 10)] == [[], [*NAMES], [*NAMES], ["clipper"], [], []]
+
+
+def test_a_bundles_table_may_be_of_several_videos(tmp_path):
+    """Rows of the video that is viewed; a frame that could not be read is a gap."""
+    path, frames = tmp_path / "p.csv", tmp_path / "frames"
+    frames.mkdir()
+    head = "image,second,phase,p_first,p_second,error\n"
+    path.write_text(
+        head + "a.mp4,0,,,,damaged\na.mp4,1,first,0.9,0.1,\nb.mp4,0,second,0.2,0.8,\nframes/1.png,7,first,0.6,0.4,\n"
+    )
+    assert read_predictions(path, video=tmp_path / "a.mp4").spans("first") == [(1, 1)]
+    assert read_predictions(path, video=tmp_path / "b.mp4", shift=0.0).spans("second") == [(0, 1)]
+    assert read_predictions(path, video=frames, shift=7.0).spans("first") == [(0, 1)]
+    with pytest.raises(DataError, match=r"p.csv: has no frame of c.mp4; its first row is of a.mp4"):
+        read_predictions(path, video=tmp_path / "c.mp4")
+    with pytest.raises(DataError, match=r"line 2: write seconds in order"):
+        path.write_text(head + "1.png,,first,0.9,0.1,\n")
+        read_predictions(path, video=frames)
 
 
 def test_of_phases_the_likeliest_is_called_and_tools_by_the_threshold(tmp_path):

@@ -59,7 +59,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         score=score,
         beside=kind.beside(score),
         fixed=fixed,
-        limits=limits(fed, kind),
+        limits=limits(fed, kind, exporter.method.caution),
         checks=fed["checks"],
         software=join([f"{name} {version}" for name, version in fed["software"].items()]),
         commit=f" FedMed at commit {fed['commit']}." if fed["commit"] else "",

@@ -13,6 +13,7 @@ WEIGHTS = {
     "samples": "by the images behind them",
     "uniform": "with equal weights",
 }
+SENDERS = {"supervised": "sites with labels", "unsupervised": "sites without labels"}
 RULES = {
     "median": "The median of the updates is taken, coordinate by coordinate",
     "trimmed_mean": "The trimmed mean of the updates is taken, coordinate by coordinate",
@@ -33,6 +34,9 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     trained += f", the first {warm} by the sites with {kind.card.labels} alone" if warm else ""
     settings = fed["aggregation"]
     rule = f"{_rule(settings)}; shared: {_plain(settings.get('sharing', 'full'))}; "
+    rule += "".join(
+        f"{SENDERS[role]} send all but group {group}; " for role, group in (settings.get("sends") or {}).items()
+    )
     rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
     label = Score(**fed["score"]).label
@@ -113,16 +117,13 @@ def results_note(fed: Mapping[str, Any], exporter: Exporter) -> str:
     return f"{note}Test {kind.card.case}s took no part in training or in choosing the model; {score.label} is {means}."
 
 
-def limits(fed: Mapping[str, Any], kind: Kind) -> list[str]:
-    """What the numbers above do not say."""
+def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
+    """What the numbers above do not say; ``caution``: the method's."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
     found = [*(_scores(fed, kind, test, tested) if kind.labelled else ())]
-    if fed["number_of_sites"]["unsupervised"] and kind.labelled:
-        found.append(
-            f"Sites without {kind.card.labels} trained on the model's own predictions, which can strengthen its "
-            "mistakes."
-        )
+    if fed["number_of_sites"]["unsupervised"] and kind.labelled and caution:
+        found.append(caution.format(labels=kind.card.labels))
     found.append(protection(fed.get("protection") or {}))
     found += [f"{text}: {fed[key]}; see the run's report." for key, text in INCIDENTS.items() if fed[key]]
     if fed["private_tensors_of"]:

@@ -27,7 +27,7 @@ class Evaluated:
     """A model that is to be tested.
 
     Attributes:
-        name: ``selected`` or ``last``.
+        name: ``selected``, ``last`` or ``first``.
         round: the round after which it was aggregated; -1: the starting model.
         tensors: its tensors.
         private: site -> round of the private state that belongs to it.

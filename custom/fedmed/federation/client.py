@@ -29,7 +29,7 @@ from fedmed.federation.site_parser import listed, mention_unused, site_parser, s
 from fedmed.jobs.plan import OPTIMIZER_STATES, ROLES
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.messages.answers import Answer, Extras, Release, Update
-from fedmed.messages.task import OWN, Task
+from fedmed.messages.task import OWN, SELECTED, Task
 from fedmed.recovery.site_state import SiteState
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -212,14 +212,15 @@ class Client:
 
         Returns only what the bundle's recorder makes of all cases together, such as mean, standard deviation and their
         number, and of its own best the round after which it was aggregated, ``model_round``; per-case results and
-        pictures stay at the site, in ``evaluation/``, ``evaluation_last/`` or ``evaluation_own/``.
+        pictures stay at the site, in ``evaluation/``, and of other models in ``evaluation_last/``,
+        ``evaluation_first/`` and ``evaluation_own/``.
         """
         entries = list_entries(self.site.datalist, "testing")
         if not entries:
             log.info("%s: %s has no 'testing' list; nothing to evaluate", self.site.site, self.site.datalist)
             self._preview(task)
             return {"n_cases": 0}
-        folder = self.folder / ("evaluation" if task.model == "selected" else f"evaluation_{task.model}")
+        folder = self.folder / ("evaluation" if task.model == SELECTED else f"evaluation_{task.model}")
         model = self._open(task, evaluation_dir=str(folder))
         metrics = test_scores(model.parser, self.should_abort)
         if any(patients := [str(entry.get("patient") or "") for entry in entries]):
@@ -231,7 +232,7 @@ class Client:
 
     def _preview(self, task: Task) -> None:
         """Draw what the selected model makes of some images that nobody has marked; the pictures stay at the site."""
-        if task.model == "selected" and "preview" in self.bundle.parser():
+        if task.model == SELECTED and "preview" in self.bundle.parser():
             draw_preview(self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser, self.should_abort)
 
     def release(self, task: Task) -> Release:

@@ -9,7 +9,7 @@ from typing import Any
 from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
-from fedmed.messages.task import OWN, Task
+from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
 from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
@@ -44,34 +44,36 @@ class Closing:
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 
-    def _model(self, last: bool) -> Evaluated:
+    def _model(self, name: str) -> Evaluated:
         server, best = self.server, self.selection.best_round
-        if last:
-            return Evaluated("last", self.server.rounds - 1, self.last_tensors, server.last_round)
+        if name == FIRST:
+            return Evaluated(FIRST, START, server.store.initial, {})
+        if name == LAST:
+            return Evaluated(LAST, self.server.rounds - 1, self.last_tensors, server.last_round)
         if best is None:  # no score chose a model, so the last aggregate is taken
-            return Evaluated("selected", self.server.rounds - 1, server.tensors, server.last_round)
-        return Evaluated("selected", best, server.tensors, server.selection.best_private)
+            return Evaluated(SELECTED, self.server.rounds - 1, server.tensors, server.last_round)
+        return Evaluated(SELECTED, best, server.tensors, server.selection.best_private)
 
-    def release_tasks(self, last: bool = False) -> dict[str, Task]:
+    def release_tasks(self, name: str = SELECTED) -> dict[str, Task]:
         """Ask for the private layers that sites without a trained part are scored with, if the job wants that."""
-        return self.borrower.tasks(self._model(last))
+        return self.borrower.tasks(self._model(name))
 
-    def take_release(self, answers: Mapping[str, Release], last: bool = False) -> None:
+    def take_release(self, answers: Mapping[str, Release], name: str = SELECTED) -> None:
         """Take the answer to :meth:`release_tasks`."""
-        self.borrower.take(answers, self._model(last))
+        self.borrower.take(answers, self._model(name))
 
-    def evaluation_tasks(self, last: bool = False) -> dict[str, Task]:
-        """The selected model, or the last aggregate, to every site that can be scored with it.
+    def evaluation_tasks(self, name: str = SELECTED) -> dict[str, Task]:
+        """The selected model, the last aggregate or the starting model, to every site that can be scored with it.
 
         With partial sharing only labelled sites that took part have a trained private part. The others get a labelled
         site's if one was released; else they are left out, and that is said.
         """
-        server, model, tasks = self.server, self._model(last), {}
+        server, model, tasks = self.server, self._model(name), {}
         for site, role in self.plan.sites.items():
             reason = self._no_layers(site, role, model)
             lent = self.borrower.lend(site, model) if reason else {}
             if lent is None:
-                self.untested |= {} if last else {site: reason}
+                self.untested |= {site: reason} if name == SELECTED else {}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
             private, kept = model.private.get(site), server.selection.best_private.get(site)
@@ -97,10 +99,10 @@ class Closing:
         asked = sites if len(sites) > 1 else []
         return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
 
-    def finish(self, test: Metrics, last: Metrics | None = None, own: Metrics | None = None) -> None:
-        """Write the result of the run: test scores of the selected model and, where asked for, of the others."""
+    def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
+        """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
         chosen, score = self.selection, self.server.score
-        tested = self._rows("selected", test)
+        tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {
             "best_round": chosen.best_round,
             "best_score": chosen.best_score if chosen.best_round is not None else None,
@@ -113,8 +115,7 @@ class Closing:
         }
         if self.server.stopping.reason:
             result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
-        if last is not None:
-            result["test_last"] = self._rows("last", last)
+        result |= {f"test_{name}": self._rows(name, scores) for name, scores in (others or {}).items()}
         if len(chosen.sites) == 1 and chosen.best_round is not None:
             own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
         if own:

@@ -7,7 +7,7 @@ from typing import Any
 from fedmed.errors import RoundFailed
 from fedmed.federation.closing import Closing
 from fedmed.federation.server import Server
-from fedmed.messages.task import Task
+from fedmed.messages.task import FIRST, LAST, SELECTED, Task
 
 log = logging.getLogger("fedmed.server")
 Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
@@ -16,8 +16,8 @@ Ask = Callable[[Mapping[str, Task]], dict[str, Any]]
 def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] | None = None) -> None:
     """Train all rounds, or fewer if the plan allows it and models do not become better.
 
-    Then score the last aggregate and evaluate the selected model and each labelled site's own best, as far as the plan
-    asks for it.
+    Then score the last aggregate and evaluate the selected model, the last, the starting one and each labelled site's
+    own best, as far as the plan asks for it.
 
     Args:
         server: the server's side.
@@ -43,11 +43,12 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
                 raise
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
-    last = _test(closing, ask, True) if server.plan.evaluate_last else None
-    test = _test(closing, ask, False) if server.plan.evaluate else {}
-    closing.finish(test, last, ask(closing.own_tasks()) if server.plan.evaluate else {})
+    plan, wanted = server.plan, {FIRST: server.plan.evaluate_first, LAST: server.plan.evaluate_last}
+    others = {model: _test(closing, ask, model) for model, asked in wanted.items() if asked}
+    test = _test(closing, ask, SELECTED) if plan.evaluate else {}
+    closing.finish(test, others, ask(closing.own_tasks()) if plan.evaluate else {})
 
 
-def _test(closing: Closing, ask: Ask, last: bool) -> dict[str, dict[str, float]]:
-    closing.take_release(ask(closing.release_tasks(last)), last)
-    return ask(closing.evaluation_tasks(last))
+def _test(closing: Closing, ask: Ask, model: str) -> dict[str, dict[str, float]]:
+    closing.take_release(ask(closing.release_tasks(model)), model)
+    return ask(closing.evaluation_tasks(model))

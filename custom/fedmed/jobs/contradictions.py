@@ -58,6 +58,8 @@ def _of_result(study: Study) -> Found:
         yield "select", "'select' is 'best', but no site is 'supervised', by whose labels to choose; use 'last'"
     if study.evaluate_last and (study.select == "last" or not study.evaluate):
         yield "evaluate_last", "'evaluate_last' needs 'select': 'best' and 'evaluate': true; set them, or leave it out"
+    if study.evaluate_first and not study.evaluate:
+        yield "evaluate_first", "'evaluate_first' needs 'evaluate': true; set it, or leave 'evaluate_first' out"
     if study.patience is not None and study.select != "best":
         yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
     if study.release_from is not None and study.release_from not in labelled:

@@ -35,6 +35,7 @@ class Plan:
     max_failed_rounds: int = 2
     task_timeout: int = 0
     evaluate_last: bool = False
+    evaluate_first: bool = False
     release_from: str | None = None
     collapse_guard: bool = True
     job: str = ""

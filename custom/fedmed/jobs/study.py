@@ -123,6 +123,7 @@ class Study(YamlModel):
     )
     evaluate: bool = Field(default=True, description="score the result on the sites' testing lists")
     evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
+    evaluate_first: bool = Field(default=False, description="score the starting model on them too")
     release_from: str | None = Field(
         default=None, description="labelled site whose private layers score the others; it must allow that itself"
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedmed.errors import JobError
 
-MODELS = ("selected", "last", OWN := "own")
+MODELS = (SELECTED := "selected", LAST := "last", FIRST := "first", OWN := "own")
 CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
 
 
@@ -32,8 +32,8 @@ class Task:
             for a site that never took part.
         keep_rounds: further rounds whose private state must stay on disk (the selected model's).
         validate: whether to score the received model on the site's validation list.
-        model: which model an ``evaluate`` task is about: ``selected`` or ``last``, which it carries, or the site's
-            ``own`` best, which the site has kept.
+        model: which model an ``evaluate`` task is about: ``selected``, ``last`` or ``first``, which it carries, or the
+            site's ``own`` best, which the site has kept.
         earlier: jobs that a resumed run continues -> rounds that were done when each ended, oldest first; the site's
             own state of those rounds lies in their folders.
         epochs: passes over the site's training images; the site counts its steps.
@@ -51,7 +51,7 @@ class Task:
     private_round: int | None = None
     keep_rounds: list[int] = field(default_factory=list)
     validate: bool = False
-    model: str = "selected"
+    model: str = SELECTED
     earlier: dict[str, int] = field(default_factory=dict)
     epochs: float | None = None
     reuse: bool = False

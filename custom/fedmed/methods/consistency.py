@@ -19,6 +19,9 @@ class Consistency(Method):
 
     title: ClassVar[str] = "consistency of pseudo-labels"
     source: ClassVar[str] = "Yang et al. 2021, Medical Image Analysis 70, 101992"
+    caution: ClassVar[str] = (
+        "Sites without {labels} trained on the model's own predictions, which can strengthen its mistakes."
+    )
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
     }  # fmt: skip

@@ -91,19 +91,19 @@ class SiteAnswers:
 
     def closing(self) -> Iterator[Sending]:
         """Scores, and private layers that are released for the tests."""
-        plan, tests = self.plan, 2 if self.plan.evaluate_last else 1
+        plan, trained = self.plan, 1 + self.plan.evaluate_last  # models with layers of its own that can be released
         if self.role == "supervised" and plan.select == "best":
             yield self._sending("validate", 1, [], [self.score.validation])
         if not plan.evaluate:
             return
         if self.role in TRAINING_ROLES and self.site.site == plan.release_from:
             private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
-            asked = self._sending("release", tests, private, [])
+            asked = self._sending("release", trained, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")
         choosing = plan.of_role("supervised") if plan.select == "best" else []
         own = self.site.site in choosing and len(choosing) > 1  # its own best model is tested too
         scalars = [*self.tested, *(["model_round"] if own else [])]
-        yield self._sending("evaluate", tests + own, [], scalars)
+        yield self._sending("evaluate", trained + plan.evaluate_first + own, [], scalars)
 
     def _in_rounds(
         self, task: str, rounds: list[int], names: Collection[str], scalars: list[str], extras: Sequence[str]

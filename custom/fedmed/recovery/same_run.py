@@ -15,8 +15,8 @@ from fedmed.recovery.server_state import RESULT, STATE, ServerState
 
 CARRIED = "resume"  # folder in the server's app in which a job brings the state that it continues
 MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make it another run
-    "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last", "release_from",
-    "collapse_guard", "resume", "fresh", "patience", "min_rounds",
+    "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last",
+    "evaluate_first", "release_from", "collapse_guard", "resume", "fresh", "patience", "min_rounds",
 }  # fmt: skip
 
 

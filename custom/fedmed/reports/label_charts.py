@@ -1,19 +1,22 @@
 """Charts of what frames show, from counts that sites send: scores by site and label, and bars a label."""
 
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from fedmed.engines.confusion import Confusion
 from fedmed.engines.label_counts import LabelCounts
-from fedmed.reports.cells import SLANTED, draw_cells, draw_counts
+from fedmed.reports.cells import SLANTED, draw_cells
 from fedmed.reports.palette import INK, LIGHT
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run
 from fedmed.reports.site_rows import site_rows
 
 ALL = "all frames"
+FEW, LETTERS = 8, 13  # columns whose names have room for words below one another, and letters of a line of them
 BARS = (("precision", LIGHT[0]), ("recall", LIGHT[1]), ("F1", LIGHT[2]))
 Counts = Mapping[str, LabelCounts]
 
@@ -59,9 +62,17 @@ def heat_map(labels: Sequence[str], counts: Counts, what: str) -> Figure:
     bold = np.zeros_like(shown, bool)
     bold[-1], bold[:, -1] = True, True
     draw_cells(axes, texts, shown, bold)
-    axes.set_xticks(range(len(labels) + 1), [*labels, "mean"], **SLANTED)
+    _name_columns(axes, [*labels, "mean"])
     axes.set_yticks(range(len(rows)), list(rows), color=INK)
     return figure
+
+
+def _name_columns(axes: Axes, names: Sequence[str]) -> None:
+    """Below the cells: words below one another where there is room, else slanted."""
+    wrapped = [wrap(name.replace("_", " "), LETTERS, break_long_words=False) for name in names]
+    fit = len(names) <= FEW and max(len(line) for lines in wrapped for line in lines) <= LETTERS
+    shown = ["\n".join(lines) for lines in wrapped] if fit else names
+    axes.set_xticks(range(len(names)), shown, **({} if fit else SLANTED))
 
 
 def label_bars(labels: Sequence[str], counts: Counts, what: str) -> Figure:
@@ -78,20 +89,4 @@ def label_bars(labels: Sequence[str], counts: Counts, what: str) -> Figure:
     axes.set(ylim=(0, 1))
     axes.grid(visible=False, axis="x")
     figure.legend(loc="outside upper right", ncols=3, frameon=False)
-    return figure
-
-
-def confusion_map(phases: Sequence[str], confusions: Mapping[str, Confusion]) -> Figure:
-    """Frames of all sites: of each true phase (rows) how many were called which (columns)."""
-    whole = sum(confusions.values(), Confusion.none(len(phases)))
-    scores = whole.scores()
-    figure = Figure(figsize=(WIDTH, 1.9 + 0.36 * len(phases)), layout="constrained")
-    axes = figure.subplots()
-    axes.set_title(
-        f"Frames of all sites together: F1 {scores['f1']:.2f}, accuracy {scores['accuracy']:.2f}; true phases in rows"
-    )
-    draw_counts(axes, whole.table)
-    axes.set_xticks(range(len(phases)), phases, **SLANTED)
-    axes.set_yticks(range(len(phases)), phases, color=INK)
-    axes.set_xlabel("called")
     return figure

@@ -12,6 +12,8 @@ from PIL import Image
 
 LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b5539b", "#b97f00", "#2f93c9", "#6b6b6b", "#7a5c3e")
 DARK = ("#4aa8e0", "#f08a3c", "#2fc79a", "#dd8fc4", "#e6b23a", "#8fd0f5", "#a9adb3", "#c3a17c")
+SKY, SLATE, SKY_DARK, SLATE_DARK = "#56b4e9", "#3a3f4a", "#bfe6ff", "#d9dde3"  # of phases alone, further apart
+PHASES = (*LIGHT[:5], SKY, LIGHT[7], SLATE)  # of an operation, in their order; neighbours far apart
 INK, MUTED, GRID, PAPER = "#1b1f24", "#667080", "#dfe3e8", "#fdfdfc"
 INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK = "#e9ebee", "#98a2b0", "#30363e", "#14171b"
 TRUTH, PREDICTION = "#5ad1ff", "#ff9a2e"  # contours on grey CT, light and dark alike
@@ -25,6 +27,8 @@ VARIABLES = {colour: f"--site-{index}" for index, colour in enumerate(LIGHT)} | 
     MUTED: "--muted",
     GRID: "--grid",
     PAPER: "--paper",
+    SKY: "--sky",
+    SLATE: "--slate",
 }
 
 
@@ -35,7 +39,8 @@ def site_colours(names: list[str]) -> dict[str, str]:
 
 def css(dark: bool) -> str:
     """The variables of one theme as CSS declarations."""
-    theme = (*DARK, INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK) if dark else (*LIGHT, INK, MUTED, GRID, PAPER)
+    light = (*LIGHT, INK, MUTED, GRID, PAPER, SKY, SLATE)
+    theme = (*DARK, INK_DARK, MUTED_DARK, GRID_DARK, PAPER_DARK, SKY_DARK, SLATE_DARK) if dark else light
     return " ".join(f"{name}: {colour};" for name, colour in zip(VARIABLES.values(), theme, strict=True))
 
 

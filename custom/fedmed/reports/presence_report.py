@@ -21,6 +21,7 @@ class PresenceReport(VideoReport):
         "neither there nor called counts 0, or, in brackets, not at all."
     )
     columns = {"AP": "ap_mean", "all frames": "pooled_f1_zero"}
+    of_video = {"F1": "f1", "AP": "ap", "precision": "precision", "recall": "recall"}
     by_class = (
         "Each tool",
         "Sites send how many frames were rightly called, wrongly called and missed for each tool, and no prediction; "

@@ -19,6 +19,7 @@ from fedmed.reports.words import NOTHING, fixed, flat
 
 EVERY_RUN = ("curves", "aggregation", "traffic")
 UPDATES = "updates"  # of a run in which two sites or more trained in a round
+OF_SITES = ("slices_*.png", "features_*.png")  # pictures of single sites
 BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
 DISCS = (
     "The area of a disc is the weight of a site's update in that round; a cross is an update that was refused or did "
@@ -65,7 +66,7 @@ def write_report(folder: str | Path, out: str | Path | None = None, control: str
 
 def write_pngs(run: Run, out: Path) -> list[Path]:
     """Write every chart and every site's pictures as PNG; pictures of an earlier report of the folder are removed."""
-    for old in out.glob("slices_*.png"):
+    for old in (path for pattern in OF_SITES for path in out.glob(pattern)):
         old.unlink()
     figures, report = {name: chart.draw(run) for name, chart in charts(run).items()}, report_of(run)
     figures |= {f"slices_{site.name}": drawing for site in run.sites if (drawing := report.figure(run, site))}

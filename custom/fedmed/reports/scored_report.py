@@ -26,8 +26,12 @@ class ScoredReport(RunReport):
     has_role = True
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
-        """A site's numbers in the table for a terminal, by the heads of their columns."""
+        """A site's numbers in the table of sites, by the heads of their columns."""
         raise NotImplementedError
+
+    def screen_cells(self, run: Run, row: SiteRow) -> dict[str, str]:
+        """Those of them for which a terminal has room."""
+        return self.cells(run, row)
 
     def values(self, run: Run) -> dict[str, Any]:
         """What the kind's template needs."""
@@ -97,7 +101,7 @@ class ScoredReport(RunReport):
             labels = "\n".join(filter(None, (row.labels, row.scored)))  # in one column, for 80 columns are full
             role = {"role": row.role} if self.has_role else {}
             first = {"site": row.name, **role, "labels": labels, "cases": str(row.n_cases or NOTHING)}
-            rows.append(first | self.cells(run, row))
+            rows.append(first | self.screen_cells(run, row))
         title = f"{run.job}: {run.score.label} on each site's test list"
         return screen_table(title, rows, _own_best(run) + remarks(run))
 

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from fedmed.errors import DataError
-from fedmed.reports.palette import INK, LIGHT, MUTED, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.palette import INK, MUTED, PREDICTION_INK, TRUTH_INK
+from fedmed.reports.phase_charts import CHIP, legend_height, phase_colours, phase_legend
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.ribbon import Ribbon, draw_ribbons, held, usual_step
 from fedmed.reports.run_files import read_arrays
 
 LABELS = ("times", "truth", "probabilities", "classes", "threshold", "f1", "case")
 PHASES = ("times", "truth", "called", "classes", "f1", "case")
-RIBBON = (0, 1, 2, 3, 4, 6, 7, 5)  # places in LIGHT, its two blues apart
+ROOM = 0.03  # of a ribbon: a stretch that is longer has room for the number of its phase
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,25 @@ def label_rows(pictures: Sequence[Timeline], site: str) -> Figure:
 
 
 def ribbons(pictures: Sequence[Timeline], site: str) -> Figure:
-    """Videos below one another: a ribbon coloured by what was there, and below it one by what the model called."""
+    """Videos below one another: a ribbon coloured by what was there, and below it one by what the model called.
+
+    Long stretches have the phase's number, by which it is known without its colour.
+    """
     classes = tuple(dict.fromkeys(name for one in pictures for name in one.classes))
-    colours = {name: LIGHT[RIBBON[place % len(RIBBON)]] for place, name in enumerate(classes)}
-    figure = Figure(figsize=(WIDTH, 1.3 * len(pictures) + 0.5 + 0.25 * -(-len(classes) // 3)), layout="constrained")
+    colours, tall = phase_colours(classes), 1.3 * len(pictures) + 0.35 + legend_height(classes)
+    figure = Figure(figsize=(WIDTH, tall), layout="constrained")
     for axes, one, unit in _panels(figure, pictures, site, [1.0] * len(pictures)):
         for row, seen in enumerate((one.truth, one.called)):
             for name in one.classes:
                 spans = one.ribbon(seen).spans(name, unit)
                 axes.broken_barh(spans, (row - 0.46, 0.92), color=colours[name], linewidth=0)
+                room, number = ROOM * axes.get_xlim()[1], str(classes.index(name) + 1)
+                for begin, length in spans:
+                    if length > room:
+                        axes.text(begin + length / 2, row, number, **CHIP)
         axes.set_yticks((0, 1), ("truth", "called"), color=INK)
         axes.set_ylim(1.5, -0.5)
-    patches = [Patch(color=colour, linewidth=0, label=name) for name, colour in colours.items()]
-    figure.legend(handles=patches, loc="outside lower left", ncols=3, frameon=False, fontsize=9)
+    phase_legend(figure, classes)
     return figure
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,7 @@ from fedmed.reports.run_files import read_table
 from fedmed.reports.video_stills import ANY, upright
 
 KNOWN, CALLED, MASKS = "truth", "prediction", "masks"
+IMAGE, ERROR = "image", "error"  # columns of a bundle's table: the file, and why it could not be read
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class ViewedVideo:
 
     @property
     def rows(self) -> list[str]:
-        """What is shown along time: the labels of the table, those that only the prediction has, and masks."""
-        names = [name for ribbon in self.ribbons.values() for name in ribbon.names]
+        """What is shown along time: labels in the order of what knows more of them, others below, and masks."""
+        known = sorted(self.ribbons.values(), key=lambda ribbon: -len(ribbon.names))
+        names = [name for ribbon in known for name in ribbon.names]
         return list(dict.fromkeys([*names, *([MASKS] if self.masks else [])]))
 
 
@@ -68,7 +70,7 @@ def read_viewed(
     if table:
         ribbons[KNOWN] = _truth(table, shift)
     if predictions:
-        ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold)
+        ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold, video, shift)
     files = FrameMasks(masks, ANY).files() if masks else []
     return ViewedVideo(video, source, upright(first)[1], ribbons, {second - shift: file for second, file in files})
 
@@ -80,16 +82,23 @@ def _truth(table: LabelTable, shift: float) -> Ribbon:
     return held(table.seconds - shift, present, (*table.phase_names, *table.tool_names), bridge=True)
 
 
-def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float = 0.5) -> Ribbon:
-    """Read a table with ``second`` and ``p_<label>``, a probability for each label, as sites write when they test.
+def read_predictions(
+    path: Path, phases: tuple[str, ...] = (), threshold: float = 0.5, video: Path | None = None, shift: float = 0.0
+) -> Ribbon:
+    """Read a table with ``second`` and ``p_<label>``, a probability for each label.
+
+    Sites write one a video when they test. A bundle's ``predictions.csv`` may be of several videos, which its column
+    ``image`` tells apart; frames of which its column ``error`` says that they could not be read are left out.
 
     Args:
         path: the file. If it has ``true_phase`` or ``phase``, all its labels are phases.
         phases: names that are phases in any case, of which the likeliest is called at a time.
         threshold: probability from which another label counts as called.
+        video: whose rows are wanted of a bundle's table; None = all.
+        shift: second of the video's first frame in a bundle's table.
 
     Raises:
-        DataError: no such file, or not such a table.
+        DataError: no such file, not such a table, or none of the video.
     """
     if not path.is_file():
         raise DataError(f"{path}: there is no such table of predictions; give the CSV of this video")
@@ -100,15 +109,31 @@ def read_predictions(path: Path, phases: tuple[str, ...] = (), threshold: float 
         raise DataError(
             f"{path}: needs the column '{SECOND}' and probabilities, such as {PROBABILITY}grasper; it has {has}"
         )
+    table = _own_rows(path, table, video)
     values = table[[SECOND, *columns]].apply(pd.to_numeric, errors="coerce").to_numpy(float)
-    seconds, chances = values[:, 0], values[:, 1:]
+    seconds, chances = values[:, 0] - (shift if IMAGE in table else 0.0), values[:, 1:]
     wrong = ~(np.isfinite(seconds) & ((chances >= 0) & (chances <= 1)).all(axis=1))
     wrong[1:] |= np.diff(seconds) <= 0
     if wrong.any():
-        line = int(np.argmax(wrong)) + 2
+        line = int(table.index[np.argmax(wrong)]) + 2
         raise DataError(f"{path}: line {line}: write seconds in order and probabilities from 0 to 1 there")
     names = tuple(name.removeprefix(PROBABILITY) for name in columns)
     called, phase = chances >= threshold, np.isin(names, names if {PHASE, TRUTH + PHASE} & {*table} else phases)
     if phase.any():
         called[:, phase] = chances[:, phase] == chances[:, phase].max(axis=1, keepdims=True)
     return held(seconds, called, names, bridge=False)
+
+
+def _own_rows(path: Path, table: pd.DataFrame, video: Path | None) -> pd.DataFrame:
+    """Rows of a video whose frames could be read; all, where the table does not say whose they are.
+
+    A video is known by its file's name, pictures by their folder's, or by none if the table is of that folder alone.
+    """
+    if IMAGE not in table:
+        return table
+    images, found = [PurePosixPath(name.removeprefix("'")) for name in table[IMAGE]], table
+    if video and not (video.is_dir() and all(image.parent.name == "" for image in images)):
+        found = table[[video.name in (image.name, image.parent.name) for image in images]]
+        if found.empty:
+            raise DataError(f"{path}: has no frame of {video.name}; its first row is of {images[0]}")
+    return found[found[ERROR] == ""] if ERROR in found else found
