@@ -14,6 +14,7 @@ from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.job_step import _in_places
 from fedmed.experiments.reproduction import scores_of
 from fedmed.experiments.score_table import score_frame
+from fedmed.experiments.start_model import whole
 
 ROOM = "fedmed.experiments"
 TRAIN = {"a": "supervised", "b": "unsupervised"}
@@ -138,7 +139,8 @@ def test_each_hospital_alone_is_one_row_from_its_own_model(place, tiny_phases):
     alone = {"train": {}, "alone": ["a", "b"], "at_home": True, "control": None}
     method = {"method": {"path": "fedmed.methods.supervised_fedavg.SupervisedFedAvg"}}
     arm, where = place(
-        table_yaml(arms={"each": {"training": {**alone, "job": method}, "stages": alone}}), data_yaml(small(tiny_phases))
+        table_yaml(arms={"each": {"training": {**alone, "job": method}, "stages": alone}}),
+        data_yaml(small(tiny_phases)),
     )
     works = chain_works(arm.links, where)
     trained = [[step.job.study.sites for step in work.steps] for work in works]
@@ -185,3 +187,10 @@ def test_scores_of_a_turn_are_those_of_a_place():
     told = _in_places(frame, {"vid68": "left_out"}, "labels of vid73")
     assert list(told["site"]) == ["left_out"] * 2 and list(told["unit"]) == ["v1, labels of vid73", "mean"]
     assert set(told["patient"]) == {"p"}
+
+
+def test_a_model_of_two_parts_starts_another_as_their_sum():
+    parts = {"sigma.features.w": 1.0, "psi.features.w": 0.5, "sigma.features.running_mean": 3.0}
+    found = whole({name: torch.tensor(value) for name, value in parts.items()})
+    assert {name: float(t) for name, t in found.items()} == {"features.w": 1.5, "features.running_mean": 3.0}
+    assert whole({"features.w": torch.ones(1)}).keys() == {"features.w"}

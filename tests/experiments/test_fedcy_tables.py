@@ -30,34 +30,40 @@ def tables():
     return {name: load_table(EXPERIMENTS / f"fedcy_{name}.yaml") for name in TABLES}
 
 
+@pytest.fixture(scope="module")
+def made(tables):
+    """Table -> arm -> the jobs of its links."""
+    return {name: jobs(table) for name, table in tables.items()}
+
+
 def jobs(table):
     """Arm -> the jobs of its links, with the first assignment of sites; of sites alone that of the first."""
     data = load_data(EXPERIMENTS / "data" / f"{table.data}.yaml")
     table.check_data(data)
-    turn, made = data.turns()[0], {}
+    turn, found = data.turns()[0], {}
     for arm in table.arms:
-        made[arm.name] = []
+        found[arm.name] = []
         for link in arm.links:
             alone = {"alone": [], "train": {link.alone[0]: "supervised"}} if link.alone else {}
             start = {"checkpoint": FILES["last"], "checkpoint_tensors": link.takes} if hasattr(link, "takes") else {}
             own = link.model_copy(update={**alone, "job": {**link.job, **start}})
-            made[arm.name].append(own.job_of(Place(arm.name, 0, turn, table.test, Path("nowhere"))))
-    return made
+            found[arm.name].append(own.job_of(Place(arm.name, 0, turn, table.test, Path("nowhere"))))
+    return found
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(tables, name):
-    table = tables[name]
-    made = jobs(table)
-    assert all(files(job) for own in made.values() for job in own)
+def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(tables, made, name):
+    table, jobs_of = tables[name], made[name]
+    different = {job.study.model_dump_json(): job for own in jobs_of.values() for job in own}
+    assert all(files(job) for job in different.values())
     blank = {arm.name: [getattr(link, "blank", False) for link in arm.links] for arm in table.arms}
-    runs = {arm: (tuple(job.study.model_dump_json() for job in own), *blank[arm]) for arm, own in made.items()}
+    runs = {arm: (tuple(job.study.model_dump_json() for job in own), *blank[arm]) for arm, own in jobs_of.items()}
     assert len(set(runs.values())) == len(runs), "two arms would be one run"
 
 
-def test_tables_share_the_runs_that_they_have_in_common(tables):
+def test_tables_share_the_runs_that_they_have_in_common(made):
     def run(table, arm):
-        return jobs(tables[table])[arm][0].study.model_dump_json()
+        return made[table][arm][0].study.model_dump_json()
 
     both = {run("table2", "FedCy"), run("fig4", "16 frames, 2 clips"), run("table3", "partition")}
     assert both == {run("table4", "with contrast"), run("table5", "FedCy, TeCNO"), run("unseen", "FedCy")}
@@ -65,24 +71,22 @@ def test_tables_share_the_runs_that_they_have_in_common(tables):
     assert run("clock", "FullSup of C_L") == run("table2", "FullSup of C_L")
 
 
-def test_controls_differ_from_the_method_in_nothing_else(tables):
-    made = {arm: own[0].study for arm, own in jobs(tables["table2"]).items()}
-    whole, silent, left = made["FedCy"], made["FedCy, silent"], made["FedCy, left out"]
+def test_controls_differ_from_the_method_in_nothing_else(made):
+    whole, silent, left = (made["table2"][arm][0].study for arm in ("FedCy", "FedCy, silent", "FedCy, left out"))
     assert silent.overrides["unsupervised"] == {"learning_rate": 0, "statistics_momentum": 0}
     assert silent.model_copy(update={"overrides": whole.overrides}) == whole
     assert left.of_role("unsupervised") == [] and left.overrides["supervised"] == whole.overrides["supervised"]
     assert left.model_copy(update={"sites": whole.sites, "overrides": whole.overrides}) == whole
-    made = {arm: own for arm, own in jobs(tables["table2"]).items() if arm.startswith("FedTCC")}
-    assert len(made["FedTCC"][0].study.sites) == 5 and len(made["FedTCC, left out"][0].study.sites) == 1
-    assert made["FedTCC"][1].study == made["FedTCC, left out"][1].study
+    cycles, alone = made["table2"]["FedTCC"], made["table2"]["FedTCC, left out"]
+    assert len(cycles[0].study.sites) == 5 and len(alone[0].study.sites) == 1 and cycles[1].study == alone[1].study
 
 
-def test_temporal_stages_train_with_the_labels_of_their_row(tables):
-    made = {arm: own[-1].study.of_role("supervised") for arm, own in jobs(tables["table5"]).items() if "TeCNO" in arm}
-    assert made["FedCy, TeCNO"] == made["FullSup-Each, TeCNO"] == ["lap_harbor"]
-    assert len(made["FedAvg, TeCNO"]) == 5 and made["FullSup-All, TeCNO"] == ["pool"]
+def test_temporal_stages_train_with_the_labels_of_their_row(tables, made):
+    own = {arm: links[-1].study.of_role("supervised") for arm, links in made["table5"].items() if "TeCNO" in arm}
+    assert own["FedCy, TeCNO"] == own["FullSup-Each, TeCNO"] == ["lap_harbor"]
+    assert len(own["FedAvg, TeCNO"]) == 5 and own["FullSup-All, TeCNO"] == ["pool"]
     links = {arm.name: arm.links[-1] for arm in tables["table5"].arms}
-    assert all(isinstance(links[name], ContinuedTraining) for name in made)
+    assert all(isinstance(links[name], ContinuedTraining) for name in own)
     assert all("groupnorm" in links[f"{row}, TeCNO"].overlays for row in ("FedRGD", "FedCy-GN"))
 
 

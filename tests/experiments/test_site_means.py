@@ -1,10 +1,9 @@
 import pandas as pd
 import pytest
 
-
 from fedmed.experiments.gap_claims import FallsElsewhere
-from fedmed.experiments.site_scores import in_columns, pooled_f1
 from fedmed.experiments.score_table import SENT, joined, score_frame
+from fedmed.experiments.site_scores import in_columns, pooled_f1
 from fedmed.experiments.yaml_models import build
 
 
@@ -21,7 +20,9 @@ def test_f1_of_all_frames_is_made_of_counts():
 
 
 def test_turns_of_a_site_are_added_up():
-    two = joined([sent("a", {"u>u": 3, "u>v": 0, "v>u": 1, "v>v": 0}), sent("a", {"u>u": 5, "u>v": 2, "v>u": 0, "v>v": 9})])
+    two = joined(
+        [sent("a", {"u>u": 3, "u>v": 0, "v>u": 1, "v>v": 0}), sent("a", {"u>u": 5, "u>v": 2, "v>u": 0, "v>v": 9})]
+    )
     assert pooled_f1(two, "last")["x", "a", 0] == pytest.approx((16 / 19 + 18 / 21) / 2)
 
 
@@ -39,7 +40,9 @@ def test_a_test_over_the_cases_of_several_sites(runs, evidence, case_claim):
     [together] = case_claim("a", "b", "site_1", "site_2", together=True).findings(evidence(*frames))
     assert len(apart) == 2 and all(one.p == 0.125 for one in apart), "2 / 2**4: four cases cannot show more"
     assert together.p == pytest.approx(2 / 2**8, rel=0.5) and dict(together.cells)["cases"] == "8"
-    assert dict(together.cells)["site"] == "site_1, site_2" and dict(together.record)["difference"] == pytest.approx(0.095)
+    assert dict(together.cells)["site"] == "site_1, site_2" and dict(together.record)["difference"] == pytest.approx(
+        0.095
+    )
     assert case_claim("a", "b", "site_1", "site_2", together=True).findings(evidence(*frames[:3])) == []
 
 

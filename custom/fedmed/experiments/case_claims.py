@@ -81,7 +81,7 @@ def case_kind(evidence: Evidence, pair: CasePair) -> UnitMean:
 
 
 def case_scores(evidence: Evidence, pair: CasePair, *sites: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of the score table of the better arm and of the worse; none of an arm that was not run at one of the sites."""
+    """Rows of the score table of the better arm and of the worse; none of an arm that lacks a site."""
     at = {"list": pair.list, "model": pair.model, "metric": case_kind(evidence, pair).metric}
     own = [selected(evidence.frame, site=site, **at).astype({"unit": str}) for site in sites]
     if len(sites) > 1:  # sites may name their cases alike

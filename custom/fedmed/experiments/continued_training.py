@@ -32,7 +32,11 @@ class ContinuedTraining(FederatedTraining):
         if not isinstance(before, JobStep):
             raise JobError(f"arm '{place.arm}': ContinuedTraining needs a link before it that is a job; put one there")
         turns = [replace(place, data=turn) for turn in place.data.turns() if turn.turn == before.turn]
-        return [self._after(before, step, place) for turn in turns for step in self._starting(before, turn).steps_of_turn(turn)]
+        return [
+            self._after(before, step, place)
+            for turn in turns
+            for step in self._starting(before, turn).steps_of_turn(turn)
+        ]
 
     def _starting(self, before: JobStep, place: Place) -> "ContinuedTraining":
         """With the file to start from; of sites that train alone, the one whose model that is."""

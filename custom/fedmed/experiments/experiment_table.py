@@ -31,7 +31,9 @@ class TableYaml(YamlModel):
     seeds: Seeds  # each arm is run once for each
     test: Names | None = None  # sites that are shown
     chain: Links  # link -> class and settings that all arms have, in order; of a link that is null only some have one
-    variants: dict[str, dict[str, dict[str, Any] | None]] | None = None  # name -> settings of links; every arm is there with each
+    variants: dict[str, dict[str, dict[str, Any] | None]] | None = (
+        None  # name -> settings of links; every arm is there with each
+    )
     arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
     scores: Settings  # name -> class that makes it of the units, and its settings
     layout: dict[str, Any]  # class that shows the table, and its settings

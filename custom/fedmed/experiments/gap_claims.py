@@ -66,5 +66,7 @@ are no pairs: the operations of one site may be harder in themselves.
                 return None
             owners = rows["patient"].astype(str) if "patient" in rows else rows["unit"].astype(str)
             owners = owners.where(owners != "", rows["unit"].astype(str))
-            found.append(rows.assign(owner=site + "/" + owners).pivot_table(index="seed", columns="owner", values="value"))
+            found.append(
+                rows.assign(owner=site + "/" + owners).pivot_table(index="seed", columns="owner", values="value")
+            )
         return pd.concat(found, axis=1)

@@ -71,7 +71,10 @@ class JobStep(ChainStep):
                     shutil.rmtree(self.path)
                 write_job(self.job, self.path / "job")
                 save_json(self.path / STARTED_WITH, images)
-            with _logged(self.path / LOG), models_for(self.job.study, self.start and self.start.path, self.path, self.blank):
+            with (
+                _logged(self.path / LOG),
+                models_for(self.job.study, self.start and self.start.path, self.path, self.blank),
+            ):
                 self.conclude(run_job(self.path / "job", self.path, self.sites, resume=goes_on))
                 self._unchanged()
             # Optimizer states are most of a run's bytes, and nothing continues a finished run.

@@ -88,5 +88,7 @@ def _rows(arms: Sequence[ShownArm], found: pd.Series) -> pd.DataFrame:
         own = found[found.index.get_level_values("arm") == arm.name]
         if len(own):
             mean, std = mean_and_spread(own)
-            rows.append({"group": arm.group, "x": arm.x, "arm": arm.name, "n_seeds": len(own), "mean": mean, "std": std})
+            rows.append(
+                {"group": arm.group, "x": arm.x, "arm": arm.name, "n_seeds": len(own), "mean": mean, "std": std}
+            )
     return pd.DataFrame(rows)

@@ -65,7 +65,9 @@ class SiteMeans(TableLayout):
         columns = in_columns(values, sites, means)
         return {
             head: {
-                arm: (*mean_and_spread(own), len(own)) for arm, own in column.groupby("arm") if arm in names and len(own)
+                arm: (*mean_and_spread(own), len(own))
+                for arm, own in column.groupby("arm")
+                if arm in names and len(own)
             }
             for head, column in columns.items()
         }

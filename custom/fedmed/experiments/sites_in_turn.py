@@ -50,7 +50,9 @@ class SitesInTurn(FederationData):
     def shown_sites(self, wanted: list[str]) -> dict[str, str]:
         """Scores are those of the places."""
         if missing := [site for site in wanted if site not in self.sites]:
-            raise JobError(f"'{self.name}' has no place '{missing[0]}'; its sites take turns as {', '.join(self.sites)}")
+            raise JobError(
+                f"'{self.name}' has no place '{missing[0]}'; its sites take turns as {', '.join(self.sites)}"
+            )
         return {site: site for site in wanted}
 
     def turns(self) -> list[FederationData]:
