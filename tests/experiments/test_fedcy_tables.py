@@ -128,7 +128,17 @@ def test_all_claims_can_hold_and_can_fail(tables, name):
     good = verdicts(tables[name], gains)
     assert good and set(good.values()) == {"✓"}
     bad = verdicts(tables[name], lambda arm: -4 * gains(arm))
-    either = {"1", "7a", "7b", "6b", "6e", "6f", "6g"}  # gaps and limits, which the turned-round numbers may keep
+    either = {
+        "1",
+        "7a",
+        "7b",
+        "6b",
+        "6c",
+        "6d",
+        "6e",
+        "6f",
+        "6g",
+    }  # gaps and limits, which the turned-round numbers may keep
     assert {v for k, v in bad.items() if k not in either} == {"✗"}
 
 
@@ -141,7 +151,9 @@ def test_the_claims_about_gaps_and_limits_can_fail(tables):
     assert (found["7a"], found["7b"]) == ("✗", "✓")
     assert verdicts(table, lambda arm: {"FedCy-GN": 0.05}.get(arm.row, 0.0))["7b"] == "✗"
     grid = verdicts(tables["fig4"], lambda arm: 0.01 * arm.x)
-    assert (grid["6b"], grid["6d"]) == ("✗", "✓")
+    assert (grid["6b"], grid["6c"], grid["6d"]) == ("✗", "✓", "✓")
+    grid = verdicts(tables["fig4"], lambda arm: -0.01 * arm.x)
+    assert (grid["6b"], grid["6c"], grid["6d"]) == ("✓", "✗", "✗")
     grid = verdicts(tables["fig4"], lambda arm: 0.05 * float(arm.group[0]))
     assert (grid["6e"], grid["6f"]) == ("✗", "✓")
     grid = verdicts(tables["fig4"], lambda arm: -0.05 * float(arm.group[0]))

@@ -17,7 +17,8 @@ from fedmed.experiments.yaml_models import PATH, build, build_named
 from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
 
 Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
-Links = Annotated[dict[str, dict[str, Any] | None], Field(min_length=1)]  # None: arms do not have it
+Changes = dict[str, dict[str, Any] | None]
+Links = Annotated[Changes, Field(min_length=1)]  # None: arms do not have it
 
 
 class TableYaml(YamlModel):

@@ -62,7 +62,7 @@ class SiteMeans(TableLayout):
         self, values: pd.Series, arms: Sequence[ShownArm], sites: Sequence[str], means: Mapping[str, Sequence[str]]
     ) -> Found:
         names = {arm.name for arm in arms}
-        columns = in_columns(values, sites, means)
+        columns = in_columns(values[values.index.isin(names, level="arm")], sites, means)
         return {
             head: {
                 arm: (*mean_and_spread(own), len(own))

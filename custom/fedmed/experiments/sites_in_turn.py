@@ -23,7 +23,7 @@ class OneTurn(FederationData):
 
 
 class SitesInTurn(FederationData):
-    """Each ordered pair of ``members`` is once ``labelled`` and ``left_out``; the others are ``other_1``, ``other_2``, …
+    """Each ordered pair of ``members`` is once ``labelled`` and ``left_out``; the others are ``other_1``, ``other_2``…
 
     All turns of an arm and seed are one result of it: a case that is scored in several turns counts as so many cases of
     one patient.
