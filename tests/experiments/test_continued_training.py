@@ -72,7 +72,7 @@ def place(tmp_path, tiny_site_configs):
 
     def make(table, data, arm=0):
         for name, content in (("t", table), ("tiny", data)):
-            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         read, on = load_table(tmp_path / "t.yaml"), load_data(tmp_path / "tiny.yaml")
         read.check_data(on)
         return read.arms[arm], Place(read.arms[arm].name, 0, on, read.test, tmp_path / "runs")
