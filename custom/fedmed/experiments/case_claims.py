@@ -15,17 +15,24 @@ from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, Claim
 from fedmed.experiments.words_of_tables import signed
 from fedmed.reports.words import NOTHING
 
+list_of = list  # where a field has that name
 SEEDS_FOR_P = 5  # fewer seeds have no p over seeds
 SEEDS_FOR_VERDICT = 6  # with fewer, no two-sided p over seeds can be below 0.05: that of five is 2/32 at least
 
 
 class CasePair(ArmPair):
-    """The arm ``better`` is above the arm ``worse`` at each of the sites."""
+    """The arm ``better`` is above the arm ``worse`` at each of the sites, or over the cases of all of them together."""
 
     sites: Annotated[list[str], Field(min_length=1)]  # as the table names them
     list: Literal["test", "valid"] = "test"  # ``test``, or ``valid``, of which a run has one mean
     model: Literal["last", "selected"] = "last"  # of the ``last`` round, or the one that labelled sites ``selected``
     score: str | None = None  # None = the table's first
+    together: bool = False  # one test over the cases of all sites: those of one site may be too few for any
+
+    @property
+    def tests(self) -> list_of[list_of[str]]:
+        """The sites of each test."""
+        return [self.sites] if self.together else [[site] for site in self.sites]
 
 
 class BetterByCases(BetterClaim):
@@ -55,13 +62,13 @@ rank-biserial correlation, −1 to 1. Seeds: those whose mean difference has the
         return {**super().uses(), "site": sites, "score": [pair.score for pair in self.holds if pair.score]}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
-        wanted = [(pair, evidence.sites[site]) for pair in self.holds for site in pair.sites]
-        found = [case_scores(evidence, pair, site) for pair, site in wanted]
+        wanted = [(pair, [evidence.sites[site] for site in own]) for pair in self.holds for own in pair.tests]
+        found = [case_scores(evidence, pair, *sites) for pair, sites in wanted]
         if any(high.empty or low.empty for high, low in found):
             return []
         return [
-            compare_cases(*sides, pair, site, case_kind(evidence, pair).label)
-            for (pair, site), sides in zip(wanted, found, strict=True)
+            compare_cases(*sides, pair, ", ".join(sites), case_kind(evidence, pair).label)
+            for (pair, sites), sides in zip(wanted, found, strict=True)
         ]
 
 
@@ -73,11 +80,15 @@ def case_kind(evidence: Evidence, pair: CasePair) -> UnitMean:
     return kind
 
 
-def case_scores(evidence: Evidence, pair: CasePair, site: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Rows of the score table of the better arm and of the worse; none of an arm that was not run."""
-    at = {"site": site, "list": pair.list, "model": pair.model, "metric": case_kind(evidence, pair).metric}
-    rows = selected(evidence.frame, **at).astype({"unit": str})
-    return selected(rows, arm=pair.better), selected(rows, arm=pair.worse)
+def case_scores(evidence: Evidence, pair: CasePair, *sites: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows of the score table of the better arm and of the worse; none of an arm that lacks a site."""
+    at = {"list": pair.list, "model": pair.model, "metric": case_kind(evidence, pair).metric}
+    own = [selected(evidence.frame, site=site, **at).astype({"unit": str}) for site in sites]
+    if len(sites) > 1:  # sites may name their cases alike
+        own = [rows.assign(unit=site + "/" + rows["unit"]) for site, rows in zip(sites, own, strict=True)]
+    high, low = ([selected(rows, arm=arm) for rows in own] for arm in (pair.better, pair.worse))
+    none = pd.DataFrame(columns=evidence.frame.columns)
+    return tuple(none if any(one.empty for one in side) else pd.concat(side) for side in (high, low))
 
 
 def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str, label: str) -> ClaimFinding:

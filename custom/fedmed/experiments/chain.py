@@ -37,6 +37,7 @@ class ChainStep:
 
     path: Path  # file or folder; its name says all that the result depends on
     node: str = ""  # site that it belongs to, of a link that makes one result for each
+    start: "ChainStep | None" = None  # the step whose model it goes on with: its scores then stand for that one's
 
     def machines(self) -> Sequence[SiteConfig]:
         """Settings of the sites whose machine it uses."""

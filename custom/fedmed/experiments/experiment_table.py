@@ -17,6 +17,8 @@ from fedmed.experiments.yaml_models import PATH, build, build_named
 from fedmed.settings.yaml_model import Document, YamlModel, check_model, read_yaml
 
 Settings = Annotated[dict[str, dict[str, Any]], Field(min_length=1)]
+Changes = dict[str, dict[str, Any] | None]
+Links = Annotated[Changes, Field(min_length=1)]  # None: arms do not have it
 
 
 class TableYaml(YamlModel):
@@ -29,8 +31,10 @@ class TableYaml(YamlModel):
     data: str  # that it is run on unless the command line names others
     seeds: Seeds  # each arm is run once for each
     test: Names | None = None  # sites that are shown
-    chain: Settings  # link -> class and settings that all arms have; every arm is made of these links, in order
-    variants: Settings | None = None  # name -> settings of links; every arm is there with each
+    chain: Links  # link -> class and settings that all arms have, in order; of a link that is null only some have one
+    variants: dict[str, dict[str, dict[str, Any] | None]] | None = (
+        None  # name -> settings of links; every arm is there with each
+    )
     arms: Settings  # name -> ``group``, ``x``, and settings of links; with a ``path``, the link is another one
     scores: Settings  # name -> class that makes it of the units, and its settings
     layout: dict[str, Any]  # class that shows the table, and its settings
@@ -122,9 +126,9 @@ def _with_shared(document: Document) -> Document:
 def _arm(
     row: str,
     settings: Mapping[str, Any],
-    chain: Mapping[str, Mapping[str, Any]],
+    chain: Mapping[str, Mapping[str, Any] | None],
     variant: str,
-    varied: Mapping[str, Mapping[str, Any]],
+    varied: Mapping[str, Mapping[str, Any] | None],
 ) -> ExperimentArm:
     name = f"{row}, {variant}" if variant else row
     own = {key: value for key, value in settings.items() if key not in chain}
@@ -133,13 +137,30 @@ def _arm(
         raise JobError(f"variants: '{variant}' names '{odd[0]}', which is not a link; there are: {', '.join(chain)}")
     links = []
     for link, common in chain.items():
-        given = settings.get(link, {})
-        if not isinstance(given, Mapping):
-            raise JobError(f"arm '{name}': '{link}' is {given!r}; write the settings of that link")
-        # Another class has other settings than the chain's.
-        values = given if PATH in given else {**common, **varied.get(link, {}), **given}
-        links.append(build_named(ChainLink, values, f"arm '{name}', {link}"))
+        values = _settings(common, varied.get(link, {}), settings.get(link, {}), f"arm '{name}': '{link}'")
+        if values is not None:
+            links.append(build_named(ChainLink, values, f"arm '{name}', {link}"))
+    if not links:
+        raise JobError(f"arm '{name}': all of its links are null; write the settings of one")
     return ExperimentArm(name, shown.group, shown.x, row, variant, links=tuple(links))
+
+
+def _settings(
+    common: Mapping[str, Any] | None, varied: Mapping[str, Any] | None, given: Any, where: str
+) -> Mapping[str, Any] | None:
+    """Of a link: the chain's, the variant's and the arm's; None if the arm does not have it."""
+    if given is not None and not isinstance(given, Mapping):
+        raise JobError(f"{where} is {given!r}; write the settings of that link, or null if the arm does without")
+    if given is None or varied is None:
+        return None
+    # Another class has other settings than the chain's.
+    if PATH in given or PATH in varied:
+        return {**(varied if PATH not in given else {}), **given}
+    if common is None:
+        if varied or given:
+            raise JobError(f"{where} has no '{PATH}', and the chain says none; name the link's class")
+        return None
+    return {**common, **varied, **given}
 
 
 class _Shown(YamlModel):

@@ -1,5 +1,7 @@
 """A link of a chain: one federated job, scored on its sites' lists; also one site alone, and a pool of several."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
@@ -10,6 +12,7 @@ from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData, Positive, link_job
 from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
+    Budget,
     FederationData,
     RoleOverrides,
     TrainingRole,
@@ -40,10 +43,12 @@ class FederatedTraining(ChainLink):
         pool: instead of ``train``: labelled sites whose cases are trained on together, as if sharing were allowed.
         alone: instead of ``train``: labelled sites of which each trains a model of its own, tested at all; each is a
             row of its own too.
+        at_home: of ``alone``: each is tested at its own site and nowhere else, so that together they are one row.
         in_turn: each site of ``train`` or ``pool`` is left out once, and is where that model is tested.
         control: what the sites without labels of ``train`` do instead, so that it is seen what their scans are worth:
             ``left_out`` = they do not train; ``silent`` = they take part in every round and learn nothing, as their
             role in the method says.
+        budget: in place of the data's.
         interval: factor of the budget's aggregation interval.
         warm_start: whether sites without labels join late.
         network: entry of the federation's ``networks``.
@@ -51,7 +56,8 @@ class FederatedTraining(ChainLink):
         weights: site -> user weight.
         overrides: role -> overridable settings of the bundle.
         scaled: role -> settings as multiples.
-        job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``.
+        job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``. With
+            ``evaluate: false`` nothing is scored, and sites that would only be tested have no part.
     """
 
     needs: ClassVar[type[ExperimentData]] = FederationData
@@ -59,8 +65,10 @@ class FederatedTraining(ChainLink):
     train: dict[str, TrainingRole] = {}
     pool: list[str] = []
     alone: list[str] = []
+    at_home: bool = False
     in_turn: bool = False
     control: Literal["left_out", "silent"] | None = None
+    budget: Budget | None = None
     interval: Positive = 1
     warm_start: bool = True
     network: str = DEFAULT_NETWORK
@@ -76,6 +84,8 @@ class FederatedTraining(ChainLink):
             raise ValueError("give either 'train' (site: role), 'pool' (sites) or 'alone' (sites)")
         if self.in_turn and len(self.train or self.pool) < 2:
             raise ValueError("'in_turn' leaves out one site of 'train' or 'pool', and there must be another one left")
+        if self.at_home and self.pool:
+            raise ValueError("'at_home' is for 'alone' (sites); leave it out")
         without = [site for site, role in self.train.items() if role == "unsupervised"]
         if self.control and not without:
             raise ValueError(f"'control' is '{self.control}', but no site of the arm trains without labels")
@@ -90,15 +100,20 @@ class FederatedTraining(ChainLink):
                 return f"the site '{site}'"
         return None if self.network in data.networks else f"the network '{self.network}'"
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+    def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
         if lacking := self.lacking(place.data):
             raise JobError(f"arm '{place.arm}' needs {lacking}, which the federation '{place.data.name}' does not have")
+        return [step for turn in place.data.turns() for step in self.steps_of_turn(replace(place, data=turn))]
+
+    def steps_of_turn(self, place: Place) -> list[JobStep]:
+        """What is to be made with one assignment of sites."""
         names = place.data.sites
         if not (self.alone or self.in_turn):
             return [self._step(place)]
         alone = {names[site]: {"alone": [], "train": {site: "supervised"}} for site in self.alone}
         left = {without(names[site]): self._without(site) for site in (*self.train, *self.pool) if self.in_turn}
-        return [self.model_copy(update=new)._step(place, node) for node, new in (alone | left).items()]
+        parts = {node: self.model_copy(update=new) for node, new in (alone | left).items()}
+        return [own._step(place, "" if self.at_home else node) for node, own in parts.items()]
 
     def _without(self, site: str) -> dict[str, Any]:
         train = {name: role for name, role in self.train.items() if name != site}
@@ -107,7 +122,9 @@ class FederatedTraining(ChainLink):
     def _step(self, place: Place, node: str = "") -> JobStep:
         job, sites = self.job_of(place), self._sites(place)
         require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
-        return JobStep(job, sites, run_folder(place, job, sites), node)
+        data: FederationData = place.data
+        places = {site: name for name, site in data.sites.items()} if data.turn else {}
+        return JobStep(job, sites, run_folder(place, job, sites), node, turn=data.turn, places=places)
 
     def _sites(self, place: Place) -> dict[str, SiteConfig]:
         """Settings of the job's sites; their lists are written."""
@@ -129,7 +146,7 @@ class FederatedTraining(ChainLink):
         if lender := given.get("release_from"):
             given["release_from"] = data.shown_sites([lender])[lender]
         late = self.warm_start and "unsupervised" in self._roles()
-        schedule = data.budget.schedule(self.interval, late)
+        schedule = (self.budget or data.budget).schedule(self.interval, late)
         schedule["warm_start"] |= given.pop("warm_start", {})
         schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
         left_out = set(self.train) - set(self._training())
@@ -143,7 +160,7 @@ class FederatedTraining(ChainLink):
             user_weights={
                 data.shown_sites([site])[site]: w for site, w in self.weights.items() if site not in left_out
             },
-            evaluate_last=True,
+            evaluate_last=given.get("evaluate", True),
             seed=place.seed,
             **schedule,
         )
@@ -161,7 +178,8 @@ class FederatedTraining(ChainLink):
     def _site_roles(self, place: Place) -> dict[str, str]:
         """Site of the federation -> role."""
         names = place.data.sites
-        roles = dict.fromkeys(place.data.shown_sites(list(place.test)).values(), "evaluate")
+        tested = [] if self.at_home or not self.job.get("evaluate", True) else list(place.test)
+        roles = dict.fromkeys(place.data.shown_sites(tested).values(), "evaluate")
         trained = {names[site]: role for site, role in self._training().items()}
         return roles | ({POOL: "supervised"} if self.pool else {}) | trained
 

@@ -78,6 +78,15 @@ class FederationData(ExperimentData):
     labelled: str | None = None  # datalist beside a site's own with masks for all of its cases; None = its own
     overrides: RoleOverrides = {}  # of the bundle's settings, for every run that does not say otherwise
 
+    @property
+    def turn(self) -> str:
+        """Which of several assignments of sites this is, in words; empty where there is one."""
+        return ""
+
+    def turns(self) -> "list[FederationData]":
+        """Data of each assignment of sites to the table's names: a run of every arm for each."""
+        return [self]
+
     @model_validator(mode="after")
     def _consistent(self) -> "FederationData":
         named = list(self.sites.values())

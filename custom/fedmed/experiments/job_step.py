@@ -6,7 +6,7 @@ import logging
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from fedmed.experiments.chain import ChainStep, Place
 from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, read_rounds, tested_patients
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.site_lists import state_of_files
+from fedmed.experiments.start_model import models_for
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.app_configs import files
@@ -37,12 +38,19 @@ MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
 
 @dataclass(frozen=True)
 class JobStep(ChainStep):
-    """A job with one seed, and the scores of its sites."""
+    """A job with one seed, and the scores of its sites.
+
+    Where sites take turns in the table's places, scores are those of the place, and units are told apart by the turn.
+    """
 
     job: Job  # what is run
     sites: Mapping[str, SiteConfig]  # settings of its sites
     path: Path  # folder of its files; its name ends with a hash of all that the result depends on
     node: str = ""
+    start: "JobStep | None" = field(default=None, kw_only=True)  # leaves the job's checkpoint
+    blank: bool = field(default=False, kw_only=True)  # whether what is taken from the checkpoint is 0
+    turn: str = field(default="", kw_only=True)
+    places: Mapping[str, str] = field(default_factory=dict, kw_only=True)  # site -> the table's, where they take turns
 
     def machines(self) -> Sequence[SiteConfig]:
         return list(self.sites.values())
@@ -63,7 +71,10 @@ class JobStep(ChainStep):
                     shutil.rmtree(self.path)
                 write_job(self.job, self.path / "job")
                 save_json(self.path / STARTED_WITH, images)
-            with _logged(self.path / LOG):
+            with (
+                _logged(self.path / LOG),
+                models_for(self.job.study, self.start and self.start.path, self.path, self.blank),
+            ):
                 self.conclude(run_job(self.path / "job", self.path, self.sites, resume=goes_on))
                 self._unchanged()
             # Optimizer states are most of a run's bytes, and nothing continues a finished run.
@@ -74,23 +85,28 @@ class JobStep(ChainStep):
     def made_by_other_code(self) -> Path | None:
         """A finished run that differs from this one in nothing but the code that made it."""
         others = [path for path in sorted(self.path.parent.glob(f"*/{MADE_OF}")) if path.parent != self.path]
-        wanted = _without_code(_made_of(self.job, self.sites)) if others else {}
+        wanted = _without_code(self._made_of()) if others else {}
         return next((path.parent for path in others if _read_without_code(path) == wanted), None)
 
     def conclude(self, server: Server) -> None:
         """Called with the server of the finished job, before the run counts as done; it may refuse."""
         study = self.job.study
+        if not study.evaluate:
+            return
         # With partial sharing, sites without a decoder have no score by design.
         wanted = {site for site, role in study.sites.items() if not self.job.keeps_private or role == "supervised"}
         check_complete(self.path, wanted)
 
     def scores(self) -> pd.DataFrame | None:
         study = self.job.study
+        if not study.evaluate:
+            return None
         patients = {name: tested_patients(site) for name, site in self.sites.items()}
         bundle = Bundle(study.bundle, study.overlays)
         counts = kind_of(bundle).numbers([one.name for one in study.structures or bundle.classes])
         found = read_job_scores(self.path, study.seed, bundle.score.name, patients, counts)
-        return joined([found, read_rounds(self.path, study.seed)]) if counts else found
+        found = joined([found, read_rounds(self.path, study.seed)]) if counts else found
+        return _in_places(found, self.places, self.turn) if self.turn else found
 
     def _stopped(self, images: Mapping[str, str]) -> bool:
         """Whether the folder holds a part of just this run, made from the same images."""
@@ -104,25 +120,31 @@ class JobStep(ChainStep):
 
     def _unchanged(self) -> dict[str, Any]:
         """What it is made of now, which must be what it was when it got its name: a bundle can be edited meanwhile."""
-        made_of = _made_of(self.job, self.sites)
+        made_of = self._made_of()
         if not self.path.name.endswith(_name(made_of)):
             raise JobError("the bundle or a datalist was changed after this command started; start it again")
         return made_of
 
+    def _made_of(self) -> dict[str, Any]:
+        return _made_of(self.job, self.sites, self.start and self.start.path, self.blank)
 
-def run_folder(place: Place, job: Job, sites: Mapping[str, SiteConfig]) -> Path:
+
+def run_folder(
+    place: Place, job: Job, sites: Mapping[str, SiteConfig], start: Path | None = None, blank: bool = False
+) -> Path:
     """Folder of a run, named by the data and by a hash of what the result depends on."""
-    return place.runs / f"{place.data.name}-{_name(_made_of(job, sites))}"
+    return place.runs / f"{place.data.name}-{_name(_made_of(job, sites, start, blank))}"
 
 
-def _made_of(job: Job, sites: Mapping[str, SiteConfig]) -> dict[str, Any]:
+def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blank: bool) -> dict[str, Any]:
     """What a result depends on: a change of any of it makes another run."""
     settings = {
         site: {k: str(v) for k, v in asdict(config).items() if k != "datalist"} for site, config in sites.items()
     }
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
-    return {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+    own = {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
+    return own | ({"start": start.name, "blank": blank} if start else {})
 
 
 @cache
@@ -145,6 +167,15 @@ def _read(path: Path) -> dict[str, Any] | None:
         return content
     except (OSError, ValueError):
         return None
+
+
+def _in_places(found: pd.DataFrame, places: Mapping[str, str], turn: str) -> pd.DataFrame:
+    """Scores under the table's names of sites; a unit of several turns is one of each, still of the same patient."""
+    sites, units = found["site"].astype(str), found["unit"].astype(str)
+    owners = found["patient"].astype(str) if "patient" in found else ""
+    cases = found["list"].astype(str) == "test"
+    told = found.assign(site=sites.map(places).fillna(sites), unit=units.where(~cases, units + f", {turn}"))
+    return told.assign(patient=owners)
 
 
 @contextmanager

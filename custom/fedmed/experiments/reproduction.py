@@ -67,12 +67,14 @@ def scores_of(works: Sequence[ChainWork]) -> pd.DataFrame:
     """The table of scores of finished chains, each under the name that its table gives the arm.
 
     Those of an arm of several results (each hospital alone) count as so many draws of one arm, whose scores are
-    averaged, and again as rows of their own. A file that is missing or damaged is a DataError.
+    averaged, and again as rows of their own. Of a job that another one goes on with, the latter's scores alone count. A
+    file that is missing or damaged is a DataError.
     """
     frames = []
     for work in works:
+        begun = {step.start.path for step in work.steps if step.start}
         for step in work.steps:
-            if (frame := step.scores()) is not None:
+            if step.path not in begun and (frame := step.scores()) is not None:
                 names = [work.arm, *([part_of(work.arm, step.node)] if step.node else [])]
                 frames += [frame.assign(arm=name) for name in names]
     return joined(frames)
