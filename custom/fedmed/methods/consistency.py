@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, Role, Scalar
+from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.guard import Guard
 from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN, Method
@@ -19,9 +19,7 @@ class Consistency(Method):
 
     title: ClassVar[str] = "consistency of pseudo-labels"
     source: ClassVar[str] = "Yang et al. 2021, Medical Image Analysis 70, 101992"
-    caution: ClassVar[str] = (
-        "Sites without {labels} trained on the model's own predictions, which can strengthen its mistakes."
-    )
+    caution: ClassVar[str] = OWN_PREDICTIONS
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "covid_ct_segmentation", "rounds": 50, "steps": 400, "warm_start": {"rounds": 25},
     }  # fmt: skip

@@ -79,6 +79,9 @@ class Scalar:
     tells: str = ""
 
 
+OWN_PREDICTIONS = (  # of a method's ``caution``
+    "Sites without {labels} trained on the model's own predictions, which can strengthen its mistakes."
+)
 USED_LABELS = "train_supervised_loss"  # reported by a site without the role 'supervised' that trained on labels too
 LOSS = Scalar("train_loss", "loss", better="lower")
 SUPERVISED = Role(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, Role, Scalar
+from fedmed.methods.declarations import EVALUATED, LOSS, OWN_PREDICTIONS, SUPERVISED, UNLABELLED, Role, Scalar
 from fedmed.methods.method import MEAN, Method
 
 SURE_TELLS = "Only these are learned from. Many at once, soon after the start, are as often wrong as the model is."
@@ -26,6 +26,7 @@ class FedFixMatch(Method):
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
     }  # fmt: skip
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
+    caution: ClassVar[str] = OWN_PREDICTIONS
     overlay: ClassVar[str] = "fixmatch"
 
     def roles(self) -> Mapping[str, Role]:
