@@ -73,7 +73,7 @@ class JobStep(ChainStep):
                 save_json(self.path / STARTED_WITH, images)
             with (
                 _logged(self.path / LOG),
-                models_for(self.job.study, self.start and self.start.path, self.path, self.blank),
+                models_for(self.job.study, self.start.path if self.start else None, self.path, self.blank),
             ):
                 self.conclude(run_job(self.path / "job", self.path, self.sites, resume=goes_on))
                 self._unchanged()
@@ -126,7 +126,7 @@ class JobStep(ChainStep):
         return made_of
 
     def _made_of(self) -> dict[str, Any]:
-        return _made_of(self.job, self.sites, self.start and self.start.path, self.blank)
+        return _made_of(self.job, self.sites, self.start.path if self.start else None, self.blank)
 
 
 def run_folder(
