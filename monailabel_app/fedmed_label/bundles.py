@@ -125,10 +125,11 @@ def _proposal(root: Path) -> Proposal:
     name = root.name.lower()
     if not re.fullmatch(r"[a-z0-9_.-]+", name):
         raise BundleError(f"bundle {root}: name the folder with letters, digits, '_', '-' and '.' only")
-    found = next((proposal for proposal in PROPOSALS if proposal.task in name), None)
+    task = next((proposal.task for proposal in PROPOSALS if proposal.task in name), None)
     asked = _declared(root)
     possible = PROPOSALS if asked is None else (asked,)
-    if found not in possible or any(other in name for other in OTHERS):
+    found = next((proposal for proposal in possible if proposal.task == task), None)
+    if found is None or any(other in name for other in OTHERS):
         raise BundleError(
             f"bundle {root}: the folder's name must name the task, because MONAI Label reads it there; rename it to "
             f"..._{' or ..._'.join(proposal.task for proposal in possible)} (without {', '.join(OTHERS)})"
