@@ -10,8 +10,8 @@ class Proposal:
     Attributes:
         task: the word in a bundle's folder name from which MONAI Label knows the task.
         scores: whether it is a score for each class of the whole image; otherwise it is a mask.
-        together: of scores, whether several classes may hold at once: each is called from the bundle's ``threshold`` on.
-            Otherwise the likeliest one is.
+        together: of scores, whether several classes may hold at once, each called from the bundle's ``threshold`` on;
+            otherwise the likeliest one is called.
     """
 
     task: str

@@ -49,8 +49,8 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
     from which model's prediction.
 
     Raises:
-        DataError: a site whose labels are no masks of images, a damaged datalist, a folder that cannot be written, or training
-            masks that would all be empty.
+        DataError: a site whose labels are not masks of images, a damaged datalist, a folder that cannot be written, or
+            training masks that would all be empty.
     """
     try:
         before = site.datalist.read_bytes()
@@ -78,7 +78,7 @@ def refuse_other_labels(site: SiteConfig) -> None:
     """Refuse a site whose labels no viewer draws: words of the datalist, or tables by time of its videos."""
     if kind_by_look(read_datalist(site.datalist)).form().main == Video.main:
         raise DataError(
-            f"{site.site}: {site.datalist} lists videos. A label of a video covers it from its beginning to its end, and "
+            f"{site.site}: {site.datalist} lists videos. A video's label covers it from its beginning to its end, and "
             "what a reader saves is of single frames and without their times, so nothing was changed. Write what the "
             "frames show into the video's table"
         )
