@@ -37,7 +37,8 @@ def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.nda
 def write_overlay(image: Any, heat: np.ndarray) -> str:
     """Draw heat (H, W) over an image (C, H, W) in [0, 1] and return the PNG's path.
 
-    Three channels are shown in colour, of any other number the first. The picture is never transposed: a bundle whose reader gives (W, H) gets a turned picture.
+    Three channels are shown in colour, of any other number the first. The picture is never transposed: a bundle whose
+    reader gives (W, H) gets a turned picture.
     """
     image = torch.as_tensor(image).cpu()
     channels = image if len(image) == 3 else image[:1].expand(3, *image.shape[1:])

@@ -193,6 +193,11 @@ def wants(value: Any) -> bool:
 
 
 def _reason(error: BaseException, data: Mapping[str, Any]) -> str:
-    """A reader's error message, without the path of the link to the image."""
-    path = str(data.get("image_path") or "")
-    return first_line(error).removeprefix(path).removeprefix(":").strip() if path else first_line(error)
+    """A reader's error message, without the folders of the image and of the link to it."""
+    path, words = str(data.get("image_path") or ""), first_line(error)
+    if not path:
+        return words
+    words = words.removeprefix(path).removeprefix(":").strip()
+    for place in (path, os.path.realpath(path)):  # Pillow names the file that the link leads to
+        words = words.replace(place, os.path.basename(path))
+    return words
