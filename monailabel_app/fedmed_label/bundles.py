@@ -125,10 +125,11 @@ def _proposal(root: Path) -> Proposal:
     name = root.name.lower()
     if not re.fullmatch(r"[a-z0-9_.-]+", name):
         raise BundleError(f"bundle {root}: name the folder with letters, digits, '_', '-' and '.' only")
-    found = next((proposal for proposal in PROPOSALS if proposal.task in name), None)
+    task = next((proposal.task for proposal in PROPOSALS if proposal.task in name), None)
     asked = _declared(root)
     possible = PROPOSALS if asked is None else (asked,)
-    if found not in possible or any(other in name for other in OTHERS):
+    found = next((proposal for proposal in possible if proposal.task == task), None)
+    if found is None or any(other in name for other in OTHERS):
         raise BundleError(
             f"bundle {root}: the folder's name must name the task, because MONAI Label reads it there; rename it to "
             f"..._{' or ..._'.join(proposal.task for proposal in possible)} (without {', '.join(OTHERS)})"
@@ -137,20 +138,32 @@ def _proposal(root: Path) -> Proposal:
 
 
 def _declared(root: Path) -> Proposal | None:
-    """What the bundle's kind of task is answered with; None for bundles that name no kind, as those of others."""
-    path = root / "configs" / "federation.yaml"
-    try:
-        spec = (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("kind") if path.is_file() else None
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
-        raise BundleError(f"{path} cannot be read ({error}); {EXPORT}") from error
-    if spec is None:
+    """What the bundle's kind of task is answered with; None for bundles that name no kind, as those of others.
+
+    An overlay that made another task of it has left that kind in the inference configuration.
+    """
+    own, *overlaid = [root / "configs" / name for name in ("federation.yaml", *CONFIGS)]
+    if _kind(own) is None:
         return None
     from fedmed.kinds.find_kind import load_kind  # only now: it takes seconds
 
+    path = next((path for path in overlaid if _kind(path) is not None), own)
+    spec = _kind(path)
     proposal = load_kind(spec, f"{path}: 'kind'").proposal
     if proposal is None:
-        raise BundleError(f"{path}: a model of the kind '{spec}' draws no mask and names no class, so it is not served")
+        raise BundleError(
+            f"{path}: a model of the kind '{spec}' has no answer about a single image that MONAI Label could show, so "
+            "it is not served"
+        )
     return proposal
+
+
+def _kind(path: Path) -> Any:
+    """The kind of task that a configuration names; None where there is no such file or kind."""
+    try:
+        return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("kind") if path.is_file() else None
+    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+        raise BundleError(f"{path} cannot be read ({error}); {EXPORT}") from error
 
 
 def _format(root: Path, proposal: Proposal) -> tuple[int, int, dict[int, str], list[Structure]]:

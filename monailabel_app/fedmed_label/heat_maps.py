@@ -35,16 +35,19 @@ def heat_map(network: nn.Module, image: Any, channel: int, layer: str) -> np.nda
 
 
 def write_overlay(image: Any, heat: np.ndarray) -> str:
-    """Draw heat (H, W) over the first channel of an image (C, H, W) in [0, 1]; return the PNG's path.
+    """Draw heat (H, W) over an image (C, H, W) in [0, 1] and return the PNG's path.
 
-    The picture is never transposed: a bundle whose reader gives (W, H) gets a turned picture.
+    Three channels are shown in colour, of any other number the first. The picture is never transposed: a bundle whose
+    reader gives (W, H) gets a turned picture.
     """
-    grey = torch.as_tensor(image)[0].cpu().numpy()
-    times = max(1, -(-LONG_SIDE // max(grey.shape)))
-    grey, warm = (_enlarged(values, times) for values in (grey, heat))
+    image = torch.as_tensor(image).cpu()
+    channels = image if len(image) == 3 else image[:1].expand(3, *image.shape[1:])
+    times = max(1, -(-LONG_SIDE // max(heat.shape)))
+    shown = np.stack([_enlarged(channel, times) for channel in channels], axis=-1)
+    warm = _enlarged(heat, times)
     colour = np.stack([np.ones_like(warm), 1 - warm, np.zeros_like(warm)], axis=-1)  # yellow to red
     alpha = OPACITY * warm[..., None]
-    mixed = ((1 - alpha) * grey[..., None] + alpha * colour).clip(0, 1)
+    mixed = ((1 - alpha) * shown + alpha * colour).clip(0, 1)
     handle, path = tempfile.mkstemp(suffix=".png")
     with os.fdopen(handle, "wb") as stream:
         Image.fromarray((mixed * 255).round().astype(np.uint8)).save(stream, "PNG")

@@ -24,6 +24,7 @@ from fedmed_label.writers import PICTURES, flat_label, read_width_first, scores,
 
 log = logging.getLogger("fedmed.label")
 HEAT_MAP, HEAT_MAP_LAYER = "heat_map", "heat_map_layer"  # in a request; in a bundle's inference configuration
+THRESHOLD = "threshold"  # likewise, of classes that may hold together
 SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 
 
@@ -57,10 +58,19 @@ class BundleTask(BundleInferTask):
         self._config.pop("model_filename", None)
         if self.bundle.proposal.scores:
             self.labels = {name: channel for channel, name in self.bundle.classes.items()}
+        self.together = self.bundle.proposal.together
+        self.threshold = self._threshold() if self.together else None
         self._get_network(name_to_device(None), None)
 
     def is_valid(self) -> bool:
         return self.valid
+
+    def _threshold(self) -> float:
+        """The probability from which a class counts as there: the bundle's, or one half."""
+        value = self.bundle_config.get(THRESHOLD, 0.5)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise BundleError(f"{self.bundle.config}: '{THRESHOLD}' is {value!r}; give a probability from 0 to 1")
+        return float(value)
 
     def probabilities(self, image_path: str, view: Callable[[Tensor], Tensor] | None = None) -> Tensor:
         """Probabilities on the network's own grid, for choosing what to label next.
@@ -71,8 +81,8 @@ class BundleTask(BundleInferTask):
 
         Returns:
             (C, ...) in [0, 1] on the CPU: the channels of the bundle's output. Logits are turned into probabilities
-            as in the bundle's own postprocessing. If that names no activation: by sigmoid if there is one channel or
-            it compares channels with a threshold, else by softmax.
+            as in the bundle's own postprocessing. If that names no activation: by sigmoid if there is one channel, if
+            it compares channels with a threshold or if classes may hold together, else by softmax.
 
         Raises:
             DataError: the image cannot be read or does not fit the model.
@@ -89,7 +99,7 @@ class BundleTask(BundleInferTask):
         return self._activated(output.float()).cpu()
 
     def _activated(self, output: Tensor) -> Tensor:
-        independent = len(output) == 1  # classes that may hold together: each is compared with a threshold
+        independent = self.together or len(output) == 1  # each class is compared with a threshold
         for transform in self.post_transforms():
             if self.output_label_key not in getattr(transform, "keys", ()):
                 continue
@@ -137,7 +147,7 @@ class BundleTask(BundleInferTask):
         how much each place supported the class with the highest score.
         """
         if self.bundle.proposal.scores:
-            found = scores(data[self.output_label_key], self.bundle.classes)
+            found = scores(data[self.output_label_key], self.bundle.classes, self.threshold)
             picture = self._heat_map(data, found) if wants(data.get(HEAT_MAP)) else None
             return picture, {"prediction": found}
         if self.dimension == 3:
@@ -183,6 +193,11 @@ def wants(value: Any) -> bool:
 
 
 def _reason(error: BaseException, data: Mapping[str, Any]) -> str:
-    """A reader's error message, without the path of the link to the image."""
-    path = str(data.get("image_path") or "")
-    return first_line(error).removeprefix(path).removeprefix(":").strip() if path else first_line(error)
+    """A reader's error message, without the folders of the image and of the link to it."""
+    path, words = str(data.get("image_path") or ""), first_line(error)
+    if not path:
+        return words
+    words = words.removeprefix(path).removeprefix(":").strip()
+    for place in (path, os.path.realpath(path)):  # Pillow names the file that the link leads to
+        words = words.replace(place, os.path.basename(path))
+    return words

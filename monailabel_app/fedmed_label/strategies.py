@@ -96,7 +96,7 @@ class Uncertainty(ModelStrategy):
         super().__init__("uncertainty", tasks, "Image the model is least sure about (entropy of its prediction)")
 
     def score(self, task: Any, request: Mapping[str, Any]) -> tuple[str, Callable[[Path], float]]:
-        return "entropy", lambda image: predictive_uncertainty(task.probabilities(str(image)))
+        return "entropy", lambda image: predictive_uncertainty(task.probabilities(str(image)), task.together)
 
 
 class Disagreement(ModelStrategy):
@@ -114,6 +114,6 @@ class Disagreement(ModelStrategy):
         text = hashlib.sha256(repr([count, sorted(settings.items())]).encode()).hexdigest()[:12]
 
         def score(image: Path) -> float:
-            return mean_disagreement(partial(task.probabilities, str(image)), settings, range(count))
+            return mean_disagreement(partial(task.probabilities, str(image)), settings, range(count), task.together)
 
         return f"views {text}", score

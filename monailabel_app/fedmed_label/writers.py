@@ -18,12 +18,13 @@ from fedmed.errors import BundleError
 PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif")  # a request for any of these gets a PNG
 
 
-def scores(prediction: Any, classes: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Each class with its score, in the form that MONAI Label's clients expect.
+def scores(prediction: Any, classes: Mapping[int, str], threshold: float | None = None) -> list[dict[str, Any]]:
+    """Each class with its score, in the form that MONAI Label's clients expect, and whether the model calls it.
 
     Args:
         prediction: (C,), as the bundle's postprocessing left it.
         classes: channel -> name.
+        threshold: of classes that may hold together, the score from which each is called; None: the highest one is.
 
     Raises:
         BundleError: the values are not finite, or not one for each class.
@@ -33,7 +34,11 @@ def scores(prediction: Any, classes: Mapping[int, str]) -> list[dict[str, Any]]:
         raise BundleError(
             f"the bundle gives {values.tolist()[:8]} for its {len(classes)} classes; correct its channel_def"
         )
-    return [{"idx": channel, "label": classes[channel], "score": float(values[channel])} for channel in sorted(classes)]
+    called = torch.arange(len(values)) == values.argmax() if threshold is None else values >= threshold
+    return [
+        {"idx": channel, "label": classes[channel], "score": float(values[channel]), "called": bool(called[channel])}
+        for channel in sorted(classes)
+    ]
 
 
 def flat_label(data: Mapping[str, Any], key: str, image_key: str) -> np.ndarray:

@@ -72,7 +72,8 @@ def test_all_that_is_missing_is_told_together(broken):
         check_bundle(bundle, Use("supervised"))
     text = str(error.value)
     for words in (
-        "'kind' is 'segmentation_3'; use classification, encoder, phases, presence, segmentation_2d, segmentation_3d",
+        "'kind' is 'segmentation_3'; use classification, encoder, phases, phases_over_time, presence, segmentation_2d, "
+        "segmentation_3d",
         "did you mean 'segmentation_3d'?",
         "configs/federation.yaml has no 'score'",
         "'sharing.AHNet' has no group 'full'",

@@ -255,6 +255,7 @@ def test_the_run_becomes_a_bundle_that_infers_whole_videos(run, tmp_path, onnx):
     """Inference on generated frames gives the same before and after, the second without FedMed."""
     made = export_bundle(run, tmp_path / "phases_classification", verify=True, onnx=onnx)
     card = (made.out / "docs/README.md").read_text()
+    assert not any("label.sh" in line for line in (*made.next_steps, card)), "it needs whole videos"
     assert "equal probabilities" in card and "which stayed as it was" in card and "{{" not in card
     config = yaml.safe_load((made.out / "configs/inference.yaml").read_text())
     assert config["network_def"]["_target_"] == "surgical_phase.temporal_net.TemporalPhaseNet"

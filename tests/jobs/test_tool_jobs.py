@@ -163,4 +163,4 @@ def test_the_run_becomes_a_bundle(workspace, tmp_path):
     assert "a probability each, which do not sum to 1: grasper, clipper" in card and "None" not in card
     meta = json.loads((made.out / "configs/metadata.json").read_text())
     assert meta["network_data_format"]["inputs"]["image"]["spatial_shape"] == [24, 32]
-    assert not any("label.sh" in line for line in made.next_steps), "MONAI Label does not serve frames"
+    assert "in MONAI Label:  scripts/label.sh" in made.next_steps[0] and "scripts/label.sh /data/frames" in card

@@ -11,6 +11,7 @@ from fedmed.kinds.encoder import Encoder
 from fedmed.kinds.find_kind import installed, kind_by_look, kind_of, load_kind, made, named_class
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.phases import Phases
+from fedmed.kinds.phases_over_time import PhasesOverTime
 from fedmed.kinds.presence import Presence
 from fedmed.kinds.segmentation_2d import Segmentation2D
 from fedmed.kinds.segmentation_3d import Segmentation3D
@@ -24,6 +25,7 @@ def test_every_file_of_the_folder_is_a_kind():
         "classification": Classification,
         "encoder": Encoder,
         "phases": Phases,
+        "phases_over_time": PhasesOverTime,
         "presence": Presence,
         "segmentation_2d": Segmentation2D,
         "segmentation_3d": Segmentation3D,
@@ -49,6 +51,8 @@ def test_a_bundle_names_its_kind_and_an_overlay_another():
     assert kind_of(Bundle("cxr_classification", ["demo", "linear"])) == Classification()
     assert kind_of(Bundle("surgical_tool_classification", ["demo"])) == Presence()
     assert kind_of(Bundle("cxr_classification", ["demo", "pretrain"])) == Encoder(Classification())
+    temporal = kind_of(Bundle("surgical_phase_classification", ["demo", "temporal"]))
+    assert temporal == PhasesOverTime(Phases()) and temporal.inspects == Phases().inspects
 
 
 @pytest.mark.parametrize(
@@ -57,7 +61,8 @@ def test_a_bundle_names_its_kind_and_an_overlay_another():
         ("segmentation3d", "'segmentation3d'; use classification, .* did you mean 'segmentation_3d'"),
         (
             None,
-            "None; use classification, encoder, phases, presence, segmentation_2d, segmentation_3d, or the class path",
+            "None; use classification, encoder, phases, phases_over_time, presence, segmentation_2d, segmentation_3d, "
+            "or the class path",
         ),
         (3, "3; use"),
         ("fedmed.kinds.encoder.Decoder", "'fedmed.kinds.encoder.Decoder', which cannot be imported"),

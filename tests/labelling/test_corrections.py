@@ -350,3 +350,15 @@ def test_a_site_of_classes_is_told_where_its_labels_go(serve, submit):
     ):
         use_labels(site, work)
     assert tree(site.data_root) == before
+
+
+def test_a_site_of_videos_is_told_where_its_labels_go(serve, submit):
+    site, work = serve()
+    submit(work.folder, "a")
+    tables = [{"video": "videos/a.mp4", "labels": "labels/a.csv"}]
+    lists = {"training": tables, "unlabeled": [{"video": "videos/b.mp4"}]}
+    site.datalist.write_text(json.dumps(lists))
+    before = tree(site.data_root)
+    with pytest.raises(DataError, match="lists videos.*without their times, so nothing was changed. Write what"):
+        use_labels(site, work)
+    assert tree(site.data_root) == before

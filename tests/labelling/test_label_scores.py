@@ -43,6 +43,15 @@ def test_disagreement_by_hand():
     assert view_disagreement(torch.tensor([0.9, 0.9, 0.0]), torch.tensor([0.6, 0.9, 0.0])) == pytest.approx(0.1)
 
 
+def test_labels_that_hold_together_may_sum_to_one_by_chance():
+    quarter = -(0.25 * math.log2(0.25) + 0.75 * math.log2(0.75))
+    labels, others = torch.tensor([0.25, 0.75, 0.0]), torch.tensor([0.75, 0.25, 0.0])
+    assert predictive_uncertainty(labels, together=True) == pytest.approx(2 * quarter / 3)
+    assert predictive_uncertainty(labels) == pytest.approx(quarter / math.log2(3))
+    assert view_disagreement(labels, others, together=True) == pytest.approx(1 / 3)
+    assert view_disagreement(labels, others) == pytest.approx(1 / 2)
+
+
 def test_nothing_found_agrees_and_a_lost_small_lesion_comes_before_a_trimmed_large_one():
     nothing = torch.zeros(1, 20, 20, 20)
     assert view_disagreement(nothing, nothing) == 0

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 import sys
 import types
 from pathlib import Path
@@ -42,6 +43,7 @@ class Task:
     """Images are files that hold one brightness; the model is unsure about those near 0.5."""
 
     version = "0.2.0"
+    together = False
 
     def __init__(self, bundle):
         self.bundle_path, self.asked = str(bundle), []
@@ -97,6 +99,19 @@ def test_the_most_uncertain_image_without_a_label_is_next(module, task, datastor
     assert strategy({}, datastore)["id"] == "so_so" and len(task.asked) == 4
     datastore.labelled |= set(datastore.infos)
     assert strategy({}, datastore) is None  # MONAI Label answers {}
+
+
+def test_labels_that_hold_together_are_each_as_unsure_as_they_are_alone(module, task, datastore, monkeypatch):
+    """A tool that is hardly ever seen does not make the model sure, though the others' probabilities sum to 1."""
+    alone = {"unsure": [0.5, 0.5, 0.0], "so_so": [0.6, 0.6, 0.6], "sure": [0.0, 1.0, 0.0], "bright": [0.0, 0.0, 0.0]}
+    monkeypatch.setattr(task, "probabilities", lambda image, view=None: torch.tensor(alone[Path(image).name]))
+    assert module.strategies({"m": task})["uncertainty"]({}, datastore)["id"] == "so_so"
+    for together, score in ((False, math.log(2) / math.log(3)), (True, 2 / 3)):
+        monkeypatch.setattr(task, "together", together)
+        for name in datastore.infos:
+            datastore.infos[name] = {}
+        module.strategies({"m": task})["uncertainty"]({}, datastore)
+        assert datastore.infos["unsure"]["fedmed"]["uncertainty"]["score"] == pytest.approx(score)
 
 
 def test_disagreement_uses_the_same_views_for_every_image_and_request(module, task, datastore):

@@ -83,6 +83,30 @@ def test_a_site_of_classes_is_served_like_one_of_masks(tmp_path):
         prepare_work(path, everything=True)
 
 
+def test_a_site_of_videos_serves_the_frames_of_their_folders(tmp_path):
+    root, frames = tmp_path / "site", ["a/1.png", "a/2.png", "b/1.png", "b/deeper/3.jpg", "c/1.png"]
+    for name in (*frames, "a/frames.csv", "film.mp4"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    tables = [{"video": "c", "labels": "a/frames.csv"}]
+    path = tmp_path / "site.yaml"
+    path.write_text(yaml.safe_dump({"site": "s", "data_root": str(root)}))
+
+    def serve(*videos, **options):
+        unlabelled = [{"video": video} for video in videos]
+        (root / "datalist.json").write_text(json.dumps({"training": tables, "unlabeled": unlabelled}))
+        return links(prepare_work(path, **options))
+
+    served = serve("a", "b")
+    assert set(served) == {"1.png", "1-2.png", "2.png", "3.jpg"}
+    assert served["1-2.png"].endswith("/b/1.png") and served["3.jpg"].endswith("/b/deeper/3.jpg")
+    assert len(serve("a", "b", everything=True)) == 5
+    with pytest.raises(DataError, match=r"film.mp4 is a video, and the label server shows single pictures.*ffmpeg"):
+        serve("a", "film.mp4")
+    with pytest.raises(DataError, match="has no 'unlabeled' videos; --all serves"):
+        serve()
+
+
 def test_folders_may_be_links_and_each_image_is_served_once(folder, tmp_path):
     """Hospitals put large disks behind links; one that leads upwards must not be walked for ever."""
     (disk := tmp_path / "disk").mkdir()

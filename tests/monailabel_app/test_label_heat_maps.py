@@ -46,6 +46,13 @@ def test_the_picture_shows_both_and_keeps_rows_and_columns(image):
     assert bright[0] > 240 and bright[2] < 140 and np.ptp(dark) == 0 and dark.max() == 0
 
 
+def test_a_picture_in_colour_stays_in_colour(image):
+    red = torch.cat([image, torch.zeros(2, 24, 40)])
+    with Image.open(write_overlay(red, np.zeros((24, 40), np.float32))) as picture:
+        shown = np.asarray(picture).astype(int)
+    assert shown[6 * 13, 32 * 13].tolist() == [255, 0, 0] and not shown[18 * 13, 10 * 13].any()
+
+
 def test_the_network_stays_as_it_was(image):
     network = Bright()
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}

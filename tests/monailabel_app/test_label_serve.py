@@ -116,6 +116,29 @@ def test_a_bundle_of_an_encoder_alone(launch, make_bundle, studies):
     assert "a pre-trained encoder and no model that names classes; train" in refused(launch(studies, bundle))
 
 
+@pytest.mark.parametrize(
+    ("kind", "together"), [("classification", False), ("phases", False), ("presence", True), (None, False)]
+)
+def test_what_is_answered_is_the_kinds_to_say(make_bundle, kind, together):
+    bundle = make_bundle("frames_classification", axes=2)
+    if kind:
+        (bundle / "configs" / "federation.yaml").write_text(f"kind: {kind}")
+    proposal = read_bundle(bundle).proposal
+    assert proposal.scores and proposal.together is together
+
+
+@pytest.mark.parametrize("place", ["federation.yaml", "inference.yaml"])
+def test_a_kind_without_an_answer_about_an_image(launch, make_bundle, studies, place):
+    """The kind that an overlay made of a bundle is baked into what infers."""
+    bundle = make_bundle("frames_classification", axes=2)
+    (bundle / "configs" / "federation.yaml").write_text("kind: phases")
+    path = bundle / "configs" / place
+    former = json.loads(path.read_text()) if place.startswith("inference") else {}
+    path.write_text(json.dumps({**former, "kind": "phases_over_time"}))
+    text = refused(launch(studies, bundle))
+    assert f"{place}: a model of the kind 'phases_over_time' has no answer about a single image" in text
+
+
 def test_a_bundle_without_weights(launch, make_bundle, studies):
     bundle = make_bundle()
     (bundle / "models" / "model.pt").unlink()

@@ -98,10 +98,8 @@ class Exporter:
     def next_steps(self, out: Path) -> list[str]:
         """What one does with the exported bundle, as lines for a terminal."""
         run = f"(cd {out} && python -m monai.bundle run --config_file configs/inference.yaml"
-        return [
-            f"in MONAI Label:  scripts/label.sh /data/images {out}",
-            f"on a folder of images:  {run} --dataset_dir /data/images --output_dir /data/results)",
-        ]
+        served = [f"in MONAI Label:  scripts/label.sh /data/images {out}"] if self.kind.proposal else []
+        return [*served, f"on a folder of images:  {run} --dataset_dir /data/images --output_dir /data/results)"]
 
 
 class SegmentationExporter(Exporter):
@@ -118,15 +116,7 @@ class ClassificationExporter(Exporter):
         return compare_predictions(before, after)
 
 
-class FrameExporter(ClassificationExporter):
-    """Probabilities of what single frames show."""
-
-    def next_steps(self, out: Path) -> list[str]:
-        """Without MONAI Label, which has no answer for frames of a video."""
-        return super().next_steps(out)[1:]
-
-
-class FrameMaskExporter(FrameExporter):
+class FrameMaskExporter(Exporter):
     """Masks of single frames."""
 
     def compare(self, before: Path, after: Path) -> str:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from fedmed.bundles.score import Score
 from fedmed.data.entry_forms import ImageAlone, Video
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.label_server import SCORES, Proposal
 from fedmed.kinds.model_card import CardWords
 
 
@@ -28,7 +30,8 @@ class Phases(Kind):
     settings = {"classes": "the names of the phases, as the sites' tables spell them, in the order of the outputs"}
     inspection = "fedmed.checks.video_inspection.PhaseInspection"
     report = "fedmed.reports.phases_report.PhasesReport"
-    exporter = "fedmed.export.exporter.FrameExporter"
+    exporter = "fedmed.export.exporter.ClassificationExporter"
+    proposal: ClassVar[Proposal | None] = SCORES
     tells = (
         "frames_<phase>><phase> count the frames of all test videos by what was true and what was called: they tell "
         "how long each phase took. Of a list with one video, they and all scores are that video's."

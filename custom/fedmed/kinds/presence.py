@@ -7,6 +7,7 @@ from typing import Any
 from fedmed.bundles.score import Score
 from fedmed.data.entry_forms import ImageAlone, Video
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.label_server import SEVERAL
 from fedmed.kinds.model_card import CardWords
 
 
@@ -27,7 +28,8 @@ class Presence(Kind):
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
     inspection = "fedmed.checks.video_inspection.VideoInspection"
     report = "fedmed.reports.presence_report.PresenceReport"
-    exporter = "fedmed.export.exporter.FrameExporter"
+    exporter = "fedmed.export.exporter.ClassificationExporter"
+    proposal = SEVERAL
     tells = (
         "tp_, fp_ and fn_ count the frames of all test videos in which a label was rightly called, wrongly called and "
         "missed: they tell how often each was there. Of a list with one video, they and all scores are that video's."

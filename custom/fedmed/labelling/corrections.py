@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.data.datalist import list_entries, read_datalist
-from fedmed.data.entry_forms import UNLABELED, ImageWithMask
+from fedmed.data.entry_forms import UNLABELED, ImageWithMask, Video
 from fedmed.errors import DataError
+from fedmed.kinds.find_kind import kind_by_look
 from fedmed.labelling.correction_plan import REFUSED, TRAINING, CorrectionPlan, LabelOutcome
 from fedmed.labelling.label_origin import provenance, read_notes
 from fedmed.labelling.staging import Staging
@@ -48,14 +49,14 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
     from which model's prediction.
 
     Raises:
-        DataError: a site whose labels are classes, a damaged datalist, a folder that cannot be written, or training
-            masks that would all be empty.
+        DataError: a site whose labels are not masks of images, a damaged datalist, a folder that cannot be written, or
+            training masks that would all be empty.
     """
     try:
         before = site.datalist.read_bytes()
     except OSError as error:
         raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
-    refuse_classes(site)
+    refuse_other_labels(site)
     plan = CorrectionPlan(site, dict(read_datalist(site.datalist)))
     notes, foreign = read_notes(work.folder), uploaded(work.folder)
     images = {key: path for key, path in work.all_images.items() if key not in foreign}
@@ -73,8 +74,14 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
     return CorrectionResult(outcomes, labelled, unlabelled, changed=bool(plan.masks))
 
 
-def refuse_classes(site: SiteConfig) -> None:
-    """Refuse a site of classification, whose labels are words of the datalist: no viewer draws those."""
+def refuse_other_labels(site: SiteConfig) -> None:
+    """Refuse a site whose labels no viewer draws: words of the datalist, or tables by time of its videos."""
+    if kind_by_look(read_datalist(site.datalist)).form().main == Video.main:
+        raise DataError(
+            f"{site.site}: {site.datalist} lists videos. A video's label covers it from its beginning to its end, and "
+            "what a reader saves is of single frames and without their times, so nothing was changed. Write what the "
+            "frames show into the video's table"
+        )
     listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
     if any(isinstance(entry, Mapping) and ImageWithMask().wrong(name, "", entry) for name, entry in listed):
         raise DataError(

@@ -11,7 +11,7 @@ SUM_TOLERANCE = 1e-3  # half precision keeps three digits
 ONE_VOXEL = 1.0
 
 
-def predictive_uncertainty(p: Tensor) -> float:
+def predictive_uncertainty(p: Tensor, together: bool = False) -> float:
     """Mean entropy of a prediction, from 0 (every value is 0 or 1) to 1 (nothing is known).
 
     Each voxel's entropy is divided by the largest that is possible. One foreground channel and several labels that
@@ -21,17 +21,18 @@ def predictive_uncertainty(p: Tensor) -> float:
     Args:
         p: probabilities in [0, 1]: (C, X, Y, ...) of a segmentation, (C,) of a classification. One channel is the
             probability of the foreground. Classes are exclusive (softmax, not sigmoid) if channels sum to 1 everywhere.
+        together: whether labels are known to hold together: the probabilities of a few may sum to 1 by chance.
 
     Raises:
         FedMedError: empty, not finite, or outside [0, 1].
     """
     p = _checked(p)
-    if _exclusive(p):
+    if not together and _exclusive(p):
         return float(torch.special.entr(p).sum(0).mean() / math.log(len(p)))
     return float((torch.special.entr(p) + torch.special.entr(1 - p)).mean() / math.log(2))
 
 
-def view_disagreement(p: Tensor, q: Tensor) -> float:
+def view_disagreement(p: Tensor, q: Tensor, together: bool = False) -> float:
     """How far two predictions of one image are apart, from 0 (equal) to 1.
 
     Of a segmentation it is ``1 - (2 Σpq + 1) / (Σp² + Σq² + 1)`` over the foreground: one minus soft Dice. A mean of
@@ -47,6 +48,7 @@ def view_disagreement(p: Tensor, q: Tensor) -> float:
         p: as in :func:`predictive_uncertainty`: the prediction of the image as it is. Channel 0 of exclusive classes
             with spatial axes is the background.
         q: the prediction of the augmented image, the shape of ``p``.
+        together: as in :func:`predictive_uncertainty`.
 
     Raises:
         FedMedError: different shapes, empty, not finite, or outside [0, 1].
@@ -54,7 +56,7 @@ def view_disagreement(p: Tensor, q: Tensor) -> float:
     if p.shape != q.shape:
         raise FedMedError(f"two views of one image: predictions of shape {tuple(p.shape)} and {tuple(q.shape)}")
     p, q = _checked(p), _checked(q)
-    one_true = _exclusive(p)
+    one_true = not together and _exclusive(p)
     if p.ndim == 1:
         difference = (p - q).abs()
         return float(difference.sum() / 2 if one_true else difference.mean())

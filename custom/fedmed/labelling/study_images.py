@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.datalist import list_entries, load_datalist
-from fedmed.data.entry_forms import UNLABELED, listed_file
+from fedmed.data.datalist import list_entries, load_datalist, read_datalist
+from fedmed.data.entry_forms import UNLABELED, Video, listed_file
 from fedmed.errors import DataError
+from fedmed.kinds.find_kind import kind_by_look
 from fedmed.settings.site import SiteConfig
 
 CORRECTED = "corrected_labels"  # folder below data_root; see fedmed.labelling.corrections
@@ -20,17 +21,35 @@ ENDINGS |= DICOM
 
 
 def site_images(site: SiteConfig, everything: bool) -> list[Path]:
-    """Images of a site, each once: of all lists, or of ``unlabeled`` and what corrections have moved from there."""
-    cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False)
+    """Images of a site, each once: of all lists, or of ``unlabeled`` and what corrections have moved from there.
+
+    Of a site of videos they are the pictures of those that are folders of frames.
+
+    Raises:
+        DataError: no image, or a video that is a file.
+    """
+    form = kind_by_look(read_datalist(site.datalist)).form()
+    cases = load_datalist(site.data_root, site.datalist, UNLABELED, required=False, form=form)
     for name in LISTS[:-1]:
         for number, entry in enumerate(list_entries(site.datalist, name)):
             if everything or _corrected(entry):
                 where = f"{site.datalist}: entry {number} of '{name}'"
-                cases.append({"image": listed_file(site.data_root, where, "image", entry)})
+                cases.append({form.main: listed_file(site.data_root, where, form.main, entry)})
     if not cases:
-        hint = "" if everything else f" has no '{UNLABELED}' images; --all serves those of the other lists too"
-        raise DataError(f"{site.datalist}{hint or ' lists no image'}")
-    return list(dict.fromkeys(Path(case["image"]) for case in cases))
+        hint = "" if everything else f" has no '{UNLABELED}' {form.main}s; --all serves those of the other lists too"
+        raise DataError(f"{site.datalist}{hint or f' lists no {form.main}'}")
+    listed = dict.fromkeys(Path(case[form.main]) for case in cases)
+    return [path for entry in listed for path in (_frames(entry) if form.main == Video.main else [entry])]
+
+
+def _frames(video: Path) -> list[Path]:
+    """Pictures of a video that is a folder of frames."""
+    if not video.is_dir():
+        raise DataError(
+            f"{video} is a video, and the label server shows single pictures: write its frames into a folder "
+            "(ffmpeg -i VIDEO -vf fps=1 FRAMES/%05d.png) and serve that folder"
+        )
+    return folder_images(video, pictures=False)
 
 
 def _corrected(entry: Any) -> bool:

@@ -50,7 +50,7 @@ def trained_augmentation(bundle: Path) -> dict[str, Any]:
 
 
 def mean_disagreement(
-    predict: Callable[[View | None], Tensor], settings: Mapping[str, Any], seeds: Sequence[int]
+    predict: Callable[[View | None], Tensor], settings: Mapping[str, Any], seeds: Sequence[int], together: bool = False
 ) -> float:
     """Return how far an image's prediction is from those of its augmented views, on average; see ``view_disagreement``.
 
@@ -62,6 +62,7 @@ def mean_disagreement(
             None for the image as it is.
         settings: see :func:`trained_augmentation`.
         seeds: one view for each.
+        together: see :func:`fedmed.labelling.label_scores.view_disagreement`.
     """
     distances = []
     p = None
@@ -69,7 +70,7 @@ def mean_disagreement(
         plain = _plain_weak(augment)
         if p is None or not plain:  # FixMatch changes both views
             p = predict(None if plain else partial(weak_view, augment))
-        distances.append(view_disagreement(p, predict(augment)))
+        distances.append(view_disagreement(p, predict(augment), together))
     return fmean(distances)
 
 
