@@ -13,20 +13,20 @@ Exit code: 0 done or nothing to do, 2 an error, or no label could be used.
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from fedmed.errors import FedMedError
-from fedmed.labelling.correction_plan import REFUSED
-from fedmed.labelling.corrections import CorrectionResult, use_labels
-from fedmed.labelling.studies import read_site, work_folder
-from fedmed.labelling.work_folder import read_work
-from fedmed.settings.site import SiteConfig
+
+if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
+    from fedmed.labelling.corrections import CorrectionResult
+    from fedmed.settings.site import SiteConfig
 
 
-def show(result: CorrectionResult, site: SiteConfig, dry_run: bool) -> None:
+def show(result: "CorrectionResult", site: "SiteConfig", dry_run: bool) -> None:
     """Print what was done to each label, and what happens next."""
     table = Table("case", "foreground, ml", "", "", title=f"labels of {site.site}", title_justify="left")
     for outcome in result.outcomes:
@@ -41,7 +41,7 @@ def show(result: CorrectionResult, site: SiteConfig, dry_run: bool) -> None:
     print(next_step(result, f"{site.site} {'would have' if dry_run else 'has now'}"))
 
 
-def next_step(result: CorrectionResult, has: str) -> str:
+def next_step(result: "CorrectionResult", has: str) -> str:
     """Say in a sentence what the site has, and what its next rounds do with it."""
     has = f"{has} {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
     if not result.labelled:
@@ -58,6 +58,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--work", metavar="DIR", type=Path, help="folder that the label server served (it prints it)")
     parser.add_argument("--dry-run", action="store_true", help="check and show, but write nothing")
     options = parser.parse_args(arguments)
+    from fedmed.labelling.correction_plan import REFUSED
+    from fedmed.labelling.corrections import use_labels
+    from fedmed.labelling.studies import read_site, work_folder
+    from fedmed.labelling.work_folder import read_work
+
     try:
         site = read_site(options.site)
         work = read_work(options.work or work_folder(options.site))

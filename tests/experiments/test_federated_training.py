@@ -26,7 +26,7 @@ from fedmed.settings.site import parse_site
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 BUNDLES = EXPERIMENTS.parent / "bundles"
 DEMO = load_data(EXPERIMENTS / "data" / "demo.yaml")
-TABLES = sorted(p for p in EXPERIMENTS.glob("*.yaml") if yaml.safe_load(p.read_text())["data"] == "demo")
+TABLES = sorted(p for p in EXPERIMENTS.glob("*.yaml") if yaml.safe_load(p.read_text()).get("data") == "demo")
 PAIR = {"site_1": "supervised", "site_2": "unsupervised"}
 RATE = {"unsupervised": {"unsupervised_learning_rate": {"by": 0.2, "of": "learning_rate"}}}
 

@@ -57,6 +57,7 @@ def test_how_frames_are_run(kind, words):
     environment = Environment(
         loader=PackageLoader("fedmed.export"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    template = environment.get_template(installed()[kind].card.how_to_run)
-    text = template.render(shape="(N, 3, 24, 32)", value_range="0…1", channels=6, onnx=True)
+    made = installed()[kind]
+    template = environment.get_template(made.card.how_to_run)
+    text = template.render(kind=made, folder="mine", shape="(N, 3, 24, 32)", value_range="0…1", channels=6, onnx=True)
     assert all(word in text for word in (*words, "`models/model.onnx` the same", "$FEDMED_HOME/bundles")), text

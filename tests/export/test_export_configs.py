@@ -13,7 +13,7 @@ from fedmed.export.merged_configs import footprint, merged
 from fedmed.methods.method import Method
 
 CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"
-LEFT = {"cpu", "evaluate", "unlabelled", "consistency", "agreement", "strong_views"}
+LEFT = {"cpu", "evaluate", "unlabelled", "consistency", "agreement", "strong_views", "random_gamma"}
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ def test_a_task_names_one_of_three_models():
     config = Task("evaluate", 1, 2, {}, model="own").config()
     assert Task.from_config(config, {}).model == "own"
     for wrong in ("../own", "best", None, ["own"]):
-        with pytest.raises(JobError, match="'model' is .*; it must be one of selected, last, own"):
+        with pytest.raises(JobError, match="'model' is .*; it must be one of selected, last, first, own"):
             Task.from_config({**config, "model": wrong}, {})
 
 

@@ -22,7 +22,7 @@ def test_one_command_makes_a_bundle_and_says_how_to_go_on(export, finished_run, 
     assert (code, complaint) == (0, "") and (out / "models" / "model.ts").is_file()
     assert said.startswith(f"{out}: version 1.0.0, the model after round ")
     assert (
-        "overlays left: agreement, consistency, cpu, evaluate, strong_views, unlabelled" in said
+        "overlays left: agreement, consistency, cpu, evaluate, random_gamma, strong_views, unlabelled" in said
         and "model card: " in said
     )
     assert said.splitlines()[-2:][0].startswith("in MONAI Label:  scripts/label.sh /data/images")
