@@ -202,6 +202,22 @@ def test_who_asks_the_method_hears_of_the_algorithm_too():
     assert "algorithm" not in Job.of(STUDY).controller["method"]
 
 
+def test_what_an_algorithm_does_not_change_is_the_methods():
+    plain, both = (
+        load_method({"path": "fedmed.methods.agreement.Agreement", **more})
+        for more in ({}, {"algorithm": {"name": "gamma_matching"}})
+    )
+    assert (
+        both.caution == plain.caution != ""
+        and both.scalars() == plain.scalars()
+        and both.guards().keys() == plain.guards().keys()
+    )
+    assert (
+        both.frozen is None
+        and load_method({"path": "fedmed.methods.tecno.TeCNO", "algorithm": {"name": "fedprox"}}).frozen
+    )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

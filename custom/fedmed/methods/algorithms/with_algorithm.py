@@ -8,10 +8,7 @@ from fedmed.methods.algorithms.algorithm import NOT_PLAIN, NOT_PLAIN_RULE, PLAIN
 from fedmed.methods.declarations import BEFORE_TRAINING, BesideModel, Role
 from fedmed.methods.method import Method
 
-AS_IT_IS = (  # what a method answers, and an algorithm does not change
-    *("source", "aggregator", "example", "small", "frozen", "rule", "guards", "scalars"),
-    *("report_sections", "next_methods", "dry_run"),
-)
+MADE_OF_OTHERS = {"role", "exchange", "with_update", "misfits"}  # answers made of others, so already of both
 
 
 @dataclass(frozen=True)
@@ -29,8 +26,10 @@ class WithAlgorithm(Method):
     chosen: Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        for name in AS_IT_IS:
-            object.__setattr__(self, name, getattr(self.method, name))
+        changed = MADE_OF_OTHERS | vars(WithAlgorithm).keys()
+        for name in vars(Method):
+            if not name.startswith("_") and name not in changed:  # what an algorithm does not change
+                object.__setattr__(self, name, getattr(self.method, name))
         object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
 
     def roles(self) -> Mapping[str, Role]:
