@@ -30,9 +30,7 @@ class MeanWithHelpers:
     """
 
     def __init__(self, mean: WeightedMean | None = None, helpers: int = 2, every: int = 10) -> None:
-        for name, value in (("helpers", helpers), ("every", every)):
-            if type(value) is not int or value < 1:
-                raise JobError(f"'{name}' is {value!r}; give a whole number from 1 on")
+        check_helpers(helpers, every)
         self.mean, self.helpers, self.every = mean or WeightedMean(), helpers, every
 
     def check(self, senders: ExpectedSenders) -> None:
@@ -73,6 +71,17 @@ class MeanWithHelpers:
             )
             outcome.warnings.append((silent, reason))
         return outcome
+
+
+def check_helpers(helpers: int, every: int) -> None:
+    """Refuse numbers of helpers, and of rounds between two choices of them, that are not whole numbers from 1 on.
+
+    Raises:
+        JobError: names the number.
+    """
+    for name, value in (("helpers", helpers), ("every", every)):
+        if type(value) is not int or value < 1:
+            raise JobError(f"'{name}' is {value!r}; give a whole number from 1 on")
 
 
 def nearest(answers: Mapping[str, Tensor], count: int) -> dict[str, list[str]]:

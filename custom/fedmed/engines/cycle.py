@@ -41,6 +41,8 @@ class CycleEngine(UnlabelledTrainer):
         FedMedError: a weight, a norm or a momentum outside its range.
     """
 
+    samples: int = 0
+
     def __init__(
         self,
         *args: Any,
@@ -63,7 +65,6 @@ class CycleEngine(UnlabelledTrainer):
 
     def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
         """Train ``max_epochs`` epochs."""
-        self.samples = 0
         for layer in self.network.modules():
             if isinstance(layer, _BatchNorm) and self.statistics_momentum is not None:
                 layer.momentum = self.statistics_momentum
@@ -79,7 +80,7 @@ class CycleEngine(UnlabelledTrainer):
         self.backward(loss)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
         self.step(self.optimizer, self.max_grad_norm)
-        self.samples = (self.samples or 0) + len(frames)
+        self.samples += len(frames)
         self.state.output = {
             "loss": loss.detach(),
             "cycle_error": cycles.error,

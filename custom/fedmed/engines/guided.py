@@ -31,6 +31,8 @@ class GuidedEngine(SupervisedEngine):
         FedMedError: a weight or a norm outside its range.
     """
 
+    samples: int = 0
+
     def __init__(
         self,
         *args: Any,
@@ -48,11 +50,6 @@ class GuidedEngine(SupervisedEngine):
         self.contrast_weight, self.contrast_temperature = contrast_weight, contrast_temperature
         self.max_grad_norm = max_grad_norm
 
-    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
-        """Train ``max_epochs`` epochs."""
-        self.samples = 0
-        super().run()
-
     def _iteration(self, engine: Any, batchdata: dict[str, Any]) -> dict[str, Tensor]:
         images, labels = self.prepare_batch(batchdata, self.state.device, self.non_blocking)
         features, logits = self._forward(images)
@@ -63,7 +60,7 @@ class GuidedEngine(SupervisedEngine):
         self.backward(loss)
         self.fire_event(IterationEvents.BACKWARD_COMPLETED)
         self.step(self.optimizer, self.max_grad_norm)
-        self.samples = (self.samples or 0) + len(images)
+        self.samples += len(images)
         spread = feature_spread(features[None])
         self.state.output = {"loss": loss.detach(), "label_contrast": contrast.detach(), "feature_spread": spread}
         self.fire_event(IterationEvents.MODEL_COMPLETED)

@@ -9,6 +9,7 @@ from ignite.engine import Engine, Events
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from fedmed.data.spread import spread
 from fedmed.engines.trainer import plain
 from fedmed.engines.video_frames import SeenVideo
 from fedmed.errors import FedMedError
@@ -99,12 +100,6 @@ class KeptFeatures:
 
     def _take(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
         self._batch = plain(inputs[0]).detach().cpu()
-
-
-def spread(length: int, most: int) -> NDArray[np.int64]:
-    """Places of at most ``most`` frames of ``length``: the middles of equal parts, which increase."""
-    n = min(length, most)
-    return np.floor((np.arange(n) + 0.5) * length / max(n, 1)).astype(np.int64)
 
 
 def two_dimensions(rows: ArrayLike) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -59,21 +59,17 @@ class TemporalTrainer(FeaturesFirst, SupervisedEngine):
         DataError: there is no video.
     """
 
+    samples: int = 0
+
     def __init__(
         self, device: torch.device | str, max_epochs: int, train_data_loader: ShuffledVideos, **kwargs: Any
     ) -> None:
         if not len(train_data_loader):
             raise DataError("temporal stages have no labelled videos to learn from; list some under 'training'")
         super().__init__(device, max_epochs, train_data_loader, inferer=StageInferer(), **kwargs)
-        self.samples = 0
-
-    def run(self) -> None:  # type: ignore[override] # as in StatefulTrainer
-        """Train ``max_epochs`` epochs."""
-        self.samples = 0
-        super().run()
 
     def _iteration(self, engine: SupervisedTrainer, batchdata: dict[str, Tensor]) -> dict[str, Tensor]:
-        self.samples = (self.samples or 0) + len(batchdata["video"])
+        self.samples += len(batchdata["video"])
         found: dict[str, Tensor] = super()._iteration(engine, batchdata)
         return found
 

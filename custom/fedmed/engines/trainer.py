@@ -70,8 +70,8 @@ class StatefulTrainer(Trainer):
     Attributes:
         takes_corrections: whether it trains by steps of ``optimizer``, which corrections can change (see
             :mod:`fedmed.engines.gradient_correction`).
-        samples: images that the last :meth:`run` processed, where these are what a site counts by; None: it counts by
-            the images that it has.
+        samples: images that the last :meth:`run` processed, where these are what a site counts by: such an engine
+            begins with 0 and adds to it in each iteration. None: a site counts by the images that it has.
     """
 
     takes_corrections: ClassVar[bool] = True
@@ -80,6 +80,8 @@ class StatefulTrainer(Trainer):
 
     def run(self) -> None:  # type: ignore[override] # MONAI gives its data at construction
         """Train ``max_epochs`` epochs."""
+        if self.samples is not None:
+            self.samples = 0
         self.scaler = self._kept_scaler()
         super(Trainer, self).run()  # not Trainer.run, which replaces the scaler
 

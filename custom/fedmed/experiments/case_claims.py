@@ -10,7 +10,7 @@ from pydantic import Field
 from fedmed.errors import DataError
 from fedmed.experiments.paired_statistics import DECIMALS, rank_biserial, wilcoxon_signed_rank
 from fedmed.experiments.score_kinds import UnitMean
-from fedmed.experiments.score_table import MEAN_UNIT, selected
+from fedmed.experiments.score_table import MEAN_UNIT, patients_of, selected
 from fedmed.experiments.table_claim import P_COLUMN, ArmPair, BetterClaim, ClaimFinding, Evidence, signs
 from fedmed.experiments.words_of_tables import signed
 from fedmed.reports.words import NOTHING
@@ -111,8 +111,7 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     _check_pairs(a, b, pair, site)
     cases, n_cases = list(a.columns) != [MEAN_UNIT], len(a.columns)
     if cases and "patient" in high:
-        owners = high.drop_duplicates("unit").set_index("unit")["patient"].astype(str)
-        owners = owners.where(owners != "", owners.index)
+        owners = patients_of(high.drop_duplicates("unit").set_index("unit", drop=False))
         a, b = (own.T.groupby(owners).mean().T for own in (a, b))
     x, y = a.to_numpy(), b.to_numpy()
     over_cases, over_seeds = (x.mean(0), y.mean(0)), (x.mean(1), y.mean(1))

@@ -10,7 +10,7 @@ from fedmed.errors import DataError
 from fedmed.experiments.experiment_data import Names
 from fedmed.experiments.paired_statistics import DECIMALS, mann_whitney_less
 from fedmed.experiments.score_kinds import UnitMean
-from fedmed.experiments.score_table import selected
+from fedmed.experiments.score_table import patients_of, selected
 from fedmed.experiments.table_claim import P_COLUMN, ClaimFinding, Evidence, TableClaim
 from fedmed.experiments.words_of_tables import signed
 
@@ -64,9 +64,6 @@ are no pairs: the operations of one site may be harder in themselves.
             rows = selected(evidence.frame, **at)
             if rows.empty:
                 return None
-            owners = rows["patient"].astype(str) if "patient" in rows else rows["unit"].astype(str)
-            owners = owners.where(owners != "", rows["unit"].astype(str))
-            found.append(
-                rows.assign(owner=site + "/" + owners).pivot_table(index="seed", columns="owner", values="value")
-            )
+            owned = rows.assign(owner=site + "/" + patients_of(rows))
+            found.append(owned.pivot_table(index="seed", columns="owner", values="value"))
         return pd.concat(found, axis=1)

@@ -19,6 +19,15 @@ SENT = "sent"  # list of numbers of a whole testing list that a site sent, such 
 ROUNDS = "rounds"  # list of what the rounds of a federated job recorded; a unit is a round
 
 
+def patients_of(rows: pd.DataFrame) -> pd.Series:
+    """Whose each row is: its patient; the unit itself where it does not say."""
+    units = rows["unit"].astype(str)
+    if "patient" not in rows:
+        return units
+    owners = rows["patient"].astype(str)
+    return owners.where(owners != "", units)
+
+
 def part_of(arm: str, node: str) -> str:
     """The row of one result of an arm that has several, such as that of a hospital alone."""
     return f"{arm}: {node}"

@@ -46,7 +46,7 @@ class Exchange:
 
     def __init__(self, plan: Plan) -> None:
         said = plan.exchange or {}
-        self.names, self.once, self.entries = list(said.get("names", ())), "rounds" in said, bool(said.get("entries"))
+        self.names, self.once, self.entries = list(said.get("names", ())), plan.told_once, bool(said.get("entries"))
         self.values: dict[str, dict[str, Any]] = {}
         self._told: dict[str, str] = {}
         self.begin()

@@ -76,7 +76,11 @@ class Plan:
         rounds = self.exchange.get("rounds")
         return round >= self.exchange["from_round"] if rounds is None else round in rounds
 
+    @property
+    def told_once(self) -> bool:
+        """Whether sites answer such a task in some rounds alone, and what they told stays."""
+        return self.exchange is not None and "rounds" in self.exchange
+
     def asked(self, round: int) -> list[str]:
         """Sites that answer a ``metadata`` task; of what is told once, also those that train only later."""
-        once = self.exchange is not None and "rounds" in self.exchange
-        return self.of_role(*TRAINING_ROLES) if once else self.participants(round)
+        return self.of_role(*TRAINING_ROLES) if self.told_once else self.participants(round)

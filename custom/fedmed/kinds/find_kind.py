@@ -2,14 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedmed.bundles.bundle import Bundle
 from fedmed.class_paths import classes_below, import_named
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import BundleError
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.segmentation_3d import Segmentation3D
+
+if TYPE_CHECKING:  # it takes MONAI, for which who asks by a name or a look need not wait
+    from fedmed.bundles.bundle import Bundle
 
 ROOM = "fedmed.kinds"
 
@@ -60,7 +62,7 @@ def made(path: str, *args: Any) -> Any:
     return named_class(path, "a kind's class path")(*args)
 
 
-def kind_of(bundle: Bundle) -> Kind:
+def kind_of(bundle: "Bundle") -> Kind:
     """The kind of a bundle with its overlays.
 
     Raises:

@@ -4,18 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from fedmed.errors import JobError
-from fedmed.methods.declarations import (
-    EVALUATED,
-    LOSS,
-    SUPERVISED,
-    UNLABELLED,
-    WITH_UPDATE,
-    BesideModel,
-    Role,
-    Scalar,
-)
-from fedmed.methods.fedfixmatch import COMMONEST_TELLS, SURE_TELLS, FedFixMatch
+from fedmed.aggregation.helpers import check_helpers
+from fedmed.methods.declarations import EVALUATED, SUPERVISED, UNLABELLED, WITH_UPDATE, BesideModel, Role, Scalar
+from fedmed.methods.fedfixmatch import FedFixMatch
 from fedmed.methods.method import MEAN
 
 ANSWER_TELLS = (
@@ -42,9 +33,7 @@ class FedMatch(FedFixMatch):
     every: int = 10
 
     def __post_init__(self) -> None:
-        for name in ("helpers", "every"):
-            if type(value := getattr(self, name)) is not int or value < 1:
-                raise JobError(f"'{name}' is {value!r}; give a whole number from 1 on")
+        check_helpers(self.helpers, self.every)
 
     def roles(self) -> Mapping[str, Role]:
         """Sites that train σ, sites that train ψ, and those only scored; all receive both."""
@@ -71,9 +60,7 @@ class FedMatch(FedFixMatch):
     def scalars(self) -> tuple[Scalar, ...]:
         """The loss, how many frames count, what helpers say, and how much of ψ there is."""
         return (
-            LOSS,
-            Scalar("train_sure_fraction", "frames that count", "share", tells=SURE_TELLS),
-            Scalar("train_commonest_fraction", "frames of the commonest class", "share", tells=COMMONEST_TELLS),
+            *super().scalars(),
             Scalar("train_helper_divergence", "difference from helpers", "nats", "lower"),
             Scalar("train_psi_share", "entries of ψ that are not 0", "share"),
         )

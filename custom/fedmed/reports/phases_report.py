@@ -4,7 +4,7 @@ from functools import partial
 
 from matplotlib.figure import Figure
 
-from fedmed.reports.feature_pictures import feature_figure, feature_pictures
+from fedmed.reports.feature_pictures import FeaturePicture, feature_figure, feature_pictures
 from fedmed.reports.label_charts import confusions_of, heat_map
 from fedmed.reports.phase_charts import confusion_maps
 from fedmed.reports.run_contents import Run, Site
@@ -63,7 +63,7 @@ class PhasesReport(VideoReport):
     def further_charts(self, run: Run) -> dict[str, Chart]:
         """The features at each site where they are here."""
         found = {site.name: feature_pictures(site) for site in run.sites}
-        return {f"features_{name}": Chart(partial(_features, name)) for name, pictures in found.items() if pictures}
+        return {f"features_{name}": Chart(partial(_features, own, name)) for name, own in found.items() if own}
 
     def figure(self, run: Run, site: Site) -> Figure | None:
         """Ribbons of the best, the median and the worst video of a site; None where they are not here."""
@@ -71,6 +71,5 @@ class PhasesReport(VideoReport):
         return ribbons(pictures, site.name) if pictures else None
 
 
-def _features(name: str, run: Run) -> Figure:
-    (site,) = [site for site in run.sites if site.name == name]
-    return feature_figure(feature_pictures(site), name)
+def _features(pictures: dict[str, FeaturePicture], site: str, _: Run) -> Figure:
+    return feature_figure(pictures, site)

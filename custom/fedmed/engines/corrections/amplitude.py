@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmed.data.augment.amplitude import AMPLITUDE, BANK, AmplitudeMix, check_bank, half_spectra
+from fedmed.data.spread import spread
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
@@ -46,10 +47,9 @@ class OwnAmplitudes:
         Args:
             before_batch: called before each batch; may raise to stop.
         """
-        images, n = self.images, min(len(self.images), self.most)
-        places = [(2 * i + 1) * len(images) // (2 * n) for i in range(n)]  # the middle of each of n equal parts
+        images, places = self.images, spread(len(self.images), self.most).tolist()
         spectra = []
-        for start in range(0, n, CHUNK):
+        for start in range(0, len(places), CHUNK):
             if before_batch is not None:
                 before_batch()
             batch = _stacked([plain(images[place]["image"]) for place in places[start : start + CHUNK]])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram, matching_gamma
+from fedmed.data.spread import spread
 from fedmed.engines.corrections.amplitude import OTHERS, Images
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import FedMedError
@@ -37,15 +38,15 @@ class OwnIntensities:
         Raises:
             DataError: as :func:`fedmed.data.augment.intensities.histogram`.
         """
-        n = min(len(self.images), MOST)
 
         def image(place: int) -> Tensor:
             if before_batch is not None:
                 before_batch()
-            found: Tensor = self.images[(2 * place + 1) * len(self.images) // (2 * n)]["image"]
+            found: Tensor = self.images[place]["image"]
             return found
 
-        return {INTENSITIES: histogram(image(place) for place in range(n))} if n else {}
+        places = spread(len(self.images), MOST).tolist()
+        return {INTENSITIES: histogram(map(image, places))} if places else {}
 
 
 class MatchedGamma(Correction):
