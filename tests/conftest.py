@@ -139,6 +139,21 @@ def allow_extras(tiny_site_configs, tmp_path, monkeypatch):
     return allow
 
 
+@pytest.fixture
+def answers(monkeypatch):
+    """What sites were sent to train, and sent back: (task, update)."""
+    from fedmed.federation.client import Client
+
+    found, train = [], Client.train
+
+    def spy(self, task):
+        found.append((task, train(self, task)))
+        return found[-1][1]
+
+    monkeypatch.setattr(Client, "train", spy)
+    return found
+
+
 @pytest.fixture(scope="session")
 def write_tiny_job(tiny_site_configs):
     """Return a function that writes a tiny job below a folder; keyword arguments change the job."""

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 import yaml
 
 from fedmed.federation import run_record
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.federation.server import Server
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.settings.site import load_file
@@ -62,3 +65,58 @@ def _site(folder, rows):
     privacy = {"account": "account.json", "allowed_extras": ["control_difference"]}
     path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}))
     return load_file(path)
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """Every task and answer of a run, in order: (site, task, answer)."""
+    found = []
+    for name in ("train", "metadata"):
+        original = getattr(Client, name)
+
+        def work(self, task, original=original):
+            answer = original(self, task)
+            found.append((self.site.site, task, answer))
+            return answer
+
+        monkeypatch.setattr(Client, name, work)
+    return found
+
+
+class Killed(BaseException):
+    """The process ends: nobody may catch this."""
+
+
+@pytest.fixture
+def killed_before(monkeypatch):
+    """Return a function: a context in which a run ends before a round, as if its process were killed."""
+    begin = Server.train_tasks
+
+    @contextmanager
+    def killed_before(round):
+        def tasks(self, number):
+            if number == round:
+                raise Killed
+            return begin(self, number)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(Server, "train_tasks", tasks)
+            yield
+
+    return killed_before
+
+
+@pytest.fixture
+def same():
+    """Return a function: whether two values are the same bit by bit, whatever the nesting, and in the same order."""
+
+    def same(one, other):
+        if isinstance(one, torch.Tensor):
+            return isinstance(other, torch.Tensor) and one.dtype == other.dtype and torch.equal(one, other)
+        if isinstance(one, dict):
+            return isinstance(other, dict) and list(one) == list(other) and all(same(one[k], other[k]) for k in one)
+        if isinstance(one, list | tuple):
+            return len(one) == len(other) and all(map(same, one, other))
+        return one == other
+
+    return same

@@ -30,10 +30,6 @@ each = pytest.mark.parametrize("name", ALGORITHMS)
 STILL = {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9, "dropout": 0.0}}
 
 
-class Killed(BaseException):
-    """The process ends."""
-
-
 def state_of(workspace, site, round):
     path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
     return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
@@ -45,40 +41,10 @@ def outcome(server, workspace, sites="ab"):
     return [dict(server.tensors), server.applied.rule.state(), *(state_of(workspace, site, last) for site in sites)]
 
 
-def same(one, other):
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    return all(map(same, one, other)) if isinstance(one, list) else one == other
-
-
-def killed_before(round, monkeypatch):
-    begin = Server.train_tasks
-
-    def tasks(self, number):
-        if number == round:
-            raise Killed
-        return begin(self, number)
-
-    monkeypatch.setattr(Server, "train_tasks", tasks)
-
-
-@pytest.fixture
-def answers(monkeypatch):
-    """What sites were sent to train, and sent back: (task, update)."""
-    found, train = [], Client.train
-
-    def spy(self, task):
-        found.append((task, train(self, task)))
-        return found[-1][1]
-
-    monkeypatch.setattr(Client, "train", spy)
-    return found
-
-
 @each
-def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(name, small, tmp_path, monkeypatch):
+def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(
+    name, small, same, killed_before, tmp_path, monkeypatch
+):
     """Also of what server and sites keep; killed before the second and before the third round."""
     spec = {"data": "ab", "rounds": 3, **ALGORITHMS[name]}
     whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
@@ -86,8 +52,7 @@ def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(n
         patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
         assert same(outcome(small(**spec, name="turned"), tmp_path / "turned"), whole)
     for round in (1, 2):
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            killed_before(round, patch)
+        with killed_before(round):
             small(**spec, name=f"killed{round}")
         found = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
         assert same(found, whole), round
@@ -148,7 +113,7 @@ def test_a_site_without_a_step_changes_nothing(name, small, answers, monkeypatch
 
 @each
 def test_a_value_that_is_not_a_number_is_refused_by_site_and_name_and_nothing_changes(
-    name, small, monkeypatch, tmp_path, caplog
+    name, small, same, monkeypatch, tmp_path, caplog
 ):
     train, kept = Client.train, []
 
@@ -196,7 +161,7 @@ def test_one_site_is_local_training(algorithm, small, tmp_path):
 
 @pytest.mark.parametrize("name", PRIVATE)
 def test_private_layers_are_not_changed_by_the_server_whose_optimizer_moves_what_is_shared(
-    name, small, tmp_path, monkeypatch
+    name, small, same, tmp_path, monkeypatch
 ):
     opened, iterate = {}, Client._iterate
 

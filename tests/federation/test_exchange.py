@@ -76,22 +76,6 @@ def settings(folder, site, privacy):
     return load_file(path)
 
 
-@pytest.fixture
-def seen(monkeypatch):
-    """Every task and answer of a run, in order: (site, task, answer)."""
-    found = []
-    for name in ("train", "metadata"):
-        original = getattr(Client, name)
-
-        def work(self, task, original=original):
-            answer = original(self, task)
-            found.append((self.site.site, task, answer))
-            return answer
-
-        monkeypatch.setattr(Client, name, work)
-    return found
-
-
 def rounds(workspace):
     text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]

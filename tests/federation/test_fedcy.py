@@ -7,32 +7,13 @@ import torch
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
-from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
-from fedmed.federation.server import Server
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job_folder import read_job, write_job
 
 HARBOR = {"lap_harbor": "supervised"}
 LAST = {"evaluate": False, "select": "last"}
 RECORDS = "server/simulate_job/fedmed"
-
-
-class Killed(BaseException):
-    """The process ends."""
-
-
-@pytest.fixture
-def answers(monkeypatch):
-    """What sites were sent to train, and sent back: (task, update)."""
-    found, train = [], Client.train
-
-    def spy(self, task):
-        found.append((task, train(self, task)))
-        return found[-1][1]
-
-    monkeypatch.setattr(Client, "train", spy)
-    return found
 
 
 def rounds_of(workspace):
@@ -136,20 +117,12 @@ def test_two_that_say_what_is_sent_are_refused(write_tiny_phases_job, tmp_path, 
         write_tiny_phases_job(tmp_path, algorithm=algorithm)
 
 
-def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases_job, tmp_path, monkeypatch):
+def test_it_goes_on_after_any_round_as_if_nothing_had_happened(write_tiny_phases_job, same, killed_before, tmp_path):
     """The model, and what each site keeps: optimizers, and the guard's memory at the server."""
     job = write_tiny_phases_job(tmp_path, rounds=3, steps=2)
     whole = outcome(run_job(job, tmp_path / "whole"), tmp_path / "whole")
-    begin = Server.train_tasks
     for round in (1, 2):
-
-        def killed(self, number, round=round):
-            if number == round:
-                raise Killed
-            return begin(self, number)
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(Server, "train_tasks", killed)
+        with killed_before(round):
             run_job(job, tmp_path / f"killed{round}")
         server = run_job(job, tmp_path / f"killed{round}", resume=True)
         assert same(outcome(server, tmp_path / f"killed{round}"), whole), round
@@ -160,11 +133,3 @@ def outcome(server, workspace):
     paths = [next(workspace.glob(f"{site}/**/fedmed/state/round_2.pt")) for site in sites]
     kept = [{key: value for key, value in load_tensors(path).items() if key != "made_with"} for path in paths]
     return [dict(server.tensors), server.guard.state() if server.guard else {}, *kept]
-
-
-def same(one, other):
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    return all(map(same, one, other)) if isinstance(one, list) else one == other

@@ -1,21 +1,13 @@
 """Weights in two parts through real client, engines and server: a run goes on after any round, helpers included."""
 
-import pytest
-import torch
-
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
-from fedmed.federation.server import Server
 
 SITES = {"lap_harbor": "supervised", "lap_bay": "unsupervised", "lap_cliff": "unsupervised"}
 
 
-class Killed(BaseException):
-    """The process ends."""
-
-
 def test_it_goes_on_after_any_round_as_if_nothing_had_happened(
-    write_tiny_phases_job, tiny_phases, allow_extras, tmp_path, monkeypatch
+    write_tiny_phases_job, tiny_phases, allow_extras, same, killed_before, tmp_path
 ):
     """Helpers are chosen in the first and the third round: the task of the second brings them, and sites keep them."""
     allow_extras("noise_answer")
@@ -26,16 +18,8 @@ def test_it_goes_on_after_any_round_as_if_nothing_had_happened(
     job = write_tiny_phases_job(tmp_path, evaluate=False, select="last", **spec)
     whole = outcome(run_job(job, tmp_path / "whole"), tmp_path / "whole")
     assert all(len(kept["engine"]["helpers"]) == 1 for kept in whole[1:])
-    begin = Server.train_tasks
     for round in (1, 2):
-
-        def killed(self, number, round=round):
-            if number == round:
-                raise Killed
-            return begin(self, number)
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(Server, "train_tasks", killed)
+        with killed_before(round):
             run_job(job, tmp_path / f"killed{round}")
         server = run_job(job, tmp_path / f"killed{round}", resume=True)
         assert same(outcome(server, tmp_path / f"killed{round}"), whole), round
@@ -45,11 +29,3 @@ def outcome(server, workspace):
     """The model, and what each site without labels keeps."""
     paths = [next(workspace.glob(f"{site}/**/fedmed/state/round_2.pt")) for site in ("lap_bay", "lap_cliff")]
     return [dict(server.tensors), *({**load_tensors(path), "made_with": None} for path in paths)]
-
-
-def same(one, other):
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    return all(map(same, one, other)) if isinstance(one, list) else one == other

@@ -25,21 +25,6 @@ def job(tiny_job, lively):
     return job
 
 
-@pytest.fixture
-def tasks(monkeypatch):
-    """What sites were asked for, in order: (site, task)."""
-    found = []
-    for name in ("metadata", "train"):
-        original = getattr(Client, name)
-
-        def work(self, task, original=original):
-            found.append((self.site.site, task))
-            return original(self, task)
-
-        monkeypatch.setattr(Client, name, work)
-    return found
-
-
 def rounds(workspace):
     text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
@@ -50,13 +35,13 @@ def gammas(workspace, site):
     return next(entry["state"]["gammas"] for entry in state if entry["path"].endswith("MatchedGamma"))
 
 
-def test_a_site_that_trains_later_is_asked_before_the_first_round(job, allow_extras, tasks, tmp_path):
+def test_a_site_that_trains_later_is_asked_before_the_first_round(job, allow_extras, seen, tmp_path):
     allow_extras(*ALLOWED)
     run_job(job(), tmp_path / "ws")
     first, *later = rounds(tmp_path / "ws")
     assert set(first["bytes_told"]) == set(SITES) and set(first["bytes_told"].values()) == {400}
     assert not first["warnings"] and not any("bytes_told" in line for line in later)
-    told = {(site, task.round): len(task.extras["others"]) for site, task in tasks if "others" in task.extras}
+    told = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
     assert told == {("ct_north", 0): 2, ("ct_south", 0): 2, ("ct_east", 1): 2}
     assert all(0.4 <= gamma <= 2.5 for site in SITES for gamma in gammas(tmp_path / "ws", site))
     lines = [line for line in read_ledger(tmp_path / "ws" / "ct_east") if line["answer"] == "metadata"]

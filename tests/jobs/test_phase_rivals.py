@@ -8,7 +8,6 @@ import pytest
 import torch
 import yaml
 
-from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.reports.run_page import write_report
@@ -151,26 +150,13 @@ def test_weights_in_two_parts():
         assert values["privacy"]["allowed_extras"] == ["noise_answer"]
 
 
-@pytest.fixture
-def updates(monkeypatch):
-    """What sites were sent to train, and sent back: (task, update)."""
-    found, train = [], Client.train
-
-    def spy(self, task):
-        found.append((task, train(self, task)))
-        return found[-1][1]
-
-    monkeypatch.setattr(Client, "train", spy)
-    return found
-
-
-def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates, tmp_path):
+def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_path):
     """After the first round two hospitals get what the other one has trained, and no one else does."""
     allow_extras("noise_answer")
     server, line, result = one_round("phases_fedmatch", {"unsupervised": {"confidence": 0.1}}, rounds=2, select="last")
     assert not line["refused"] and scored(result) == {*OTHERS, "lap_harbor", "lap_isle"}
-    first = {update.site: (task, update) for task, update in updates if update.round == 0}
-    second = {update.site: (task, update) for task, update in updates if update.round == 1}
+    first = {update.site: (task, update) for task, update in answers if update.round == 0}
+    second = {update.site: (task, update) for task, update in answers if update.round == 1}
     for site, (task, update) in first.items():
         prefix = "sigma." if site == "lap_harbor" else "psi."
         assert update.tensors.keys() == {name for name in task.tensors if name.startswith(prefix)}
@@ -195,9 +181,9 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, updates, tmp_
     assert "Entries of ψ that are not 0" in html.read_text(), "though no tensor is of all sites"
 
 
-def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, updates, caplog):
+def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answers, caplog):
     server, line, _ = one_round("phases_fedmatch", rounds=2)
-    assert server.applied.values == {} and not any(task.extras for task, _ in updates)
+    assert server.applied.values == {} and not any(task.extras for task, _ in answers)
     assert "lap_bay, lap_cliff': does not send 'noise_answer'" in caplog.text and not line["refused"]
 
 
