@@ -58,7 +58,7 @@ def test_before_the_layers_turn_private_the_model_is_complete(partial_run, opene
     weights = complete_weights(run, store, exporter, "selected")
     assert weights.round == 0
     assert any(not torch.equal(weights.tensors[n], t) for n, t in store.initial.items() if n.startswith(DECODER))
-    with pytest.raises(ExportError, match="is complete: no tensor is a site's own; leave out --site"):
+    with pytest.raises(ExportError, match="is complete: no tensor and no setting is a site's own; leave out --site"):
         complete_weights(run, store, exporter, "selected", "ct_north")
 
 

@@ -3,9 +3,13 @@
 import json
 
 import pytest
+import torch
+import yaml
 
 from fedmed.durable_files import load_tensors
-from fedmed.errors import JobError
+from fedmed.engines.corrections.gamma import MatchedGamma
+from fedmed.errors import ExportError, JobError
+from fedmed.export.bundle import export_bundle
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.privacy.ledger import read_ledger
@@ -30,22 +34,43 @@ def rounds(workspace):
     return [json.loads(line) for line in text.splitlines()]
 
 
-def gammas(workspace, site):
-    state = load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")["engine"]["corrections"]
-    return next(entry["state"]["gammas"] for entry in state if entry["path"].endswith("MatchedGamma"))
+def gamma(workspace, site):
+    state = load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")["engine"].get("corrections", [])
+    return [entry["state"]["gamma"] for entry in state if entry["path"].endswith("MatchedGamma")]
 
 
-def test_a_site_that_trains_later_is_asked_before_the_first_round(job, allow_extras, seen, tmp_path):
+def test_sites_with_labels_tell_before_the_first_round_and_the_other_matches(job, allow_extras, seen, tmp_path):
     allow_extras(*ALLOWED)
     run_job(job(), tmp_path / "ws")
     first, *later = rounds(tmp_path / "ws")
-    assert set(first["bytes_told"]) == set(SITES) and set(first["bytes_told"].values()) == {400}
+    assert first["bytes_told"] == {"ct_north": 400, "ct_south": 400}
     assert not first["warnings"] and not any("bytes_told" in line for line in later)
     told = {(site, task.round): len(task.extras["others"]) for site, task, _ in seen if "others" in task.extras}
-    assert told == {("ct_north", 0): 2, ("ct_south", 0): 2, ("ct_east", 1): 2}
-    assert all(0.4 <= gamma <= 2.5 for site in SITES for gamma in gammas(tmp_path / "ws", site))
-    lines = [line for line in read_ledger(tmp_path / "ws" / "ct_east") if line["answer"] == "metadata"]
-    assert [line["extras"] for line in lines] == [{"intensity_shares": "float32 100"}]
+    assert told == {("ct_east", 1): 2}
+    assert not gamma(tmp_path / "ws", "ct_north") and 0.4 <= gamma(tmp_path / "ws", "ct_east")[0] <= 2.5
+    lines = {site: [line["extras"] for line in read_ledger(tmp_path / "ws" / site) if line["answer"] == "metadata"]
+             for site in SITES}  # fmt: skip
+    assert lines == {"ct_north": [{"intensity_shares": "float32 100"}]} | {
+        "ct_south": [{"intensity_shares": "float32 100"}], "ct_east": []}  # fmt: skip
+
+
+def test_a_model_is_scored_with_images_as_bright(job, allow_extras, tmp_path, monkeypatch):
+    allow_extras(*ALLOWED)
+    shown = []
+    monkeypatch.setattr("fedmed.engines.corrections.gamma.matching_gamma", lambda own, wanted: 2.0)
+    change = MatchedGamma.change_scored_images
+
+    def noted(self, images):
+        shown.append(torch.equal(changed := change(self, images), images.clamp(0, 1) ** 2))
+        return changed
+
+    monkeypatch.setattr(MatchedGamma, "change_scored_images", noted)
+    run_job(job(), tmp_path / "ws")
+    assert gamma(tmp_path / "ws", "ct_east") == [2.0] and shown and all(shown)
+    with pytest.raises(ExportError, match="no setting is a site's own; leave out --site"):
+        export_bundle(tmp_path / "ws", tmp_path / "x_segmentation", model="last", site="ct_north")
+    export_bundle(tmp_path / "ws", tmp_path / "x_segmentation", model="last", site="ct_east")
+    assert yaml.safe_load((tmp_path / "x_segmentation/configs/inference.yaml").read_text())["image_gamma"] == 2.0
 
 
 def test_an_interrupted_run_ends_as_one_without_interruption(job, allow_extras, tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str])
             f"the job {folder} gives site '{site}' the role '{named[match]}', not '{role}'; leave --role out"
         )
     plan = job.plan
-    exchanged = tuple(plan.exchange["names"]) if plan.exchange else ()
+    exchanged = tuple(plan.exchange["names"]) if plan.exchange and plan.tells(named[match]) else ()
     extras = () if named[match] == "evaluate" else (*exchanged, *job.method.with_update(needed=True))
     return PartInJob(
         job.name,

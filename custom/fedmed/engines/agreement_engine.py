@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
 from fedmed.engines.share_alignment import ShareAlignment
-from fedmed.engines.trainer import plain
 from fedmed.errors import JobError
 from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
 
@@ -92,7 +91,10 @@ class AgreementEngine(PseudoLabelTrainer):
     def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
         """``strong`` of the batch, or the patch as it is."""
         strong = batchdata.get("strong")
-        return super().student_view(images, batchdata) if strong is None else plain(strong).to(images)
+        if strong is None:
+            return super().student_view(images, batchdata)
+        view, _ = self.prepare_batch({"image": strong}, self.state.device, self.non_blocking)
+        return view.to(images)
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
         """Probabilities of each voxel's classes, and whether it counts."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from ignite.engine import Events
-from torch import nn
+from torch import Tensor, nn
 
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import BundleError, JobError, StateError
@@ -67,7 +67,7 @@ class Corrections:
             for item in self.items:
                 values = {name: value for name, value in self._values.items() if name in item.takes}
                 item.begin(RoundStart(copies, frozenset(shared), values, **facts, parameters=parameters))
-            if changing := [item for item in self.items if _changes_images(item)]:
+            if changing := [item.change_images for item in self.items if _overrides(item, "change_images")]:
                 engine.prepare_batch = _changed(prepare, changing)
             hooks.append(engine.optimizer.register_step_pre_hook(lambda *_: each("before_step")))
             hooks.append(engine.optimizer.register_step_post_hook(lambda *_: each("after_step")))
@@ -91,6 +91,17 @@ class Corrections:
         engine.add_event_handler(Events.STARTED, begin)
         engine.add_event_handler(Events.ITERATION_STARTED, iterate)
         engine.add_event_handler(Events.COMPLETED, end)
+
+    @property
+    def change_scoring(self) -> bool:
+        """Whether one of them changes images that a model is scored with."""
+        return any(_overrides(item, "change_scored_images") for item in self.items)
+
+    def attach_to_scoring(self, evaluator: Any) -> None:
+        """Let an evaluator see images as they do."""
+        if self.change_scoring:
+            changing = [item.change_scored_images for item in self.items]
+            evaluator.prepare_batch = _changed(evaluator.prepare_batch, changing)
 
     @torch.no_grad()
     def _each(self, name: str, network: nn.Module) -> None:
@@ -126,17 +137,17 @@ class Corrections:
             item.load_state_dict(entry["state"])
 
 
-def _changes_images(item: Correction) -> bool:
-    return type(item).change_images is not Correction.change_images
+def _overrides(item: Correction, name: str) -> bool:
+    return getattr(type(item), name) is not getattr(Correction, name)
 
 
-def _changed(prepare: Callable[..., Any], items: Sequence[Correction]) -> Callable[..., Any]:
-    """``prepare_batch`` of an engine, whose images go through all items."""
+def _changed(prepare: Callable[..., Any], changing: Sequence[Callable[[Tensor], Tensor]]) -> Callable[..., Any]:
+    """``prepare_batch`` of an engine, whose images go through all of them."""
 
     def prepared(*args: Any, **kwargs: Any) -> Any:
         images, *labels = prepare(*args, **kwargs)
-        for item in items:
-            images = item.change_images(images)
+        for change in changing:
+            images = change(images)
         return (images, *labels)
 
     return prepared

@@ -67,6 +67,19 @@ class Correction:
         """
         return images
 
+    def change_scored_images(self, images: Tensor) -> Tensor:
+        """The same of images that a model is scored with, after :meth:`load_state_dict`."""
+        return images
+
+    @classmethod
+    def inference_settings(cls, state: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Ids of a bundle's ``inference`` -> values with which images are seen so outside of a federation too.
+
+        Args:
+            state: what :meth:`state_dict` returned.
+        """
+        return {}
+
     def before_step(self, parameters: Parameters) -> None:
         """Before each optimizer step.
 

@@ -112,7 +112,7 @@ def _fill(
     (folder / MODELS).mkdir()
     with (folder / MODELS / part.weights).open("wb") as stream:  # given a path, torch writes that into the file
         torch.save(dict(weights.tensors), stream)
-    overlays = write_configs(exporter, folder)
+    overlays = write_configs(exporter, folder, weights.settings)
     config = folder / CONFIGS / bundle.config_file("inference").name
     digest = hashlib.sha256((folder / MODELS / part.weights).read_bytes()).hexdigest()
     version = version or f"{bundle.version.partition('+')[0]}+{digest[:8]}"

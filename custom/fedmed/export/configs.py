@@ -15,17 +15,19 @@ MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")
 
 
-def write_configs(exporter: Exporter, folder: Path) -> list[str]:
+def write_configs(exporter: Exporter, folder: Path, settings: Mapping[str, Any] | None = None) -> list[str]:
     """Bake the run's overlays and overrides into ``inference`` and ``train``; remove overlays of other models.
 
     Args:
         exporter: of the run's bundle and kind.
         folder: the exported bundle, which holds a copy of the configs.
+        settings: of the site whose model it is, baked in last.
 
     Returns:
         Names of the overlays that are left: those that leave the network and the preparation of an image as they are.
     """
     bundle, (names, overrides) = exporter.bundle, exporter.baked
+    overrides = {**overrides, **(settings or {})}
     overlays = [bundle.config_file(name) for name in names]
     for name in MAIN:
         path = bundle.config_file(name)
@@ -50,7 +52,7 @@ def write_configs(exporter: Exporter, folder: Path) -> list[str]:
 
 def _sources(names: Collection[str], overrides: Mapping[str, Any]) -> str:
     overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
-    values = [f"the job's {', '.join(overrides)}"] * bool(overrides)
+    values = [f"the job's or site's {', '.join(overrides)}"] * bool(overrides)
     return " and ".join([*overlays, *values])
 
 

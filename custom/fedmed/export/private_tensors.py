@@ -1,10 +1,12 @@
-"""A site's own tensors that belong to a model, from the state files of its run folder."""
+"""What is a site's own of a model, tensors and settings, from the state files of its run folder."""
 
 import math
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
+from fedmed.class_paths import load_class
 from fedmed.errors import ExportError, StateError
 from fedmed.export.finished_run import FinishedRun
 from fedmed.jobs.role_sharing import RolePolicies
@@ -32,6 +34,32 @@ def private_state(
             or a state file that is missing, damaged or incomplete.
     """
     expected = _expected(run, policies, names, site, round)
+    trained, folder, state = _state(run, site, site_run, round)
+    private = state.get("private", {})
+    if missing := [name for name in expected if name not in private]:
+        raise ExportError(
+            f"the state of site '{site}' of round {trained} in {folder} lacks tensor '{missing[0]}': the site has not "
+            "trained its own layers for this model"
+        )
+    return {name: private[name] for name in expected}
+
+
+def site_settings(run: FinishedRun, site: str, site_run: Path | None, round: int) -> dict[str, Any]:
+    """Return with which settings of ``inference`` a site sees images as it did under the model after ``round``.
+
+    Raises:
+        ExportError: an unknown site, or as :func:`private_state`.
+    """
+    check_site(run, site)
+    kept = _state(run, site, site_run, round)[2].get("engine", {}).get("corrections", ())
+    found: dict[str, Any] = {}
+    for entry in kept:
+        found |= load_class(entry["path"], ("fedmed.engines",)).inference_settings(entry["state"])
+    return found
+
+
+def _state(run: FinishedRun, site: str, site_run: Path | None, round: int) -> tuple[int, Path, dict[str, Any]]:
+    """The round in which the site trained last before a model, its folder, and what it kept of that round."""
     trained = run.accepted(site, round)
     if trained is None:
         raise ExportError(f"site '{site}' has contributed to no round up to {round}; it has no layers for this model")
@@ -46,24 +74,25 @@ def private_state(
     state = SiteState(folder)
     state.earlier = run.facts.get("resumed") or {}
     try:
-        private = state.load(trained).get("private", {})
+        return trained, folder, state.load(trained)
     except StateError as error:
         raise ExportError(str(error)) from error
-    if missing := [name for name in expected if name not in private]:
-        raise ExportError(
-            f"the state of site '{site}' of round {trained} in {folder} lacks tensor '{missing[0]}': the site has not "
-            "trained its own layers for this model"
-        )
-    return {name: private[name] for name in expected}
+
+
+def check_site(run: FinishedRun, site: str) -> None:
+    """Refuse a name that is not of a site of the run.
+
+    Raises:
+        ExportError: names the run's sites.
+    """
+    if site not in run.plan.sites:
+        raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(run.plan.sites)}")
 
 
 def _expected(run: FinishedRun, policies: RolePolicies, names: list[str], site: str, round: int) -> list[str]:
     """Names that the site keeps to itself in the model's round."""
     sites = run.plan.sites
-    if site not in sites:
-        raise ExportError(f"the run has no site '{site}'; its sites are {', '.join(sites)}")
-    if not policies.of("supervised", round).private(names):
-        raise ExportError(f"the model after round {round} is complete: no tensor is a site's own; leave out --site")
+    check_site(run, site)
     if not policies.scorable(sites[site], round):
         able = [other for other, role in sites.items() if policies.scorable(role, round)]
         raise ExportError(

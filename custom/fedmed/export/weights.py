@@ -1,8 +1,9 @@
 """The weights of an exported bundle: complete, finite, and of the network's own names, shapes and types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from fedmed.aggregation.sharing import Patterns
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
-from fedmed.export.private_tensors import private_state
+from fedmed.export.private_tensors import private_state, site_settings
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 
@@ -26,10 +27,12 @@ class Weights:
     Attributes:
         tensors: the network's state dict.
         round: the round after which it was aggregated; -1: the starting model.
+        settings: of ``inference``, with which the site sees images whose model it is.
     """
 
     tensors: dict[str, Tensor]
     round: int
+    settings: dict[str, Any] = field(default_factory=dict)
 
 
 def open_store(run: FinishedRun) -> ModelStore:
@@ -70,7 +73,7 @@ def complete_weights(
     Args:
         run, store, exporter: the run, its network from :func:`open_store`, and what its kind exports.
         which: ``selected`` or ``last``.
-        site: whose private tensors are merged; needed when not all tensors were shared.
+        site: whose private tensors and settings are merged; needed when not all tensors were shared.
         site_run: that site's own run folder; None = below the simulator's workspace.
 
     Raises:
@@ -80,9 +83,15 @@ def complete_weights(
     round, shared = run.model(which)
     policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
     if site is not None:
-        private = private_state(run, policies, list(store.initial), site, site_run, round)
+        partly, names = policies.of("supervised", round).private(list(store.initial)), list(store.initial)
+        private = private_state(run, policies, names, site, site_run, round) if partly else {}
+        settings = site_settings(run, site, site_run, round)
+        if not partly and not settings:
+            raise ExportError(
+                f"the model after round {round} is complete: no tensor and no setting is a site's own; leave out --site"
+            )
         what = f"the run's model with the layers of '{site}'"
-        return Weights(fitted({**shared, **private}, store.initial, what), round)
+        return Weights(fitted({**shared, **private}, store.initial, what), round, settings)
     frozen = Patterns(store.groups.get(exporter.method.frozen or "", [])).select(store.initial)
     held = [name for name in policies.of("supervised", round).private(store.initial) if name not in frozen]
     if not exporter.complete_without(held):

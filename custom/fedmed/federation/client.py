@@ -222,7 +222,7 @@ class Client:
             return {"n_cases": 0}
         folder = self.folder / ("evaluation" if task.model == SELECTED else f"evaluation_{task.model}")
         model = self._open(task, evaluation_dir=str(folder))
-        metrics = test_scores(model.parser, self.should_abort)
+        metrics = test_scores(model.parser, self.should_abort, self._scoring(task, model))
         if any(patients := [str(entry.get("patient") or "") for entry in entries]):
             write_patients(folder, case_names(entries), patients)
         if task.model == OWN:
@@ -233,7 +233,8 @@ class Client:
     def _preview(self, task: Task) -> None:
         """Draw what the selected model makes of some images that nobody has marked; the pictures stay at the site."""
         if task.model == SELECTED and "preview" in self.bundle.parser():
-            draw_preview(self._open(task, evaluation_dir=str(self.folder / "evaluation")).parser, self.should_abort)
+            model = self._open(task, evaluation_dir=str(self.folder / "evaluation"))
+            draw_preview(model.parser, self.should_abort, self._scoring(task, model))
 
     def release(self, task: Task) -> Release:
         """Hand out the private layers that belong to a round, if the site's own settings allow it."""
@@ -260,7 +261,16 @@ class Client:
         return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
-        scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort)
+        corrections = self._scoring(task, model)
+        scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort, corrections)
         self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])
         self.best.offer(task, model, scores)
         return scores
+
+    def _scoring(self, task: Task, model: OpenedModel) -> Corrections:
+        """The site's corrections, as they were after the round that the site goes on from."""
+        corrections = Corrections(listed(model.parser, "train", "corrections"))
+        if corrections.change_scoring:
+            state = model.state or self.state.load(task.private_round)
+            corrections.load_state_dict(state.get("engine", {}))
+        return corrections

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedmed.bundles.network import parsed
 from fedmed.bundles.score import Score
+from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.handlers import AbortHandler, NonFiniteLossHandler, ProgressHandler
 from fedmed.errors import DataError
 from fedmed.federation.site_parser import listed
@@ -46,23 +47,27 @@ def run_trainer(trainer: Any, steps: int, aborted: Asked, report: Report, handle
     return {f"train_{name}": total / steps for name, total in sums.items()}
 
 
-def draw_preview(parser: ConfigParser, aborted: Asked) -> None:
+def draw_preview(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> None:
     """Draw what a model makes of the cases that the bundle lists under ``preview``, if there are some."""
     if parsed(parser, "preview#cases"):
         evaluator, recorder = parsed(parser, "preview#evaluator"), parsed(parser, "preview#recorder")
         recorder.attach(evaluator)
+        corrections.attach_to_scoring(evaluator)
         AbortHandler(aborted).attach(evaluator)
         evaluator.run()
         recorder.draw()
 
 
-def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, aborted: Asked) -> dict[str, float]:
+def validation_scores(
+    parser: ConfigParser, score: Score, site: SiteConfig, aborted: Asked, corrections: Corrections
+) -> dict[str, float]:
     """Return the scalars ``val_…`` of the received model on the validation list, the bundle's score among them.
 
     Raises:
         DataError: the score is not a number.
     """
     evaluator = parsed(parser, "validate#evaluator")
+    corrections.attach_to_scoring(evaluator)
     for handler in (AbortHandler(aborted), *listed(parser, "validate", "federated_handlers")):
         handler.attach(evaluator)
     evaluator.run()
@@ -75,10 +80,11 @@ def validation_scores(parser: ConfigParser, score: Score, site: SiteConfig, abor
     return {name: number for name, number in found.items() if math.isfinite(number)}
 
 
-def test_scores(parser: ConfigParser, aborted: Asked) -> dict[str, float]:
+def test_scores(parser: ConfigParser, aborted: Asked, corrections: Corrections) -> dict[str, float]:
     """Return what the bundle's recorder makes of all cases of the testing list together."""
     evaluator, recorder = parsed(parser, "evaluate#evaluator"), parsed(parser, "evaluate#recorder")
     recorder.attach(evaluator)
+    corrections.attach_to_scoring(evaluator)
     AbortHandler(aborted).attach(evaluator)
     evaluator.run()
     metrics: dict[str, float] = recorder.finish()

@@ -46,6 +46,7 @@ class Exchange:
 
     def __init__(self, plan: Plan) -> None:
         said = plan.exchange or {}
+        self.plan = plan
         self.names, self.once, self.entries = list(said.get("names", ())), plan.told_once, bool(said.get("entries"))
         self.values: dict[str, dict[str, Any]] = {}
         self._told: dict[str, str] = {}
@@ -130,6 +131,8 @@ class Exchange:
         if site in self.answered:
             task.tensors, task.reuse = {}, True
         if self.once and task.private_round is not None:  # it has kept them with its first accepted update
+            return task
+        if not self.plan.told(site):
             return task
         others = [_arrays(values) for other, values in sorted(self.values.items()) if other != site]
         task.extras = {"others": others} if any(others) else {}  # all have the same names

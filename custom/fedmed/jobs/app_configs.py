@@ -97,7 +97,7 @@ def client_tasks(job: Job, role: str) -> list[str]:
     """What a site of this role may be asked for."""
     asked: Mapping[str, bool] = {
         "train": True,
-        "metadata": job.plan.exchange is not None and role in TRAINING_ROLES,
+        "metadata": job.plan.tells(role),
         "validate": True,
         "release": bool(job.study.release_from) and role == "supervised",
         "evaluate": True,
@@ -116,7 +116,7 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             key = "role_overlays" if role in job.study.role_overlays else key
             yield "overrides" if isinstance(error, OverrideError) else key, f"role '{role}': {error}"
             continue
-        if job.plan.exchange is not None and role in TRAINING_ROLES:
+        if job.plan.tells(role):
             lacks = unknown_parts(bundle.parser(), PROVIDER)
             yield from (("bundle", f"bundle '{bundle.name}': {text}") for text in lacks)
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):

@@ -19,8 +19,8 @@ class Plan:
         job: the job's name, for the report.
         exchange: ``names``, and ``from_round`` or ``rounds``, counted from 0: from that round on, or in these alone,
             sites first answer a ``metadata`` task with values of these names, and train with those of the other
-            sites; with ``entries`` the values are tables, see :class:`fedmed.methods.declarations.BesideModel`. The
-            method says it.
+            sites; with ``entries`` the values are tables, and only sites of the roles ``sent_by`` and ``given_to``
+            send and get them, see :class:`fedmed.methods.declarations.BesideModel`. The method says it.
         method: class path and arguments of the method, see :func:`fedmed.methods.find_method.load_method`.
         resume: id of the job that this one continues after its last good round.
         fresh: sites whose private state of that job is lost; they start it afresh.
@@ -83,4 +83,13 @@ class Plan:
 
     def asked(self, round: int) -> list[str]:
         """Sites that answer a ``metadata`` task; of what is told once, also those that train only later."""
-        return self.of_role(*TRAINING_ROLES) if self.told_once else self.participants(round)
+        sites = self.of_role(*TRAINING_ROLES) if self.told_once else self.participants(round)
+        return [site for site in sites if self.tells(self.sites[site])]
+
+    def tells(self, role: str) -> bool:
+        """Whether sites of a role answer such a task."""
+        return self.exchange is not None and self.exchange.get("sent_by", role) == role in TRAINING_ROLES
+
+    def told(self, site: str) -> bool:
+        """Whether a site gets what others answer to it."""
+        return self.exchange is not None and self.exchange.get("given_to", role := self.sites[site]) == role

@@ -103,7 +103,8 @@ class Method:
         first, names = values[0], [value.name for value in values]
         when = {"rounds": [first.round]} if first.when == ONCE else {"from_round": first.round}
         entries = {"entries": True} if first.entries else {}
-        return {**when, "names": names, **entries}
+        roles = {key: role for key in ("sent_by", "given_to") if (role := getattr(first, key))}
+        return {**when, "names": names, **entries, **roles}
 
     def with_update(self, needed: bool = False) -> list[str]:
         """Names of the values that come with an update; with ``needed`` those alone that the server works with."""

@@ -77,7 +77,7 @@ class SiteAnswers:
     def before_training(self) -> Iterator[Sending]:
         """Values for the other sites, of a size that only the bundle's method knows."""
         rounds = [round for round in self.rounds if self.plan.exchanges(round)]
-        if self.plan.exchange and rounds:
+        if self.plan.exchange and rounds and self.plan.tells(self.role):
             yield self._in_rounds("metadata", rounds, [], [], self.plan.exchange["names"])
 
     def training(self) -> Iterator[Sending]:

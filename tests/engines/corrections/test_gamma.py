@@ -18,8 +18,8 @@ def told(*images):
     return OwnIntensities([{"image": image} for image in images])()
 
 
-def begun(own, *others, share=0.5, kept=None):
-    term = MatchedGamma(OwnIntensities([{"image": image} for image in own]), share)
+def begun(own, *others, kept=None):
+    term = MatchedGamma(OwnIntensities([{"image": image} for image in own]))
     if kept is not None:
         term.load_state_dict(kept)
     term.begin(RoundStart({}, values={"others": list(others)} if others else {}))
@@ -49,39 +49,29 @@ def test_of_a_long_list_images_spread_over_it_are_looked_at():
 
 def test_a_bright_sites_gamma_is_found_and_kept(dark):
     term = begun([dark], told(dark**0.6))
-    (gamma,) = term.state_dict()["gammas"]
+    gamma = term.state_dict()["gamma"]
     assert gamma == pytest.approx(0.6, rel=0.03)
     again = begun([], kept=term.state_dict())  # without images, and without the others' a second time
     assert again.state_dict() == term.state_dict()
+    batch = torch.rand(3, 1, 4)
+    assert torch.equal(again.change_images(batch), batch**gamma)
+    assert torch.equal(again.change_scored_images(batch), batch**gamma)
 
 
-def test_sites_that_are_as_bright_are_left_out(dark):
-    batch = dark[None]
-    assert begun([dark], told(dark**1.05)).change_images(batch) is batch
-    assert len(begun([dark], told(dark), told(dark**0.6), told(dark**2)).state_dict()["gammas"]) == 2
+def test_it_is_that_of_the_mean_of_all_others(dark):
+    one, other = told(dark**0.5), told(dark**0.8)
+    mean = {"intensity_shares": (one["intensity_shares"] + other["intensity_shares"]) / 2}
+    assert begun([dark], one, other).state_dict() == begun([dark], mean).state_dict()
 
 
-def test_the_share_of_images_is_changed_each_by_one_gamma(dark):
-    term = begun([dark], told(dark**0.6), told(dark**2), share=0.25)
-    gammas = term.state_dict()["gammas"]
-    batch = torch.full((4000, 1, 2), 0.25)
-    seen = term.change_images(batch)
-    assert torch.equal(seen[:, :, 0], seen[:, :, 1])
-    values, counts = seen[:, 0, 0].unique(return_counts=True)
-    expected = sorted((0.25**gamma, share) for gamma, share in [(1.0, 0.75), *((gamma, 0.125) for gamma in gammas)])
-    assert values.tolist() == pytest.approx([value for value, _ in expected])
-    assert (counts / 4000).tolist() == pytest.approx([share for _, share in expected], abs=0.02)
+def test_images_that_are_as_bright_stay_as_they_are(dark):
+    batch, term = dark[None], begun([dark], told(dark**1.05))
+    assert term.change_images(batch) is batch and term.state_dict() == {"gamma": 1.0}
 
 
 def test_what_lies_beyond_the_range_does_not_become_nan(dark):
-    term = begun([dark], told(dark**0.6), share=1.0)
+    term = begun([dark], told(dark**0.6))
     assert term.change_images(torch.tensor([[-0.1, 1.2]])).tolist() == [[0.0, 1.0]]
-
-
-def test_the_same_seed_changes_the_same_images(dark):
-    batch = torch.rand(8, 1, 4)
-    one, other = (begun([dark], told(dark**0.6)).change_images(batch) for _ in range(2))
-    assert torch.equal(one, other) and not torch.equal(one, batch)
 
 
 def test_without_the_others_images_stay_as_they_are_and_that_is_said_once(dark, caplog):

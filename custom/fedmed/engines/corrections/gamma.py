@@ -12,11 +12,10 @@ from fedmed.data.spread import spread
 from fedmed.engines.corrections.amplitude import OTHERS, Images
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import FedMedError
-from fedmed.seeds import derive_seed
 
 log = logging.getLogger("fedmed.site")
 MOST = 500  # images that are looked at, evenly spread over the list
-ALIKE = 1.1  # up to this gamma, or its inverse, two sites' images are as bright as each other
+ALIKE = 1.1  # up to this gamma, or its inverse, images are as bright as others' already
 
 
 class OwnIntensities:
@@ -50,61 +49,62 @@ class OwnIntensities:
 
 
 class MatchedGamma(Correction):
-    """Shows the network some images of a batch as bright as another site's: intensities to the power of a gamma.
+    """Shows the network every image as bright as those of other sites: intensities to the power of a gamma.
 
     Another scanner, or a shallower breath, makes lungs brighter, and a model that has not seen that takes the
-    brightness for disease. The gamma for a site is the one that makes this site's histogram most like its; sites whose
-    images are about as bright as this one's are left out. The histograms come once; the gammas are kept with the site's
-    state. Ours; in the spirit of amplitude normalisation (HarmoFL, AAAI 2022).
+    brightness for disease. The gamma is the one that makes this site's histogram most like the mean of the others'.
+    The histograms come once; the gamma is kept with the site's state, and images are shown so too when a model is
+    scored. Ours; in the spirit of amplitude normalisation (HarmoFL, AAAI 2022).
 
     Args:
         own: the site's histogram; called where the others' come.
-        share: of a batch's images, 0 to 1, that are changed; each like a random one of the other sites.
-        seed: of the draws of a round, which are made on the CPU: the same on every device.
     """
 
     takes = (OTHERS,)
 
-    def __init__(self, own: OwnIntensities, share: float = 0.5, seed: int = 0) -> None:
-        self.own, self.share = own, share
-        self.generator = torch.Generator().manual_seed(derive_seed(seed, "gammas"))
-        self._gammas: list[float] | None = None
+    def __init__(self, own: OwnIntensities) -> None:
+        self.own = own
+        self._gamma: float | None = None
 
     def begin(self, start: RoundStart) -> None:
-        """Find the gammas when the others' histograms have come.
+        """Find the gamma when the others' histograms have come.
 
         Raises:
             FedMedError: what came is not a histogram.
             DataError: the site's own images are not from 0 to 1.
         """
-        if OTHERS not in start.values and self._gammas is not None:
+        if OTHERS not in start.values and self._gamma is not None:
             return
         others = [_checked(other) for other in start.values.get(OTHERS, ())]
-        if not others:
-            log.warning("no site has told how bright its images are; images stay as they are")
         own = self.own().get(INTENSITIES) if others else None
-        found = [] if own is None else [matching_gamma(own, other) for other in others]
-        self._gammas = [gamma for gamma in found if not 1 / ALIKE < gamma < ALIKE]
-        if found:
-            shown = ", ".join(f"{gamma:.2f}" for gamma in found)
-            log.info("gammas that make this site's images as bright as those of each other site: %s", shown)
+        if own is None:
+            log.warning("no site has told how bright its images are; images stay as they are")
+        found = 1.0 if own is None else matching_gamma(own, torch.stack(others).mean(dim=0))
+        self._gamma = 1.0 if 1 / ALIKE < found < ALIKE else found
+        if self._gamma != 1:
+            log.info("images are shown to the model to the power of %.2f, as bright as the others'", self._gamma)
 
     def change_images(self, images: Tensor) -> Tensor:
-        """The images (B, C, ...), from 0 to 1, some of them brighter or darker; as they are where sites are alike."""
-        if not self._gammas:
-            return images
-        chosen = torch.tensor(self._gammas)[torch.randint(len(self._gammas), (len(images),), generator=self.generator)]
-        changed = torch.rand(len(images), generator=self.generator) < self.share
-        powers = torch.where(changed, chosen, torch.ones(())).to(images).view(-1, *[1] * (images.ndim - 1))
-        return images.clamp(0, 1) ** powers
+        """The images (B, C, ...), from 0 to 1, brighter or darker; as they are where sites are alike."""
+        return images if self._gamma in (None, 1) else images.clamp(0, 1) ** self._gamma
+
+    def change_scored_images(self, images: Tensor) -> Tensor:
+        """As in training."""
+        return self.change_images(images)
+
+    @classmethod
+    def inference_settings(cls, state: Mapping[str, Any]) -> dict[str, float]:
+        """``image_gamma``."""
+        gamma = state.get("gamma", 1.0)
+        return {} if gamma == 1 else {"image_gamma": gamma}
 
     def state_dict(self) -> dict[str, Any]:
-        """The gammas."""
-        return {} if self._gammas is None else {"gammas": list(self._gammas)}
+        """The gamma."""
+        return {} if self._gamma is None else {"gamma": self._gamma}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Inverse of :meth:`state_dict`."""
-        self._gammas = state_dict.get("gammas")
+        self._gamma = state_dict.get("gamma")
 
 
 def _checked(other: Mapping[str, Any]) -> Tensor:

@@ -31,6 +31,10 @@ class Algorithm:
     overlay: ClassVar[str | None] = None
     at_server: ClassVar[bool] = False
 
+    def overlay_of(self, role: str) -> str | None:
+        """The overlay that sites of a role get which train."""
+        return self.overlay
+
     def settings(self) -> Mapping[str, Any]:
         """Settings of the overlay -> values."""
         return {}

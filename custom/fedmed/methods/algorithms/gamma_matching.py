@@ -1,38 +1,30 @@
-"""Training images as bright as those of other sites."""
+"""Images of sites without labels, shown to the model as bright as those of sites with labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from fedmed.data.augment.intensities import INTENSITIES
-from fedmed.in_range import in_range
 from fedmed.methods.algorithms.algorithm import Algorithm
 from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
 
 
 @dataclass(frozen=True)
 class GammaMatching(Algorithm):
-    """Sites tell one another how bright their images are, and train on some of their own as bright as those of others.
+    """Sites with labels tell how bright their images are; a site without shows the model its own ones as bright.
 
-    Ours; in the spirit of amplitude normalisation (HarmoFL, AAAI 2022), with one number, a gamma, in place of a
-    spectrum, and with the labels of the site that trains.
-
-    Attributes:
-        matched_share: of the training images of a batch, above 0, below 1, that are made as bright as another site's.
+    It does so whenever it trains a model or scores it. Sites with labels train as ever. Ours; in the spirit of
+    amplitude normalisation (HarmoFL, AAAI 2022), with one number, a gamma, in place of a spectrum.
     """
 
     title: ClassVar[str] = "gamma matching"
     source: ClassVar[str] = "FedMed's own, after HarmoFL, arXiv 2112.10775"
     overlay: ClassVar[str] = "gamma_matching"
+    overlays: ClassVar[Mapping[str, str]] = {"supervised": "own_intensities", "unsupervised": overlay}
 
-    matched_share: float = 0.5
-
-    def __post_init__(self) -> None:
-        in_range("matched_share", self.matched_share, above=0, below=1)
-
-    def settings(self) -> Mapping[str, Any]:
-        """How many images are changed."""
-        return {"matched_share": self.matched_share}
+    def overlay_of(self, role: str) -> str | None:
+        """One that tells, and one that matches."""
+        return self.overlays.get(role)
 
     def values(self) -> tuple[BesideModel, ...]:
         """The histogram."""
@@ -41,8 +33,10 @@ class GammaMatching(Algorithm):
                 INTENSITIES,
                 "100 numbers",
                 BEFORE_TRAINING,
-                "through the server to the other sites, without this site's name",
+                "of sites with labels, through the server to those without, without this site's name",
                 "A histogram of the training images: how many voxels, or pixels, are how bright.",
                 when=ONCE,
+                sent_by="supervised",
+                given_to="unsupervised",
             ),
         )

@@ -34,9 +34,10 @@ class WithAlgorithm(Method):
 
     def roles(self) -> Mapping[str, Role]:
         """The algorithm's overlay comes last, and its sharing group is that of all roles."""
-        more, made = (self.algorithm.overlay,) if self.algorithm.overlay else (), {}
+        made = {}
         for name, role in self.method.roles().items():
-            overlays = role.overlays if name == "evaluate" else role.overlays + more
+            overlay = None if name == "evaluate" else self.algorithm.overlay_of(name)
+            overlays = role.overlays + ((overlay,) if overlay else ())
             made[name] = replace(role, overlays=overlays, receives=self.algorithm.private() or role.receives)
         return made
 
