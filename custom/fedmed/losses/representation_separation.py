@@ -83,6 +83,6 @@ def _check(what: str, features: Tensor, map: Tensor) -> None:
     whole, pooled = features.shape[1:], (features.shape[1], *[1] * (features.ndim - 2))
     if map.shape != whole and tuple(map.shape) != pooled:
         raise FedMedError(
-            f"{what} has shape {tuple(map.shape)}, features of these images have {tuple(whole)}; use images of one size, "
-            "or a descriptor that is the same at all places"
+            f"{what} has shape {tuple(map.shape)}, features of these images have {tuple(whole)}; use images of one "
+            "size, or a descriptor that is the same at all places"
         )
