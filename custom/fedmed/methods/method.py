@@ -55,6 +55,13 @@ class Method:
         """
         return dict(rule)
 
+    def server_training(self) -> Mapping[str, Any] | None:
+        """Training at the server after each round's mean: ``overlay`` of the bundle, which defines
+        ``server#training`` and is the server's alone, and maybe ``settings``, plain values that it lists as
+        overridable; None = the mean is the next model.
+        """
+        return None
+
     def settings(self, role: str) -> Mapping[str, Any]:
         """Overridable settings of the overlays of a role -> values."""
         return {}
