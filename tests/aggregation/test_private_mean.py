@@ -49,9 +49,8 @@ def test_which_site_has_what_changes_no_bit():
 
 def test_counters_tables_and_what_is_not_finite():
     def pair(name, *values):
-        return mean_of_sites(
-            {site: {name: value} for site, value in zip("ab", values, strict=True)}, {"a": 0.5, "b": 0.5}
-        )
+        given = {site: {name: value} for site, value in zip("ab", values, strict=True)}
+        return mean_of_sites(given, {"a": 0.5, "b": 0.5})
 
     assert pair("norm.num_batches_tracked", torch.tensor(3), torch.tensor(9))["norm.num_batches_tracked"] == 9
     with pytest.raises(SharingError, match="'index' is a table of whole numbers that differs"):

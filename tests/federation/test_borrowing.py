@@ -177,9 +177,8 @@ def test_the_mean_of_all_sites_scores_those_without_layers(make, caplog, samples
         assert all(lent.data_ptr() != answer.tensors["decoder.weight"].data_ptr() for answer in answers.values())
     assert [answers[site].tensors["decoder.weight"].item() for site in "ab"] == [7.0, 1.0], "averaged in place"
     assert "decoder.weight" not in tasks["a"].tensors
-    shares = (
-        {"a": 0.5, "b": 0.5} if weights == "uniform" else {s: n / sum(samples.values()) for s, n in samples.items()}
-    )
+    numbers = {"a": 1, "b": 1} if weights == "uniform" else samples
+    shares = {site: number / sum(numbers.values()) for site, number in numbers.items()}
     assert entry["released"] and entry["weights"] == shares and entry["weighting"] == weights
     assert (entry["from"], entry["asked"], entry["rounds"]) == ("all", ["a", "b"], {"a": 1, "b": 1})
     assert (entry["bytes_up"], entry["bytes_down"], entry["refused"]) == (8, 8, {})

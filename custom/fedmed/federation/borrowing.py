@@ -104,51 +104,63 @@ class Borrower:
         if not self._asked:
             return
         expected = {name: self.server.store.initial[name] for name in self._names(model.round)}
-        samples, usable = self._samples(model), dict[str, Release]()
+        samples = self._samples(model)
+        usable = self._usable(answers, expected, model, samples)
+        self._asked = set()
+        if self._hopeless() or not usable:
+            return self._give_up()
+        sizes = {site: tensor_bytes(answer.tensors) for site, answer in usable.items()}
+        for site, answer in usable.items():
+            log.warning(
+                "site '%s' released its %d private tensors of round %d (%d bytes)",
+                *(site, len(answer.tensors), answer.round, sizes[site]),
+            )
+        facts: dict[str, Any] = {"n_tensors": len(expected), "bytes_up": sum(sizes.values()), "bytes_down": 0}
+        if self._several:
+            self._take_mean(usable, samples, model, facts)
+        else:
+            (only,) = usable.values()
+            self._tensors = only.tensors
+            self.records[-1].update({"round": only.round, **facts}, released=True)
+
+    def _usable(
+        self,
+        answers: Mapping[str, Release],
+        expected: Mapping[str, Tensor],
+        model: Evaluated,
+        samples: Mapping[str, int],
+    ) -> dict[str, Release]:
+        """The answers that can be used, by site; reasons are noted of the others."""
+        counts, usable = self._several and self.server.plan.release_weights == "samples", dict[str, Release]()
         for site in sorted(self._asked):
             reason = fault(answers.get(site), expected, model.private[site])
-            if not reason and self._several and self.server.plan.release_weights == "samples" and site not in samples:
+            if not reason and counts and site not in samples:
                 reason = UNKNOWN_SAMPLES
             if reason:
                 self._refuse(site, reason)
             else:
                 usable[site] = answers[site]
-        self._asked = set()
-        if self._hopeless() or not usable:
-            return self._give_up()
-        for site, answer in usable.items():
-            text, size = (
-                "site '%s' released its %d private tensors of round %d (%d bytes)",
-                tensor_bytes(answer.tensors),
-            )
-            log.warning(text, site, len(answer.tensors), answer.round, size)
-        size = sum(tensor_bytes(answer.tensors) for answer in usable.values())
-        facts: dict[str, Any] = {"n_tensors": len(expected), "bytes_up": sum(sizes.values()), "bytes_down": 0}
-        if not self._several:
-            ((_, only),) = usable.items()
-            self._tensors, facts = only.tensors, {"round": only.round, **facts}
-        elif (mean := self._mean(usable, samples)) is None:
-            return
-        else:
-            self._tensors = mean.tensors
-            facts |= {**mean.facts(), "rounds": {site: answer.round for site, answer in usable.items()}}
-            facts |= keep_mean(self.server, mean, usable, model.round)
-        self.records[-1].update(facts, released=True)
+        return usable
 
-    def _samples(self, model: Evaluated) -> dict[str, int]:
-        lines = {line["round"]: line for line in self.server.continuation.state.read_rounds(self.server.rounds)}
-        return reported_samples(lines, model.private)
-
-    def _mean(self, usable: Mapping[str, Release], samples: Mapping[str, int]) -> MeanOfSites | None:
+    def _take_mean(
+        self, usable: Mapping[str, Release], samples: Mapping[str, int], model: Evaluated, facts: Mapping[str, Any]
+    ) -> None:
         try:
             mean = MeanOfSites.of(usable, samples, self.server.plan.release_weights)
         except SharingError as error:
             self.records[-1]["reason"] = str(error)
             log.warning("the private layers of the sites have no mean: %s", error)
-            return None
+            return
         shares = ", ".join(f"{site} {share:.3f}" for site, share in mean.shares.items())
         log.warning("sites without private layers are scored with the mean of those of %s", shares)
-        return mean
+        self._tensors = mean.tensors
+        rounds = {site: answer.round for site, answer in usable.items()}
+        kept = keep_mean(self.server, mean, usable, model.round)
+        self.records[-1].update({**facts, **mean.facts(), "rounds": rounds, **kept}, released=True)
+
+    def _samples(self, model: Evaluated) -> dict[str, int]:
+        lines = {line["round"]: line for line in self.server.continuation.state.read_rounds(self.server.rounds)}
+        return reported_samples(lines, model.private)
 
     def _refuse(self, site: str, reason: str) -> None:
         if self._several:

@@ -81,9 +81,7 @@ def _released(plan: Plan, site: SiteConfig) -> str:
     """What becomes of the private layers."""
     if plan.release_from != ALL_SITES:
         return "The private layers go to the server after training, and on to sites without any until these are scored."
-    text = (
-        "The private layers go to the server after training, and the mean of all labelled sites' to sites without any"
-    )
+    text = "The private layers go to the server after training, and the mean of all sites' to sites without any"
     if not plan.release_keep:
         return f"{text} until these are scored."
     kept = "allows that" if site.allow_kept_release else "does not allow that ('allow_kept_release'): it is not kept"
