@@ -29,13 +29,8 @@ def test_a_number_that_sites_report():
 @pytest.mark.parametrize("by", ["reported", "fedmed.aggregation.reported.ReportedWeighting"])
 def test_a_study_names_the_number_that_sites_report(job_of, by):
     weighting = {"by": by, "name": "fim"}
-    job = job_of(
-        name="x",
-        sites={"a": "supervised", "b": "supervised"},
-        rounds=1,
-        steps=1,
-        rule={"args": {"weighting": weighting}},
-    )
+    sites = {"a": "supervised", "b": "supervised"}
+    job = job_of(name="x", sites=sites, rounds=1, steps=1, rule={"args": {"weighting": weighting}})
     assert job.aggregator["weighting"] == weighting
     assert load_rule(rule_spec(job.aggregator)).weighting.name == "fim"
 
