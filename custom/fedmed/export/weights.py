@@ -14,6 +14,7 @@ from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.private_tensors import private_state, site_settings
+from fedmed.export.unseen import KeptMean, kept_mean
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 
@@ -28,11 +29,13 @@ class Weights:
         tensors: the network's state dict.
         round: the round after which it was aggregated; -1: the starting model.
         settings: of ``inference``, with which the site sees images whose model it is.
+        mean: whose private tensors it holds the mean of, for a site that never trained; None: of nobody.
     """
 
     tensors: dict[str, Tensor]
     round: int
     settings: dict[str, Any] = field(default_factory=dict)
+    mean: KeptMean | None = None
 
 
 def open_store(run: FinishedRun) -> ModelStore:
@@ -67,6 +70,7 @@ def complete_weights(
     which: str,
     site: str | None = None,
     site_run: Path | None = None,
+    unseen: str | None = None,
 ) -> Weights:
     """Put a run's model together; of a pre-training whose other layers are the sites' own, the encoder alone.
 
@@ -75,6 +79,7 @@ def complete_weights(
         which: ``selected`` or ``last``.
         site: whose private tensors and settings are merged; needed when not all tensors were shared.
         site_run: that site's own run folder; None = below the simulator's workspace.
+        unseen: a site that never trained, for which the mean of what all sites released is merged.
 
     Raises:
         ExportError: private tensors without a site, a site that has none or not those of this model, a tensor that
@@ -82,6 +87,12 @@ def complete_weights(
     """
     round, shared = run.model(which)
     policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
+    if site is not None and unseen is not None:
+        raise ExportError("--site and --unseen are for two models: a site's own, and that of one that never trained")
+    if unseen is not None:
+        mean = kept_mean(run, policies, list(store.initial), unseen, round)
+        what = "the run's model with the mean of the sites' private layers"
+        return Weights(fitted({**shared, **mean.tensors}, store.initial, what), round, mean=mean)
     if site is not None:
         partly, names = policies.of("supervised", round).private(list(store.initial)), list(store.initial)
         private = private_state(run, policies, names, site, site_run, round) if partly else {}
@@ -98,7 +109,8 @@ def complete_weights(
         raise ExportError(
             f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "
             f"tensors (such as '{held[0]}') are the sites' own, and the server's file has old values there. "
-            "Export at a site that has trained them, with --site NAME"
+            "Export at a site that has trained them, with --site NAME; or, if the run kept their mean, for a site that "
+            "never trained, with --unseen NAME"
         )
     whole = fitted(shared, store.initial, "the run's model")
     prefix = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file
