@@ -24,7 +24,8 @@ def test_two_images():
 def test_pixels_count_as_images():
     """The same two predictions, side by side in one image or as two."""
     image = P.log().T[None, :, None, :]
-    assert MarginControl()(image, LABELS[None, None]).item() == pytest.approx(0.5249111 + 0.04317824, abs=1e-6)
+    for labels in (LABELS[None, None], LABELS[None, None, None]):
+        assert MarginControl()(image, labels).item() == pytest.approx(0.5249111 + 0.04317824, abs=1e-6)
 
 
 def test_it_adds_to_any_loss_and_draws_sure_predictions_back():

@@ -36,7 +36,10 @@ class DirectionsMean(WeightedMean):
 
     def __init__(self, share: float = 0.8, buffers: str = "average", clip_norm: float | None = None) -> None:
         super().__init__(UniformWeighting(), buffers=buffers, clip_norm=clip_norm)
-        self._plain, self._directed = self._tensors, _DirectedTensors(buffers, in_range("share", share, above=0, most=1))
+        self._plain, self._directed = (
+            self._tensors,
+            _DirectedTensors(buffers, in_range("share", share, above=0, most=1)),
+        )
 
     def aggregate(
         self, model: Mapping[str, Tensor], updates: Sequence[Contribution], facts: RoundFacts = FIRST

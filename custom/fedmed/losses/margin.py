@@ -17,7 +17,7 @@ class MarginControl(nn.Module):
     authors' code.
 
     Args:
-        loss: of (logits, labels); None = cross-entropy.
+        loss: of (logits, labels); None = cross-entropy, of labels (B, ...) or (B, 1, ...), whole numbers.
         weight: at least 0.
         whole_batch: see above.
 
@@ -32,7 +32,7 @@ class MarginControl(nn.Module):
         whole_batch: bool = False,
     ) -> None:
         super().__init__()
-        self.loss, self.weight = loss or F.cross_entropy, in_range("weight", weight, least=0)
+        self.loss, self.weight = loss or _cross_entropy, in_range("weight", weight, least=0)
         self.whole_batch = whole_batch
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -41,3 +41,7 @@ class MarginControl(nn.Module):
         squares = exact.softmax(dim=1).square().sum(dim=1)
         size = squares.sum() if self.whole_batch else squares.mean()
         return self.loss(logits, labels) + self.weight * torch.log1p(size)
+
+
+def _cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(logits, labels[:, 0] if labels.ndim == logits.ndim else labels)
