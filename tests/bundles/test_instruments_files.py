@@ -47,7 +47,7 @@ def test_single_pictures_stand_for_their_own_history(tmp_path):
     grey(7).save(tmp_path / "a.png")
     made = part("clips").LoadClipd("image", SIZE, 4)({"image": str(tmp_path / "a.png")})
     assert made["image"].shape == (12, *SIZE) and values(made["image"]) == [7] * 4
-    assert made["image_meta_dict"]["spatial_shape"] == (48, 64)
+    assert made["image_meta_dict"]["spatial_shape"] == (64, 48), "width and height"
 
 
 def test_pictures_whose_times_are_known_are_one_anothers_history(tmp_path):

@@ -59,7 +59,7 @@ class ClipDataset(IterableDataset[dict[str, Any]]):
         try:
             for second, source in self._clips(path, known):
                 made = self.transform({"image": source})
-                shape = torch.tensor(made["image_meta_dict"]["spatial_shape"])
+                shape = torch.tensor(made["image_meta_dict"]["spatial_shape"][::-1])
                 yield {"image": made["image"], "name": name, "second": second, "shape": shape, "error": ""}
         except (BundleInputError, RuntimeError) as error:  # the latter is MONAI's wrapping
             nothing = {"image": torch.zeros(3 * self.frames, *self.size), "shape": torch.tensor(self.size)}

@@ -17,7 +17,8 @@ class LoadClipd(MapTransform):
     """Make an image (3 · frames, H, W), float32 in [0, 1], of a path, a picture, or pictures of a clip, oldest first.
 
     A single picture, and the pictures of a clip that is too short, are preceded by copies of the last: that is how the
-    network was trained where a video begins. ``<key>_meta_dict`` says how large the last picture was: height and width.
+    network was trained where a video begins. ``<key>_meta_dict`` has ``spatial_shape``, width and height of the last
+    picture, as MONAI's reader of pictures says them.
 
     Args:
         keys: entries to read.
@@ -46,7 +47,7 @@ class LoadClipd(MapTransform):
             given = case[key] if isinstance(case[key], list | tuple) else [case[key]]
             read = [one if isinstance(one, ReadFrame) else ReadFrame(one, self.size) for one in given[-self.frames :]]
             case[key] = stacked([one.image for one in read], self.frames)
-            case[f"{key}_meta_dict"] = {"spatial_shape": read[-1].shape}
+            case[f"{key}_meta_dict"] = {"spatial_shape": read[-1].shape[::-1]}
         return case
 
 
