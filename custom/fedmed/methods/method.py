@@ -56,7 +56,7 @@ class Method:
         return dict(rule)
 
     def server_training(self) -> Mapping[str, Any] | None:
-        """How the server itself trains after each average: ``overlay``, of the bundle, and maybe ``settings`` of that."""
+        """How the server trains after each average: the bundle's ``overlay``, and ``settings`` of it if there are any."""
         return None
 
     def settings(self, role: str) -> Mapping[str, Any]:
