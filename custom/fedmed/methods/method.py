@@ -55,6 +55,10 @@ class Method:
         """
         return dict(rule)
 
+    def server_training(self) -> Mapping[str, Any] | None:
+        """How the server trains after each average: the bundle's ``overlay``, and ``settings`` of it if there are any."""
+        return None
+
     def settings(self, role: str) -> Mapping[str, Any]:
         """Overridable settings of the overlays of a role -> values."""
         return {}
