@@ -69,7 +69,7 @@ class KeptGates:
         gates = plain(output).detach().double().cpu()
         if gates.ndim != 2:
             raise FedMedError(
-                f"KeptGates: layer '{self.layer}' gives {tuple(gates.shape)}; name one that gives one row (B, C) a frame"
+                f"KeptGates: layer '{self.layer}' gives {tuple(gates.shape)}; name one that gives a row (B, C) a frame"
             )
         if not self._frames:
             self._sum, self._squares = torch.zeros(gates.shape[1]).double(), torch.zeros(gates.shape[1]).double()
