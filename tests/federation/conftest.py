@@ -62,7 +62,7 @@ def _site(folder, rows):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "datalist.json").write_text(json.dumps({"training": rows}))
     path = folder / f"{folder.name}.yaml"
-    privacy = {"account": "account.json", "allowed_extras": ["control_difference"]}
+    privacy = {"account": "account.json", "allowed_extras": ["control_difference", "fim_trace"]}
     path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}))
     return load_file(path)
 

@@ -55,6 +55,10 @@ class Method:
         """
         return dict(rule)
 
+    def server_training(self) -> Mapping[str, Any] | None:
+        """How the server itself trains after each average: ``overlay``, of the bundle, and maybe ``settings`` of that."""
+        return None
+
     def settings(self, role: str) -> Mapping[str, Any]:
         """Overridable settings of the overlays of a role -> values."""
         return {}

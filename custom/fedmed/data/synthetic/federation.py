@@ -19,7 +19,9 @@ from fedmed.files import fedmed_home
 
 log = logging.getLogger("fedmed.demo")
 
-LAP_TOOLS, LAP_PHASES = (surgery.read_profiles(surgery.FOLDER / f"{name}.yaml") for name in ("lap_tools", "lap_phases"))
+LAP_TOOLS, LAP_PHASES, LAP_INSTRUMENTS = (
+    surgery.read_profiles(surgery.FOLDER / f"{name}.yaml") for name in ("lap_tools", "lap_phases", "lap_instruments")
+)
 
 Profile = SiteProfile | Institution | surgery.Hospital
 KINDS: Mapping[str, Mapping[str, Profile]] = {
@@ -33,6 +35,8 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "lap_tools_tiny": {name: site.tiny() for name, site in LAP_TOOLS.items()},
     "lap_phases": LAP_PHASES,
     "lap_phases_tiny": {name: site.tiny() for name, site in LAP_PHASES.items()},
+    "lap_instruments": LAP_INSTRUMENTS,
+    "lap_instruments_tiny": {n: site.tiny(rate=5, mask_every=1, seconds=(5, 6)) for n, site in LAP_INSTRUMENTS.items()},
 }
 VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
@@ -40,6 +44,7 @@ VERSIONS = {  # of kinds with a version of their own
     "chest_xray_tiny": chest_xray.VERSION,
     "chest_xray_large": chest_xray.LARGE_VERSION,
     **dict.fromkeys(("lap_tools", "lap_tools_tiny", "lap_phases", "lap_phases_tiny"), surgery.VERSION),
+    **dict.fromkeys(("lap_instruments", "lap_instruments_tiny"), surgery.INSTRUMENTS_VERSION),
 }
 THREADS = 2
 
@@ -53,7 +58,9 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
             "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site), "chest_xray_large" (about 256 x 256
             pixels, 640 patients a site; for comparisons of pre-trained encoders), "lap_tools" (videos of operations,
             256 x 192 pixels, 70 to 90 seconds), "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list),
-            "lap_phases" (videos with phases, about 128 x 96 pixels, 64 to 140 seconds) or "lap_phases_tiny".
+            "lap_phases" (videos with phases, about 128 x 96 pixels, 64 to 140 seconds), "lap_phases_tiny",
+            "lap_instruments" (videos with masks of the parts of instruments, about 160 x 128 pixels, 20 seconds) or
+            "lap_instruments_tiny".
         site: a name in ``KINDS[kind]``.
         root: where demo data live; default ``$FEDMED_HOME``, else ``~/.cache/fedmed``.
         seed: another seed makes other patients.

@@ -6,9 +6,8 @@ import numpy as np
 
 from fedmed.data.synthetic.surgery import working_ends
 from fedmed.data.synthetic.surgery.motion import Pose
-from fedmed.data.synthetic.surgery.working_ends import SHAFT, WRIST, Shape, Style, oval
+from fedmed.data.synthetic.surgery.working_ends import HINGES, SHAFT, WRIST, Shape, Style, oval
 
-HINGE = 2.6  # half widths from the joint of the jaws to that of the wrist
 LONG = 90.0  # of a shaft, in half widths: farther than the frame's edge
 NEARER = 0.012  # by which a shaft widens per half width of length, towards the camera
 
@@ -40,10 +39,11 @@ def parts(pose: Pose, style: Style) -> list[Part]:
     angle = pose.angle + bend
     ahead = half * np.array((np.cos(angle), np.sin(angle)))
     joint = pose.tip - ahead * max(float(np.max(np.asarray(shape.points)[:, 0])) for shape in shapes)
-    hinge = joint - ahead * HINGE
+    back = HINGES[style.robotic and pose.tool != "suction_irrigation"]
+    hinge = joint - ahead * back
     wide = 1 + LONG * NEARER
     rod = Shape(SHAFT, [(0.3, -1), (0.3, 1), (-LONG, wide), (-LONG, -wide)], style.shaft, bands=style.bands)
-    ball = [Shape(WRIST, oval(-HINGE, 0, 0.97, 0.97), style.wrist)] if abs(bend) > 0.3 else []
+    ball = [Shape(WRIST, oval(-back, 0, 0.97, 0.97), style.wrist)] if abs(bend) > 0.3 else []
     return [_place(rod, hinge, pose.angle, half), *(_place(shape, joint, angle, half) for shape in (*ball, *shapes))]
 
 

@@ -75,6 +75,7 @@ class Pose:
     near: float  # how much nearer to the camera than tissue its tip is
     pull: np.ndarray  # (2,) by how much it drags the tissue at its tip
     burns: bool = False
+    yaw: float = 0.0  # of the jaws against the wrist
 
 
 class Hands:
@@ -102,7 +103,7 @@ class Hands:
         phase = 2 * np.pi * time + self.rhythm[use.hand] + 1.7 * number
         stroke, opening, hold = habit(use, time, phase)
         goal = site + offset(use) + self.wander[use.hand].at(time) + stroke
-        tip = port + (goal - port) * reach
+        tip = port + (goal - port) * reach * (1 + self.instruments.reach / float(np.hypot(*(goal - port))))
         ahead = tip - port
         turn = self.turn[use.hand].at(time + 3.1 * number)
         bend = np.radians(self.instruments.bend) * float(np.tanh(turn[0]))
@@ -110,7 +111,8 @@ class Hands:
         pull = hold * (stroke + 0.35 * self.wander[use.hand].at(time)) if reach > 0.97 else np.zeros(2)
         angle = float(np.arctan2(ahead[1], ahead[0]))
         burns = use.tool == "coagulation" and bool(np.sin(0.11 * phase + 2.3 * number) > 0.35)
-        return Pose(use.tool, tip, angle, bend, opening, self.width, near, pull, burns)
+        yaw = 0.6 * float(np.tanh(turn[0] - turn[1])) if self.instruments.robotic else 0.0
+        return Pose(use.tool, tip, angle, bend, opening, self.width, near, pull, burns, yaw)
 
 
 def offset(use: Use) -> np.ndarray:

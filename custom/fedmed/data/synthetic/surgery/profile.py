@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedmed.data.operation_names import Tool
@@ -12,12 +14,14 @@ from fedmed.errors import DataError
 
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 2  # grows with every change of the frames: the folder's name holds it
+INSTRUMENTS_VERSION = 1  # of the federation that labels parts of instruments
 FOLDER = Path(__file__).parent / "profiles"
 
 Shaft = Literal["steel", "grey", "black", "white"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 Colour = tuple[Share, Share, Share]  # red, green, blue
+Organ = Literal["kidney", "prostate", "uterus", "lung"]
 Range = tuple[float, float]
 
 
@@ -41,14 +45,16 @@ class Optics(Model):
 
 
 class Anatomy(Model):
-    """Tissue: mean colours, from which each patient's differ, and whether there is a gallbladder at all."""
+    """Tissue: mean colours, from which each patient's differ, and what is operated on."""
 
     gallbladder: bool = True
+    organ: Organ | None = None  # what lies in the place of gallbladder and liver
     liver: Colour = (0.60, 0.27, 0.22)
     wall: Colour = (0.72, 0.44, 0.42)
     fat: Colour = (0.88, 0.68, 0.42)
     spread: float = Field(0.06, ge=0)  # of these colours between patients
     relief: Positive = 1.0  # how rough surfaces are
+    texture: Share = 1.0  # how mottled and wet surfaces are; 0: plain colours without reflections, as of a simulator
 
 
 class Instruments(Model):
@@ -57,6 +63,9 @@ class Instruments(Model):
     width: Positive = 0.105  # of a shaft at the wrist, in heights of the frame
     bend: float = Field(14.0, ge=0, le=80)  # of the wrist, degrees to either side
     shafts: tuple[Shaft, ...] = ("steel", "grey", "black", "white")
+    ends: tuple[Shaft, ...] = ()  # materials of wrists and jaws; empty: those of most instruments
+    robotic: bool = False  # a long wrist of two joints and short jaws, as a robot's instruments have
+    reach: float = Field(0.0, ge=0, le=0.5)  # how far beyond the place of work tips go, in heights of the frame
     hook: Share = 0.6  # how often the coagulation device is a hook; else a bipolar forceps
 
 
@@ -94,6 +103,7 @@ class Hospital(Model):
     labels: tuple[Literal["phase", "tools"], ...] = ("phase", "tools")  # columns of the tables
     parts: Literal["all", "binary", "none"] = "all"  # values of the masks
     mask_every: Positive = 10.0  # seconds between two masks
+    pictures: int = Field(0, ge=0)  # of a patient, in no order, each with its mask; 0: a video
     optics: Optics = Optics()
     anatomy: Anatomy = Anatomy()
     instruments: Instruments = Instruments()
@@ -105,18 +115,21 @@ class Hospital(Model):
         """Videos, each of another patient, in each list."""
         return {name: videos.videos for name, videos in self.lists.items()}
 
-    def tiny(self) -> "Hospital":
+    def part_values(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """A mask of places in ``PARTS`` with the values that are written: those, or 1 for all parts."""
+        return np.minimum(mask, 1) if self.parts == "binary" else mask
+
+    def tiny(self, rate: float = 2.0, mask_every: float = 3.0, seconds: Range = (20.0, 24.0)) -> "Hospital":
         """The same hospital with a video or two of some seconds a list, a few pixels, and every tool: for tests."""
         often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
-        course = self.course.model_copy(update={"seconds": (20.0, 24.0), "tools": often})
+        course = self.course.model_copy(update={"seconds": seconds, "tools": often})
         few = {name: min(one.validates, 1) for name, one in self.lists.items()}
         lists = {
             name: one.model_copy(update={"videos": 1 + few[name], "validates": few[name]})
             for name, one in self.lists.items()
         }
-        return self.model_copy(
-            update={"size": (64, 48), "rate": 2.0, "mask_every": 3.0, "course": course, "lists": lists}
-        )
+        small = {"size": (64, 48), "rate": rate, "mask_every": mask_every, "pictures": min(self.pictures, 4)}
+        return self.model_copy(update=small | {"course": course, "lists": lists})
 
 
 class Federation(Model):

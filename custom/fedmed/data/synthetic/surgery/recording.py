@@ -82,7 +82,8 @@ class Room:
         rng = chance("camera")
         self.camera, self.lens = Camera(rng, hospital.optics.zoom), Lens(rng, hospital.optics, self.grid)
         self.smoke = Smoke(rng, self.grid, hospital.course.smoke * float(rng.uniform(0.2, 1.4)), self.operation.seconds)
-        self.outside, self.grain = Outside(rng, self.grid), noise(rng, self.grid, 0.02, 2)
+        self.outside = Outside(rng, self.grid)
+        self.grain = np.float32(hospital.anatomy.texture) * noise(rng, self.grid, 0.02, 2)
         rng = chance("hands")
         self.hands = Hands(rng, hospital.instruments, columns / rows)
         self.styles = {

@@ -13,8 +13,10 @@ from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.surgery.profile import Hospital
-from fedmed.data.synthetic.surgery.recording import Frame, Recording
+from fedmed.data.synthetic.surgery.recording import Frame, Recording, Room
+from fedmed.data.video.folder_source import TABLE
 from fedmed.data.video.movie import write_movie
+from fedmed.seeds import derive_seed
 
 Entry = dict[str, str]
 SAME = 1e-6  # seconds
@@ -23,10 +25,12 @@ SAME = 1e-6  # seconds
 def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
 
+    A hospital of single pictures has ``images`` in place of ``videos``.
+
     Tables are written of ``unlabeled`` too. ``datalist_labelled.json`` has them: for experiments in which every video
     may have labels, those of ``unlabeled`` train there, and the last of them validate, as the profile says.
     """
-    for name in ("videos", "labels", "masks"):
+    for name in (place(hospital), "labels", "masks"):
         (folder / name).mkdir()
     people = roster(hospital)
     with ThreadPoolExecutor(threads) as pool:
@@ -52,6 +56,11 @@ def _write_lists(path: Path, lists: dict[str, list[Entry]]) -> None:
     path.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
 
 
+def place(hospital: Hospital) -> str:
+    """The folder of its recordings."""
+    return "images" if hospital.pictures else "videos"
+
+
 def roster(hospital: Hospital) -> list[tuple[str, str]]:
     """(list, patient) of every recording; each is of another patient."""
     names = [name for name, one in hospital.lists.items() for _ in range(one.videos)]
@@ -64,9 +73,11 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
     ``labels/<patient>.csv`` has a row for each whole second: ``second``, then ``phase`` (a name in ``PHASES``) and
     ``TOOLS`` (0 or 1: seen in the frame of that second), as the profile says. ``masks/<patient>/<time>.png`` is the
     frame at that time in milliseconds, eight digits: 0 background, 1 shaft, 2 wrist, 3 jaw or another working end; or
-    0 and 1. Entries of ``unlabeled`` have neither.
+    0 and 1. Entries of ``unlabeled`` have neither. A hospital of single pictures: see :func:`write_pictures`.
     """
     recording = Recording(hospital, patient, seed, hospital.lists[name].without)
+    if hospital.pictures:
+        return write_pictures(recording, folder)
     entry = {"video": f"videos/{patient}.mp4", "patient": patient}
     rows: list[list[object]] = []
     masks = None
@@ -85,6 +96,29 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
     return entry
 
 
+def write_pictures(recording: Recording, folder: Path) -> Entry:
+    """Write single pictures of one patient in drawn order, and a mask of each; return its entry of the datalist.
+
+    ``images/<patient>/00003000.png`` has the mask ``masks/<patient>/00003000.png``. Their names and ``frames.csv`` put
+    them a second apart, as if they were a video, but neighbours have nothing to do with each other.
+    """
+    hospital, patient, room = recording.hospital, recording.patient, Room(recording)
+    rng = np.random.default_rng(derive_seed(recording.seed, "pictures", hospital.name, patient))
+    times = np.sort(rng.choice(recording.times, hospital.pictures, replace=False))
+    images, masks = folder / "images" / patient, folder / "masks" / patient
+    images.mkdir()
+    masks.mkdir()
+    order = rng.permutation(hospital.pictures).tolist()
+    for number, (second, time) in enumerate(zip(order, times.tolist(), strict=True)):
+        frame, file = room.frame(number, time), f"{1000 * second:08d}.png"
+        cv2.imwrite(str(images / file), frame.image[..., ::-1])
+        cv2.imwrite(str(masks / file), hospital.part_values(frame.mask))
+    rows = [("file", "second"), *((f"{1000 * second:08d}.png", second) for second in sorted(order))]
+    with (images / TABLE).open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
+    return {"video": f"images/{patient}", "patient": patient, "masks": f"masks/{patient}/"}
+
+
 def _watched(recording: Recording, rows: list[list[object]], masks: Path | None) -> Iterator[np.ndarray]:
     """The frames' images; on the way, rows for the table and files of masks."""
     hospital, times = recording.hospital, recording.times
@@ -93,8 +127,7 @@ def _watched(recording: Recording, rows: list[list[object]], masks: Path | None)
     for number, frame in enumerate(recording):
         rows += [_row(frame, int(second), hospital) for second in np.flatnonzero(shown == number)]
         if masks and number in masked:
-            mask = np.minimum(frame.mask, 1) if hospital.parts == "binary" else frame.mask
-            cv2.imwrite(str(masks / f"{round(1000 * frame.time):08d}.png"), mask)
+            cv2.imwrite(str(masks / f"{round(1000 * frame.time):08d}.png"), hospital.part_values(frame.mask))
         yield frame.image
 
 

@@ -45,7 +45,7 @@ class Sight:
         for _ in range(5):
             shine *= shine
         wet = cv2.extractChannel(colour, 3).astype(np.float32)
-        shine *= wet * wet * np.float32(210 / 255**2)
+        shine *= wet * wet * np.float32(210 / 255**2 * self.body.anatomy.texture)
         facing *= np.float32(0.85) + np.float32(0.7) * height
         image = cv2.multiply(cv2.cvtColor(colour, cv2.COLOR_RGBA2RGB), rgb(facing), dtype=cv2.CV_32F)
         image += rgb(shine)

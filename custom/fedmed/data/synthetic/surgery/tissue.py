@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedmed.data.synthetic.surgery.layers import Layers, Surface
+from fedmed.data.synthetic.surgery.organs import draw_organ
 from fedmed.data.synthetic.surgery.profile import Anatomy
 from fedmed.data.synthetic.surgery.state import State
 from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, tubes, vessels
@@ -20,8 +21,9 @@ class Body:
 
     def __init__(self, rng: np.random.Generator, anatomy: Anatomy, grid: Grid) -> None:
         self.grid, self.anatomy = grid, anatomy
-        self.coarse, self.middle, self.fine = (noise(rng, grid, length, 3, 0.6) for length in (0.6, 0.22, 0.07))
-        self.lobules, self.grain = noise(rng, grid, 0.13, 2, 0.4), noise(rng, grid, 0.025, 2)
+        rough = np.float32(anatomy.texture)
+        self.coarse, self.middle, self.fine = (rough * noise(rng, grid, length, 3, 0.6) for length in (0.6, 0.22, 0.07))
+        self.lobules, self.grain = rough * noise(rng, grid, 0.13, 2, 0.4), rough * noise(rng, grid, 0.025, 2)
         mean = {"liver": anatomy.liver, "wall": anatomy.wall, "fat": anatomy.fat}
         self.colours = {name: _varied(rng, value, anatomy.spread) for name, value in mean.items()}
         kinds = np.array([(0.50, 0.43, 0.42), (0.62, 0.56, 0.40), (0.66, 0.48, 0.42), (0.48, 0.46, 0.34)])
@@ -37,6 +39,9 @@ class Body:
         self.artery = self._line(rng, self.neck + (0.04, -0.09), self.axis - 0.55, 0.36)
         self.behind = Layers(grid, self.colours["wall"], self.coarse, self.middle)
         self.behind.stain(self.trees["wall"], (0.42, 0.10, 0.12), 0.55)
+        if anatomy.organ:
+            draw_organ(rng, anatomy.organ, self, self.behind)
+            return
         if not anatomy.gallbladder:
             self._ducts(self.behind, State(1, 1, 0, False, 0, True, 0))
         self._organs(self.behind)
@@ -57,7 +62,7 @@ class Body:
         return np.array([np.cos(self.axis), np.sin(self.axis)])
 
     def _trees(self, rng: np.random.Generator, about: tuple[float, ...], count: int, width: float) -> np.ndarray:
-        return vessels(rng, self.grid, rng.normal(about[:2], 0.25, (count, 2)), width)
+        return self.anatomy.texture * vessels(rng, self.grid, rng.normal(about[:2], 0.25, (count, 2)), width)
 
     def _line(self, rng: np.random.Generator, start: np.ndarray, angle: float, length: float) -> np.ndarray:
         angles = angle + np.cumsum(rng.normal(0, 0.12, 12))
@@ -67,7 +72,7 @@ class Body:
     def surface(self, state: State) -> Surface:
         """Draw the tissue from back to front."""
         layers = deepcopy(self.behind)
-        if self.anatomy.gallbladder:
+        if self.anatomy.gallbladder and not self.anatomy.organ:
             self._bed(layers, state)
             self._ducts(layers, state)
             if not state.gone:
@@ -83,9 +88,9 @@ class Body:
             tone = self.colours[name] * rgb(1 + np.float32(0.05) * (self.middle + self.grain))
             layers.put(depth, tone, swell, 0.9, 0.006 * self.fine + 0.006 * self.middle)
         depth = mound(self.grid, fat[:2], fat[2:4], fat[4], 0.10 * self.coarse + 0.06 * self.middle)
-        self._fat(layers, depth, 0.3)
+        self.fat(layers, depth, 0.3)
 
-    def _fat(self, layers: Layers, depth: np.ndarray, swell: float) -> None:
+    def fat(self, layers: Layers, depth: np.ndarray, swell: float) -> None:
         """Lobules: round bumps between dark and reddish furrows."""
         furrow = np.exp(-2.2 * np.abs(self.lobules))
         tone = self.colours["fat"] * rgb(1 + 0.09 * self.middle - 0.16 * furrow + 0.03 * self.grain)
@@ -141,11 +146,11 @@ class Body:
         if state.free < 1:
             at = self.fundus + self.heading * self.long * (1.1 + 0.4 * state.free)
             depth = mound(self.grid, tuple(at), (0.22, 0.16), self.axis + 1.2, 0.25 * self.middle + 0.1 * self.coarse)
-            self._fat(layers, depth - 0.5 * state.free, 0.18)
+            self.fat(layers, depth - 0.5 * state.free, 0.18)
         if state.open < 1:
             at = self.neck + 0.12 * self.heading
             depth = mound(self.grid, tuple(at), (0.24, 0.17), self.axis - 0.3, 0.22 * self.middle)
-            self._fat(layers, depth - 0.75 * state.open - 0.25 * (state.open > 0) * np.abs(self.fine), 0.14)
+            self.fat(layers, depth - 0.75 * state.open - 0.25 * (state.open > 0) * np.abs(self.fine), 0.14)
 
     def _blood(self, layers: Layers, state: State) -> None:
         if state.blood > 0:

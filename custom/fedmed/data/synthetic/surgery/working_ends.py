@@ -12,6 +12,7 @@ from fedmed.data.synthetic.surgery.motion import Pose
 from fedmed.data.synthetic.surgery.profile import Instruments
 
 SHAFT, WRIST, JAW = 1, 2, 3  # places in PARTS
+HINGES = 2.6, 4.2  # half widths from the joint of the jaws to that of the wrist: by hand, and of a robot
 
 
 class Style:
@@ -27,6 +28,10 @@ class Style:
         self.window, self.curved = bool(rng.random() < 0.7), float(rng.choice([-1, 1]))
         self.bands = tuple(rng.uniform(-7, -1, int(rng.integers(0, 3))))
         self.sheet = ("white", "grey", "film")[int(rng.integers(3))]
+        self.robotic = instruments.robotic
+        self.long *= 0.7 if self.robotic else 1.0
+        if instruments.ends:
+            self.wrist, self.jaw = (instruments.ends[int(rng.integers(len(instruments.ends)))] for _ in range(2))
 
 
 @dataclass(frozen=True)
@@ -48,17 +53,22 @@ def oval(x: float, y: float, long: float, wide: float, count: int = 14) -> np.nd
 
 
 def _sleeve(style: Style, narrow: float, long: float = 2.8) -> Shape:
+    if style.robotic:  # a slender fork that holds the jaws' axle
+        points = [(-HINGES[1], -0.7), (-HINGES[1], 0.7), (-2.6, 0.9), (0.5, 0.72), (0.5, -0.72), (-2.6, -0.9)]
+        return Shape(WRIST, points, style.wrist, bands=(-2.9,))
     points = [(-long, -0.96), (-long, 0.96), (-0.6, 0.9), (0.35, narrow), (0.35, -narrow), (-0.6, -0.9)]
     return Shape(WRIST, points, style.wrist)
 
 
-def _pair(outline: np.ndarray, style: Style, opening: float, holes: tuple[np.ndarray, ...] = ()) -> list[Shape]:
-    """Two jaws, mirrored, each turned by half of the opening."""
+def _pair(
+    outline: np.ndarray, style: Style, opening: float, holes: tuple[np.ndarray, ...] = (), turn: float = 0.0
+) -> list[Shape]:
+    """Two jaws, mirrored, each turned by half of the opening, and both by ``turn``."""
     flip = np.array((1, -1))
     second = tuple(hole * flip for hole in holes)
     return [
-        Shape(JAW, outline * flip, style.jaw, -opening / 2, holes=second),
-        Shape(JAW, outline, style.jaw, opening / 2, holes=holes),
+        Shape(JAW, outline * flip, style.jaw, turn - opening / 2, holes=second),
+        Shape(JAW, outline, style.jaw, turn + opening / 2, holes=holes),
     ]
 
 
@@ -68,7 +78,7 @@ def grasper(pose: Pose, style: Style) -> list[Shape]:
     teeth = np.stack([np.linspace(0.94, 0.1, 12) * long, np.where(np.arange(12) % 2, 0.26, 0.04)], 1)
     back = [(0, 0.05), (0, 0.72), (0.25 * long, 0.98), (0.8 * long, 0.9), (0.96 * long, 0.6), (long, 0.12)]
     window = (oval(0.55 * long, 0.55, 0.26 * long, 0.2),) if style.window else ()
-    return [_sleeve(style, 0.75), *_pair(np.vstack([back, teeth]), style, pose.opening, window)]
+    return [_sleeve(style, 0.75), *_pair(np.vstack([back, teeth]), style, pose.opening, window, pose.yaw)]
 
 
 def clipper(pose: Pose, style: Style) -> list[Shape]:
@@ -78,7 +88,8 @@ def clipper(pose: Pose, style: Style) -> list[Shape]:
     )
     jaw = (jaw + (0, 0.9 * pose.opening)) * (style.long, 1)
     clip = [(1.6, -0.16), (3.0, -0.16 - 0.5 * pose.opening), (3.0, 0.16 + 0.5 * pose.opening), (1.6, 0.16)]
-    return [_sleeve(style, 1.0, 2.6), Shape(JAW, clip, "steel"), *_pair(jaw, style, 0.25 * pose.opening)]
+    jaws = _pair(jaw, style, 0.25 * pose.opening, turn=pose.yaw)
+    return [_sleeve(style, 1.0, 2.6), Shape(JAW, clip, "steel", pose.yaw), *jaws]
 
 
 def scissors(pose: Pose, style: Style) -> list[Shape]:
@@ -86,7 +97,7 @@ def scissors(pose: Pose, style: Style) -> list[Shape]:
     x = np.linspace(0, 1, 8)
     long, curve = 5.4 * style.long, 1.3 * style.curved * x**2
     blades = []
-    for side, turn in ((1, pose.opening / 2), (-1, -pose.opening / 2)):
+    for side, turn in ((1, pose.yaw + pose.opening / 2), (-1, pose.yaw - pose.opening / 2)):
         thick = side * 0.62 * (1 - x**1.6)
         points = np.vstack([np.stack([x * long, curve + thick], 1), np.stack([x * long, curve - 0.1 * thick], 1)[::-1]])
         blades.append(Shape(JAW, points, style.jaw, turn))
@@ -99,7 +110,7 @@ def hook(pose: Pose, style: Style) -> list[Shape]:
     wire = np.array(
         [(0, -0.25), (0, 0.25), (long - 0.55, 0.25), (long - 0.5, 1.7), (long, 1.85), (long, 0.1), (long - 0.3, -0.25)]
     )
-    return [_sleeve(style, 0.4, 3.0), Shape(JAW, wire * (1, side), style.jaw)]
+    return [_sleeve(style, 0.4, 3.0), Shape(JAW, wire * (1, side), style.jaw, pose.yaw)]
 
 
 def bipolar(pose: Pose, style: Style) -> list[Shape]:
@@ -109,7 +120,7 @@ def bipolar(pose: Pose, style: Style) -> list[Shape]:
     outer, inner = bow + 0.34 - 0.1 * x, np.maximum(bow - 0.22, 0.02)
     long = 5.8 * style.long
     jaw = np.vstack([np.stack([x * long, outer], 1), np.stack([x * long, inner], 1)[::-1]])
-    return [_sleeve(style, 0.55, 3.2), *_pair(jaw, style, 0.6 * pose.opening)]
+    return [_sleeve(style, 0.55, 3.2), *_pair(jaw, style, 0.6 * pose.opening, turn=pose.yaw)]
 
 
 def sucker(pose: Pose, style: Style) -> list[Shape]:

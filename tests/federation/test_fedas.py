@@ -1,0 +1,100 @@
+"""FedAS and FedLD through real client, engine and server: what they keep, what they count by, and runs that go on."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.errors import JobError
+from fedmed.federation import loop
+
+CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
+FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDLD = {"method": {"path": "fedmed.methods.fedld.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
+BOTH = pytest.mark.parametrize("spec", [FEDAS, FEDLD], ids=["FedAS", "FedLD"])
+
+
+def state_of(workspace, site, round):
+    path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
+    return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
+
+
+def outcome(server, workspace):
+    last = server.model_round
+    return [dict(server.tensors), *(state_of(workspace, site, last) for site in "abc")]
+
+
+def rounds_of(workspace):
+    lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@BOTH
+def test_neither_the_order_of_answers_nor_a_kill_changes_a_bit(spec, small, same, killed_before, tmp_path, monkeypatch):
+    spec = {"data": "abc", "rounds": 3, **spec}
+    whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
+        assert same(outcome(small(**spec, name="turned"), tmp_path / "turned"), whole)
+    for round in (1, 2):
+        with killed_before(round):
+            small(**spec, name=f"killed{round}")
+        found = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
+        assert same(found, whole), round
+
+
+def test_sites_count_by_their_traces_and_the_head_stays(small, answers, tmp_path):
+    server = small("abc", rounds=2, **FEDAS)
+    for line in rounds_of(tmp_path / "ws"):
+        traces = {u.site: u.extras["fim_trace"] for _, u in answers if u.round == line["round"]}
+        shares = {site: trace / sum(traces.values()) for site, trace in traces.items()}
+        assert line["coefficients"] == pytest.approx(shares) and len(set(traces.values())) == 3
+    for task, update in answers:
+        assert task.tensors.keys() == update.tensors.keys() == {n for n in server.tensors if n.startswith("body.")}
+    for site in "abc":
+        kept = state_of(tmp_path / "ws", site, 1)
+        (old,) = [entry["state"]["old"] for entry in kept["engine"]["corrections"]]
+        ((task, update),) = [(t, u) for t, u in answers if (u.site, u.round) == (site, 1)]
+        assert kept["private"].keys() == {"head.weight", "head.bias"} and old.keys() == update.tensors.keys()
+        assert all(torch.equal(old[name], task.tensors[name] + update.tensors[name]) for name in old)
+    assert all(torch.equal(server.tensors[n], server.store.initial[n]) for n in ("head.weight", "head.bias"))
+
+
+def test_only_later_rounds_are_aligned(small, answers, same):
+    """A rate of 0 aligns nothing: the first round's updates are the same, the second's are not."""
+    still = {"supervised": {**CLASSES["overrides"]["supervised"], "alignment_rate": 0.0}}
+    for overrides in (CLASSES["overrides"], still):
+        small("ab", name=f"ws{len(answers)}", rounds=2, **{**FEDAS, "overrides": overrides})
+    sent = [update.tensors for _, update in answers]
+    assert same(sent[:2], sent[4:6]) and not same(sent[2:4], sent[6:])
+
+
+def test_identical_sites_count_the_same(small, tmp_path):
+    rows = [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [-0.2])]
+    for name, spec in {"as": FEDAS, "ld": FEDLD}.items():
+        spec = {**spec, "overrides": {"supervised": {**CLASSES["overrides"]["supervised"], "dropout": 0.0}}}
+        one = small({"a": rows}, f"{name}1", **spec).tensors
+        four = small(dict.fromkeys("abcd", rows), f"{name}4", **spec).tensors
+        assert all(torch.allclose(one[key], four[key], atol=1e-9) for key in one)
+        for line in rounds_of(tmp_path / f"{name}4"):
+            assert list(line["coefficients"].values()) == pytest.approx([0.25] * 4)
+
+
+def test_what_stays_is_said_once(small):
+    for said in ({"sharing": "head"}, {"warm_start": {"rounds": 1, "sharing": "full"}}):
+        with pytest.raises(JobError, match="what stays at the sites is said as 'method.args.group'; leave it out"):
+            small("ab", **FEDAS, **said)
+    with pytest.raises(JobError, match="both say what stays at the sites"):
+        small("ab", **FEDAS, algorithm="fedbn")
+
+
+@pytest.mark.parametrize("group", ["head", "full"])
+def test_the_group_is_the_studys(group, small, answers):
+    method = {"path": "fedmed.methods.feddp.FedDP", "args": {"group": group}}
+    server = small("ab", method=method, overlays=["layers", "classes"])
+    assert all(("head.bias" in update.tensors) == (group == "full") for _, update in answers)
+    names = [name for name in server.tensors if group == "full" or name.startswith("body.")]
+    moved = [t + sum(u.tensors[name] for _, u in answers[2:]) / 2 for name in names if (t := answers[2][0].tensors[name]).is_floating_point()]  # fmt: skip
+    found = [server.tensors[name] for name in names if server.tensors[name].is_floating_point()]
+    assert all(torch.allclose(a, b) for a, b in zip(moved, found, strict=True)), "the plain mean"
