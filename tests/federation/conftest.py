@@ -120,3 +120,47 @@ def same():
         return one == other
 
     return same
+
+
+SERVING = "serving.Serving"
+
+
+@pytest.fixture
+def serving(monkeypatch, tmp_path):
+    """Return a function: arguments of the method, name of the workspace, values of a study -> a server that trained.
+
+    Settings of the server are in ``tmp_path / "sites" / "server.yaml"``, its images those of three seeds.
+    """
+    monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE / "serving_bundle"))
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(run_record, "package_versions", dict)
+    monkeypatch.setattr(run_record, "hardware", dict)
+    sites = {site: _serving_site(tmp_path / "sites" / site, start) for site, start in {"a": 10, "b": 20}.items()}
+    _images(tmp_path / "sites" / "server", [1, 2, 3])
+    said = {"data_root": "server", "device": "cpu", "allowed_classes": [SERVING]}
+    (tmp_path / "sites" / "server.yaml").write_text(yaml.safe_dump(said))
+
+    def serving(name="ws", resume=False, args=None, **changes):
+        values = {**STUDY, "bundle": "serving_bundle", "sharing": "own", "steps": 2, **changes, "name": name}
+        values |= {"method": {"path": SERVING, "args": args or {}}, "sites": dict.fromkeys(sites, "supervised")}
+        job = write_job(Job.of(values, [SERVING]), tmp_path / "jobs" / name, replace=True)
+        return run_job(job, tmp_path / name, sites, resume)
+
+    yield serving
+    sys.modules.pop("serving", None)
+
+
+def _images(folder, seeds):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "datalist.json").write_text(json.dumps({"training": seeds}))
+
+
+def _serving_site(folder, start):
+    _images(folder, list(range(start, start + 4)))
+    path = folder / f"{folder.name}.yaml"
+    privacy = {"account": "account.json"}
+    said = {"data_root": str(folder), "device": "cpu", "privacy": privacy, "allowed_classes": [SERVING]}
+    path.write_text(yaml.safe_dump(said))
+    return load_file(path)

@@ -1,11 +1,10 @@
 """What a site's YAML may hold: its keys, their defaults and their checks."""
 
-from pathlib import Path
 from typing import Annotated, Self
 
-import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from fedmed.settings.machine import existing_folder, usable_device
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, YamlModel, not_required
 
@@ -79,26 +78,8 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
             raise ValueError(f"this site is called '{called}'")
         return name
 
-    @field_validator("data_root")
-    @classmethod
-    def _is_there(cls, folder: Path | None) -> Path | None:
-        if folder is not None and not folder.is_dir():
-            raise ValueError(f"the folder {folder} does not exist; mount it or correct the path")
-        return folder
-
-    @field_validator("device")
-    @classmethod
-    def _is_a_device(cls, device: str) -> str:
-        cuda = torch.cuda.is_available()
-        if device == "auto":
-            return "cuda" if cuda else "cpu"
-        try:
-            kind = torch.device(device).type
-        except RuntimeError as error:
-            raise ValueError("use auto, cpu, cuda or cuda:<index>") from error
-        if kind == "cuda" and not cuda:
-            raise ValueError("this machine shows no CUDA device; use auto or cpu")
-        return device
+    _is_there = field_validator("data_root")(existing_folder)
+    _is_a_device = field_validator("device")(usable_device)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
