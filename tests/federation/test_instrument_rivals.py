@@ -1,4 +1,4 @@
-"""What instruments' networks are compared with, a round or two of the demonstration's size through client and server."""
+"""What networks for instruments are compared with, a round or two through client and server."""
 
 import json
 

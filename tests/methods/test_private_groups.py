@@ -33,7 +33,8 @@ def test_how_sites_count():
         assert isinstance(load_rule(rule_spec(method.rule()["args"])).weighting, UniformWeighting)
     weighting = load_rule(rule_spec(FedAS(most=100.0).rule()["args"])).weighting
     assert isinstance(weighting, ReportedWeighting)
-    sent = [Update(site, 0, {}, 1, 9, {}, {"fim_trace": trace}) for site, trace in zip("abc", (2.0, 1.0, 5.0))]
+    traces = {"a": 2.0, "b": 1.0, "c": 5.0}
+    sent = [Update(site, 0, {}, 1, 9, {}, {"fim_trace": trace}) for site, trace in traces.items()]
     amounts = weighting.amounts(sent, {})
     assert {site: amount / 8 for site, amount in amounts.items()} == {"a": 0.25, "b": 0.125, "c": 0.625}
     for wrong in (0.0, -1.0, float("nan"), 101.0, "2"):
