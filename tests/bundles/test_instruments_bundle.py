@@ -119,7 +119,7 @@ GROUPS = {  # as Tables 5 and 6 name them -> all that they keep at the sites, an
     "encoder_q": r"encoder\..*\.attention\.query\.(weight|bias)",
     "decoder_q": r"temporal\.query\.(weight|bias)",
     "encoder_decoder_q": r"(temporal\.query|encoder\..*\.attention\.query)\.(weight|bias)",
-    "norm": r"encoder\..*(layer_)?norm.*\.(weight|bias)",
+    "norm": r"encoder\..*layer_norm(_\d)?\.(weight|bias)",
     "key": r"encoder\..*\.attention\.key\.(weight|bias)",
     "value": r"encoder\..*\.attention\.value\.(weight|bias)",
     "key_value": r"encoder\..*\.attention\.(key|value)\.(weight|bias)",

@@ -36,6 +36,8 @@ def pairs(site, number=8):
 def small(monkeypatch, tmp_path):
     """Return a function: sites with layers, or those of the parabolas, and values of a study -> server.
 
+    ``own``: site -> further values of its YAML.
+
     The workspace is ``tmp_path / name``.
     """
     monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
@@ -44,8 +46,8 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
 
-    def small(data="", name="ws", resume=False, roles=None, **changes):
-        sites = {site: _site(tmp_path / "sites" / site, rows) for site, rows in _rows(data).items()}
+    def small(data="", name="ws", resume=False, roles=None, own=None, **changes):
+        sites = {site: _site(tmp_path / "sites" / site, rows, own) for site, rows in _rows(data).items()}
         said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
         said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
         return run_job(write_job(Job.of(said), tmp_path / "jobs" / name, replace=True), tmp_path / name, sites, resume)
@@ -58,12 +60,13 @@ def _rows(data):
     return {site: pairs(site) for site in data} if isinstance(data, str) and data else data or PARABOLAS
 
 
-def _site(folder, rows):
+def _site(folder, rows, own=None):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "datalist.json").write_text(json.dumps({"training": rows}))
     path = folder / f"{folder.name}.yaml"
     privacy = {"account": "account.json", "allowed_extras": ["control_difference", "fim_trace"]}
-    path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}))
+    values = {"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}
+    path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
     return load_file(path)
 
 

@@ -17,11 +17,21 @@ EXAMPLE = """\
     workers: 0                  # processes that load images
     amp: false                  # mixed precision (GPU only)
     allow_release: false        # may a job score other sites with this site's private layers?
+    words: {}                   # what a bundle may know of this site, such as {procedure: nephrectomy}; stays here
     allowed_classes: []         # class paths beyond FedMed's own that a job may name here
     privacy: {}                 # what may leave: see docs/privacy.md
 """
 ClassPath = Annotated[
     str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"), InWords("a class path, such as package.module.Class")
+]
+WordName = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$"), InWords("a name of small letters, digits and _, such as procedure")
+]
+# It begins with a letter or digit, so that no bundle's configuration takes it for an expression or a reference.
+WordText = Annotated[
+    str,
+    Field(pattern=r"^[^\W_][\w .,;'()/+-]{0,99}$"),
+    InWords("at most 100 letters, digits, spaces and . , ; ' ( ) / + - _, the first a letter or digit"),
 ]
 
 
@@ -63,6 +73,9 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
 
     allow_release: bool = False
     """May a job score sites that have no decoder of their own with this site's private layers? They leave it then."""
+
+    words: dict[WordName, WordText] = {}
+    """What the network of a job's bundle may know of this site, such as procedure: nephrectomy. It never leaves."""
 
     allowed_classes: tuple[ClassPath, ...] = ()
     """Classes beyond FedMed's own that a job may name at this site, such as my_hospital.methods.Mine."""
