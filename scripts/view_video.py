@@ -5,8 +5,10 @@
     scripts/view_video.py 0 --site lap_hei2 --run runs/tools --out sheet.png            # the first of 'testing'
     scripts/view_video.py a.mp4 --labels a.csv --masks a_masks --out sheet.png --video a_labels.mp4
     scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # of a bundle's inference
+    scripts/view_video.py a.mp4 --masks a_masks --called eval/masks/a --video parts.mp4 # true and called masks
 
-Truth blue, prediction orange; masks are outlined. Labels and masks of a site's video are those of its datalist.
+Truth blue, prediction orange; true masks are outlined, called ones filled. Labels and masks of a site's video are
+those of its datalist.
 --video plays the whole video with all of it. Frames show the patient, and before the camera is inside perhaps faces
 and names: treat the pictures as you treat the video.
 """
@@ -37,6 +39,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
     add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
+    add("--called", type=Path, metavar="FOLDER", help="the same, as a bundle's inference wrote them")
     add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
     add("--predictions", type=Path, metavar="CSV", help="columns 'second' and 'p_<label>', probabilities")
     add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
@@ -124,12 +127,12 @@ def draw(options: argparse.Namespace) -> list[Path]:
         key, place, files = find_video(site, options.video, options.list)
         path, labels, masks = files["video"], labels or files.get("labels"), masks or files.get("masks")
         predictions = find_predictions(options.run, site.site, key, place, path) if options.run else predictions
-    video = read_viewed(path, labels, masks, predictions, options.threshold)
+    video = read_viewed(path, labels, masks, predictions, options.threshold, options.called)
     if not video.rows:
-        print(f"note: nothing is known of {path}; give --labels, --masks or --predictions", file=sys.stderr)
+        print(f"note: nothing is known of {path}; give --labels, --masks, --called or --predictions", file=sys.stderr)
     out = options.out or Path(f"{path.stem}.png")
     times = thumbnail_times(video, options.frames)
-    found = stills(video.source, path, video.masks, times, 3 * options.dpi)
+    found = stills(video.source, path, video.masks, times, 3 * options.dpi, video.called)
     frames = list(progress("Reading frames")(found, len(times)))
     if not frames:
         raise DataError(f"{path}: is much shorter than its header says; write it anew: ffmpeg -i IN out.mp4")

@@ -94,8 +94,13 @@ def write_png(label: np.ndarray) -> str:
 
 
 def read_width_first(transforms: Sequence[Any], path: str | None) -> bool:
-    """Whether the bundle reads a picture as (W, H), as MONAI does unless a bundle says otherwise, or as (H, W)."""
+    """Whether the bundle reads a picture as (W, H), as MONAI does unless a bundle says otherwise, or as (H, W).
+
+    A transform of the bundle's own that reads pictures says it by its attribute ``width_first``.
+    """
     for transform in transforms:
+        if (first := getattr(transform, "width_first", None)) is not None:
+            return bool(first)
         loader = _loader(transform)
         reader = next((r for r in reversed(loader.readers) if path and r.verify_suffix(path)), None) if loader else None
         if isinstance(reader, PILReader):

@@ -136,3 +136,24 @@ def test_what_cannot_be_scored_is_one_clear_error(tmp_path):
         run(made, MaskRecorder(tmp_path, NAMES, CLASSES).attach)
     with pytest.raises(FedMedError, match=r"use \(B, C, H, W\) and whole numbers"):
         run([(truth[:, :8], called) for truth, called in videos()], MaskRecorder(tmp_path, NAMES, CLASSES).attach)
+
+
+def test_all_parts_are_scored_as_one_foreground(tmp_path):
+    """Called and true are 1 where any class is; a part taken for another is right, and no class has a number."""
+    made = videos()
+    recorder = MaskRecorder(tmp_path, NAMES, CLASSES, whole=True)
+    run(made, recorder.attach)
+    found = recorder.finish()
+    frames = [
+        [class_scores(np.minimum(t, 1), np.minimum(c, 1), 1)[0] for t, c in zip(*one, strict=True)] for one in made
+    ]
+    for place, score in enumerate(("dice", "iou", "hd95", "assd")):
+        assert found[f"{score}_mean"] == pytest.approx(np.mean([np.mean([f[place] for f in own]) for own in frames]))
+    assert set(found) == {f"{score}_mean" for score in ("dice", "iou", "hd95", "assd")} | {
+        "dice_std", "iou_std", "n_frames", "n_cases",
+    }  # fmt: skip
+    assert np.load(tmp_path / "best.npz")["classes"].tolist() == ["foreground"]
+    swapped = [(truth, np.where(called > 0, 3 - called, 0).astype(np.uint8)) for truth, called in made]
+    other = MaskRecorder(tmp_path / "swapped", NAMES, CLASSES, whole=True)
+    run(swapped, other.attach)
+    assert other.finish() == found

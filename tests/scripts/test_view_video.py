@@ -68,6 +68,24 @@ def test_a_sheet_and_a_film_of_a_sites_video(script, site, run, tmp_path, capsys
     )
 
 
+def test_called_masks_are_filled_and_true_ones_outlined(script, site, tmp_path):
+    _, root = site
+    (entry,) = json.loads((root / "datalist.json").read_text())["testing"]
+    (tmp_path / "called").mkdir()
+    for path in (root / entry["masks"]).iterdir():
+        with Image.open(path) as mask:
+            Image.fromarray(np.full(np.array(mask).shape, 2, np.uint8)).save(tmp_path / "called" / path.name)
+    files = [str(root / entry["video"]), *FRAMES]
+    for name, more in (("true", []), ("both", ["--called", str(tmp_path / "called")])):
+        out, film = tmp_path / f"{name}.png", tmp_path / f"{name}.mp4"
+        asked = [*files, "--masks", str(root / entry["masks"]), *more, "--out", str(out)]
+        assert script.main([*asked, "--video", str(film), "--rate", "1"]) == 0
+    yellow = np.array(ImageColor.getrgb(MARKS[1]), int)
+    true, both = (np.asarray(Image.open(tmp_path / f"{name}.png").convert("RGB"), int) for name in ("true", "both"))
+    nearer = np.abs(both - yellow).sum(-1) < np.abs(true - yellow).sum(-1) - 30
+    assert nearer.mean() > 0.2, "all of a called frame is under the colour of its value"
+
+
 def test_masks_are_outlined(script, site, tmp_path):
     _, root = site
     entry = json.loads((root / "datalist.json").read_text())["training"][0]

@@ -39,6 +39,10 @@ class TensorMeans:
                 raise RoundFailed(f"aggregated tensor '{name}' is not finite in {base.dtype}; the model is unchanged")
         return result
 
+    def weights(self, differences: Sequence[Tensor], senders: Senders) -> Sequence[float]:
+        """What a parameter's differences, before ``scales``, are multiplied with; the senders' coefficients."""
+        return senders.weights
+
     def _one(self, name: str, model: Mapping[str, Tensor], senders: Senders, mean: BlockMean) -> Tensor:
         base, differences = model[name], senders.differences(name)
         kind = classify(name, base)
@@ -51,8 +55,9 @@ class TensorMeans:
         if self.middle:
             moved = self.middle(name, base, differences, senders.scales)
         else:
-            weights = [weight * scale for weight, scale in zip(senders.weights, senders.scales, strict=True)]
-            moved = mean(base, differences, weights)
+            weights = self.weights(differences, senders) if kind == "parameter" else senders.weights
+            scaled = [weight * scale for weight, scale in zip(weights, senders.scales, strict=True)]
+            moved = mean(base, differences, scaled)
         # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate, and a site may send
         # anything, such as noise: a variance below 0 would make every output NaN.
         return moved.clamp_(min=0) if kind == "running_var" else moved

@@ -40,12 +40,12 @@ class Corrections:
         self._values = {name: value for name, value in extras.items() if name in taken}
         return {name: value for name, value in extras.items() if name not in taken}
 
-    def attach(self, engine: Any, received: Collection[str], shared: Collection[str], **facts: int) -> None:
+    def attach(self, engine: Any, received: Collection[str], shared: Collection[str], **facts: Any) -> None:
         """Add to a trainer that has ``network`` and ``optimizer``.
 
         Args:
             received, shared: names of the tensors that the site received, and of those that it sends back.
-            facts: of time, see :class:`RoundStart`.
+            facts: of time, and ``before_batch``; see :class:`RoundStart`.
 
         Raises:
             JobError: the trainer does not train by the bundle's optimizer.

@@ -1,4 +1,4 @@
-"""From batches of a loader of clips to what a network of single frames takes."""
+"""From batches of a loader of clips to what a network takes."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,12 +10,12 @@ from fedmed.data.video.clip_loader import unit_float
 from fedmed.errors import FedMedError
 
 
-class FrameBatches:
-    """``prepare_batch`` of an engine: clips of one frame become frames on the device, and may be changed there.
+class StackedFrames:
+    """``prepare_batch`` of an engine: the frames of a clip become channels of one image, and may be changed first.
 
     Args:
-        views: (B, 1, 3, H, W) uint8 -> float, such as :class:`fedmed.data.augment.clip_views.ClipViews`, with masks
-            (B, 1, H, W) both; None = frames as they are.
+        views: (B, k, 3, H, W) uint8 -> float, such as :class:`fedmed.data.augment.clip_views.ClipViews`, with masks
+            (B, n, H, W) both, one draw a clip; None = frames as they are.
     """
 
     def __init__(self, views: Callable[..., Any] | None = None) -> None:
@@ -24,17 +24,16 @@ class FrameBatches:
     def __call__(
         self, batch: Mapping[str, Any], device: torch.device | str | None = None, non_blocking: bool = False, **_: Any
     ) -> tuple[Tensor, Tensor | None]:
-        """Return images (B, 3, H, W) float32 in [0, 1], and labels, None without.
+        """Return images (B, k · 3, H, W) float32 in [0, 1], oldest frame first, and labels, None without.
 
-        Labels are (B, J) float32, 0 or 1, of uint8; classes (B,) or masks (B, H, W), which move with their frames, stay
-        whole numbers (int64).
+        Labels are those of the last frame: (B, J) float32, 0 or 1, of uint8; classes (B,) or masks (B, H, W), which
+        move with their frame, stay whole numbers (int64).
 
         Raises:
-            FedMedError: clips of more than one frame.
+            FedMedError: a batch that does not hold clips.
         """
         clips, labels = batch["image"], batch.get("labels")
-        if clips.ndim != 5 or clips.shape[1] != 1:
-            raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips of one frame are needed: size 1")
+        self._check(clips)
         clips = clips.to(device, non_blocking=non_blocking)
         if labels is not None:
             labels = labels.to(device, non_blocking=non_blocking)
@@ -42,9 +41,22 @@ class FrameBatches:
             images, labels = self.views(clips, labels)
         else:
             images = unit_float(clips) if self.views is None else self.views(clips)
+        images = images.flatten(1, 2)
         if labels is None:
-            return images[:, 0], None
-        return images[:, 0], labels[:, 0].float() if labels.dtype == torch.uint8 else labels[:, 0]
+            return images, None
+        return images, labels[:, -1].float() if labels.dtype == torch.uint8 else labels[:, -1]
+
+    def _check(self, clips: Tensor) -> None:
+        if clips.ndim != 5:
+            raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips (B, k, 3, H, W) are needed")
+
+
+class FrameBatches(StackedFrames):
+    """The same of clips of one frame, for networks of single frames: (B, 3, H, W); FedMedError for longer clips."""
+
+    def _check(self, clips: Tensor) -> None:
+        if clips.ndim != 5 or clips.shape[1] != 1:
+            raise FedMedError(f"a batch has shape {tuple(clips.shape)}; clips of one frame are needed: size 1")
 
 
 class ClipBatches:

@@ -5,7 +5,7 @@ not. The proximal term of FedProx (Li et al. 2020, arXiv 1812.06127) is one, the
 2021, arXiv 2111.04263), which keeps a state, another.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ class RoundStart:
         steps: optimizer steps of this round.
         steps_before, steps_total: of all rounds before this one, and of all rounds, if each has so many.
         parameters: the network's, by name, also those that stay at the site.
+        before_batch: to be called before each batch that a correction looks at by itself; may raise to stop.
     """
 
     received: Mapping[str, Tensor]
@@ -39,6 +40,7 @@ class RoundStart:
     steps_before: int = 0
     steps_total: int = 0
     parameters: Parameters = field(default_factory=dict)
+    before_batch: Callable[[], None] = lambda: None
 
     def shared_parameters(self) -> dict[str, Tensor]:
         """Of what the site received the parameters whose differences it sends back; no buffers."""
@@ -110,7 +112,7 @@ class Correction:
         """
 
 
-def check_kept(kept: Mapping[str, Tensor], parameters: Parameters, what: str) -> None:
+def check_kept(kept: Mapping[str, Tensor], parameters: Mapping[str, Tensor], what: str) -> None:
     """Refuse a state, name -> tensor, that is not of this network.
 
     Raises:

@@ -10,13 +10,16 @@ from ignite.engine import Engine
 from torch import Tensor
 
 from fedmed.data.video.clip_loader import unit_float
-from fedmed.engines.evaluation_files import pictured
+from fedmed.engines.evaluation_files import pictured, write_pictures
+from fedmed.engines.kept_gates import FILE, KeptGates
 from fedmed.engines.label_counts import macro
 from fedmed.engines.mask_scores import SCORES, Scores, class_scores, frame_scores, known_means
 from fedmed.engines.trainer import plain
 from fedmed.engines.video_frames import SeenVideo, VideoMean
 from fedmed.engines.video_recorder import Recorded, VideoRecorder, text
 from fedmed.errors import DataError, FedMedError
+
+WHOLE = "foreground"  # name of all classes as one
 
 
 class SeenFrame(NamedTuple):
@@ -41,6 +44,9 @@ class MaskRecorder(VideoRecorder):
     Args:
         folder, names: see :class:`fedmed.engines.video_recorder.VideoRecorder`.
         classes: names of what 1, 2, … stand for; the network's first output is everything else.
+        whole: all classes are scored as one foreground, because the site's masks do not tell them apart (Fang et al.
+            2025, Table VIII); :meth:`finish` then gives no numbers of single classes.
+        gates: what keeps the gates of channels, for ``gates.npz``; None = they are not looked at.
 
     The evaluator's loader has a ``dataset`` whose items, in the order in which they are seen, have ``image``
     (k, 3, H, W).
@@ -50,13 +56,24 @@ class MaskRecorder(VideoRecorder):
     spreads = ("dice", "iou")
     truth = "masks"
 
-    def __init__(self, folder: Path | str, names: Sequence[str], classes: Sequence[str]) -> None:
+    def __init__(
+        self,
+        folder: Path | str,
+        names: Sequence[str],
+        classes: Sequence[str],
+        whole: bool = False,
+        gates: KeptGates | None = None,
+    ) -> None:
         self.engine: Any = None
-        super().__init__(folder, names, classes)
+        self.gates, self.outputs = gates, len(classes) + 1
+        super().__init__(folder, names, [WHOLE] if whole else classes)
+        self.whole = whole
 
     def attach(self, engine: Engine) -> None:
         """Add to an evaluator."""
         self.engine = engine
+        if self.gates:
+            self.gates.attach(engine)
         super().attach(engine)
 
     def begin(self) -> None:
@@ -64,9 +81,10 @@ class MaskRecorder(VideoRecorder):
         self.seen: list[SeenFrame] = []
 
     def read(self, logits: Tensor, labels: Tensor) -> Sequence[Tensor]:
-        if logits.shape[1] != len(self.classes) + 1:
-            raise DataError(f"{logits.shape[1]} outputs a pixel, {len(self.classes)} classes and the rest; correct one")
-        return called_and_true(logits, labels)
+        if logits.shape[1] != self.outputs:
+            raise DataError(f"{logits.shape[1]} outputs a pixel, {self.outputs - 1} classes and the rest; correct one")
+        masks = called_and_true(logits, labels)
+        return [mask.clamp(max=1) for mask in masks] if self.whole else masks
 
     def record(self, video: SeenVideo) -> Recorded:
         each = scores_of(video, len(self.classes))
@@ -82,7 +100,16 @@ class MaskRecorder(VideoRecorder):
         means = dict(zip(SCORES, known_means(frames, 0).tolist(), strict=True))
         return Recorded(means | {"of_classes": known_means(each, 0)}, header, map(tuple, lines))
 
+    def finish(self) -> dict[str, float | int]:
+        """As the base class; the gates are written too."""
+        found = super().finish()
+        if self.gates:
+            write_pictures(self.folder, {FILE: self.gates.content()})
+        return found
+
     def together(self) -> dict[str, float]:
+        if self.whole:  # the means say it already, and no class of the model's is meant
+            return {}
         videos = np.stack([row["of_classes"] for row in self.rows])
         labels = enumerate(self.classes)
         return {f"{s}_{label}": macro(videos[:, i, j]) for i, label in labels for j, s in enumerate(SCORES)}

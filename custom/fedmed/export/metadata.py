@@ -70,17 +70,25 @@ def _change(federation: Mapping[str, Any], what: str) -> str:
 
 
 def _fit_format(content: dict[str, Any], folder: Path, config: Path) -> None:
-    """Sizes and classes as the run had them: the network's input is one window of the inferer, or one picture."""
+    """Sizes and channels as the run had them: the network's input is one window of the inferer, or one picture."""
     parser = ConfigParser()
     parser.read_config(str(config))
     parser["bundle_root"] = str(folder)
     formats = content["network_data_format"]
+    if "channels" in parser:
+        _keep_last(formats["inputs"]["image"], parser.get_parsed_content("channels"))
     before = list(formats["inputs"]["image"]["spatial_shape"])
     size = _size(parser, len(before))
     for side in formats.values() if size else ():
         for tensor in side.values():
             if list(tensor["spatial_shape"]) == before:
                 tensor["spatial_shape"] = size
+
+
+def _keep_last(image: dict[str, Any], channels: int) -> None:
+    """Of a network that sees fewer frames than the bundle's: those channels that are the last."""
+    names = list(image["channel_def"].values())[-channels:]
+    image |= {"num_channels": channels, "channel_def": dict(zip(map(str, range(channels)), names, strict=False))}
 
 
 def _name_classes(content: dict[str, Any], classes: Sequence[Structure], words: CardWords) -> None:

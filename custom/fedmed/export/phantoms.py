@@ -26,7 +26,7 @@ def phantom(folder: Path, image: Mapping[str, Any], config: Path) -> tuple[Path,
     flat = len(image["spatial_shape"]) == 2
     if flat and image.get("modality") == "xray" and image["num_channels"] == 1:
         return _xray(folder), "chest X-ray"
-    if flat and image.get("modality") == "endoscopy" and image["num_channels"] == 3:
+    if flat and image.get("modality") == "endoscopy" and image["num_channels"] % 3 == 0:
         return _frame(folder / "phantom.png"), "frame of an operation"
     if not flat and content.get("pixdim") is not None and len(content.get("window_size") or ()) == 3:
         return _ct(folder / "phantom.nii.gz", np.multiply(content["window_size"], content["pixdim"])), "chest CT"

@@ -174,7 +174,7 @@ class Client:
         time = {"round": task.round, "rounds": task.total_rounds, "steps": task.steps}
         time |= steps_facts(task, task.steps)
         received, sent = model.policy.received(model.tensors), model.policy.sent(model.tensors)
-        corrections.attach(trainer, received, sent, **time)
+        corrections.attach(trainer, received, sent, **time, before_batch=AbortHandler(self.should_abort).check)
         handlers = listed(model.parser, "train", "federated_handlers")
         report = partial(self.progress.step, task)
         means = run_trainer(trainer, task.steps, self.should_abort, report, handlers)

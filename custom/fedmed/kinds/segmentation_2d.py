@@ -7,6 +7,7 @@ from typing import Any
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.entry_forms import ImageAlone, Video
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.label_server import MASKS
 from fedmed.kinds.model_card import CardWords
 
 
@@ -29,6 +30,7 @@ class Segmentation2D(Kind):
     inspection = "fedmed.checks.video_inspection.MaskInspection"
     report = "fedmed.reports.segmentation_2d_report.Segmentation2DReport"
     exporter = "fedmed.export.exporter.FrameMaskExporter"
+    proposal = MASKS
     card = CardWords(
         how_to_run="run_frame_masks.md.j2",
         labels="masks",

@@ -19,7 +19,7 @@ from fedmed.reports.words import NOTHING, fixed, flat
 
 EVERY_RUN = ("curves", "aggregation", "traffic")
 UPDATES = "updates"  # of a run in which two sites or more trained in a round
-OF_SITES = ("slices_*.png", "features_*.png")  # pictures of single sites
+OF_SITES = ("slices_*.png", "features_*.png", "time_*.png")  # pictures of single sites
 BESIDE = "test_scores"  # a chart for slides; the page has a table of the same
 DISCS = (
     "The area of a disc is the weight of a site's update in that round; a cross is an update that was refused or did "

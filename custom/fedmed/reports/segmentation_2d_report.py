@@ -1,5 +1,6 @@
 """What a report shows of masks of frames: scores of videos, of each class at each site, and frames with their masks."""
 
+from functools import partial
 from statistics import fmean
 
 import numpy as np
@@ -13,6 +14,7 @@ from fedmed.reports.palette import INK
 from fedmed.reports.plots import WIDTH
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_report import Chart
+from fedmed.reports.scores_over_time import ScoredVideo, dice_over_time, scored_videos
 from fedmed.reports.site_rows import SiteRow, site_rows
 from fedmed.reports.video_report import VideoReport
 from fedmed.reports.words import fixed
@@ -30,6 +32,7 @@ class Segmentation2DReport(VideoReport):
         "a class is there and not called, or called and not there, they are the frame's diagonal."
     )
     columns = {"Dice": "dice_mean", "IoU": "iou_mean", "HD95": "hd95_mean", "ASSD": "assd_mean"}
+    of_video = {"Dice": "dice", "IoU": "iou", "HD95": "hd95", "ASSD": "assd"}
     by_class = (
         "Each class",
         "Means over the frames of a video in whose truth or prediction the class is, then over the videos of a site.",
@@ -38,6 +41,12 @@ class Segmentation2DReport(VideoReport):
         "What the model draws",
         "The best, the median and the worst frame of each site: above the true masks, below those that the model "
         "called.",
+    )
+
+    features = (
+        "Videos along time",
+        "Dice of each frame that has a mask, of the best, the median and the worst test video of each site: the thick "
+        "line is the mean of the classes in the frame, a thin one is a class, with a gap where it is in neither mask.",
     )
 
     def cells(self, run: Run, row: SiteRow) -> dict[str, str]:
@@ -49,11 +58,20 @@ class Segmentation2DReport(VideoReport):
         """The scores of each class at each site."""
         return {"classes": Chart(class_tables)} if labels_of(run, "dice_") else {}
 
+    def further_charts(self, run: Run) -> dict[str, Chart]:
+        """Dice over the time of videos, at each site where their tables are here."""
+        found = {site.name: scored_videos(site) for site in run.sites}
+        return {f"time_{name}": Chart(partial(_over_time, own, name)) for name, own in found.items() if own}
+
     def figure(self, run: Run, site: Site) -> Figure | None:
         """The best, the median and the worst frame of a site; None where they are not here."""
         pictures = list(site.pictures(read_frame))
         colours = {one.name: one.colour for one in run.classes if one.colour}
         return frames_with_masks(pictures, site.name, colours) if pictures else None
+
+
+def _over_time(videos: list[ScoredVideo], site: str, _: Run) -> Figure:
+    return dice_over_time(videos, site, {})
 
 
 def class_tables(run: Run) -> Figure:

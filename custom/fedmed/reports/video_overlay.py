@@ -17,8 +17,8 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.files import write_atomically
 from fedmed.reports.dark_picture import NIGHT
 from fedmed.reports.palette import INK_DARK
-from fedmed.reports.video_sheet import COLOURS, clock, draw_labels, outline_colour
-from fedmed.reports.video_stills import Still, stills
+from fedmed.reports.video_sheet import COLOURS, clock, draw_labels
+from fedmed.reports.video_stills import Still, outline_colour, stills
 from fedmed.reports.viewed_video import ViewedVideo
 
 NARROWEST, WIDEST, FASTEST = 640, 1280, 25.0  # pixels; frames a second
@@ -50,7 +50,7 @@ def write_overlay(video: ViewedVideo, path: Path, rate: float | None = None, tra
     """
     rate, width = rate or own_rate(video), 2 * round(min(max(video.width, NARROWEST), WIDEST) / 2)
     times = (number / rate for number in count())
-    found = stills(video.source, video.path, video.masks, times, width)
+    found = stills(video.source, video.path, video.masks, times, width, video.called)
     found = track(found, round(video.source.seconds() * rate)) if track else found
     draw = partial(overlaid, video, *label_panel(video, width))
     try:

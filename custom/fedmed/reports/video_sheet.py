@@ -11,18 +11,13 @@ from matplotlib.figure import Figure
 from fedmed.reports.dark_picture import EDGE, NIGHT
 from fedmed.reports.palette import GRID_DARK, INK_DARK, MARKS, MUTED_DARK, PREDICTION, TRUTH
 from fedmed.reports.ribbon import draw_ribbons
-from fedmed.reports.video_stills import Still
+from fedmed.reports.video_stills import Still, outline_colour
 from fedmed.reports.viewed_video import CALLED, KNOWN, ViewedVideo
 
 WIDE, MARGIN, GAP, HEAD, FOOT = 13.0, 0.12, 0.08, 0.42, 0.4  # inches
 ROW, LINE, LETTER = 0.25, 0.15, 0.078  # inches: a row of labels, a line of words below a frame, a letter of a name
 COLUMNS, LETTERS = 6, 38  # frames in a row, letters in a line below one
 COLOURS = {KNOWN: TRUTH, CALLED: PREDICTION}
-
-
-def outline_colour(value: int) -> str:
-    """Of a mask's value, above 0."""
-    return MARKS[(value - 1) % len(MARKS)]
 
 
 def clock(second: float) -> str:
@@ -84,8 +79,8 @@ def video_figure(video: ViewedVideo, frames: Sequence[Still], title: str) -> Fig
 def draw_labels(axes: Axes, video: ViewedVideo) -> None:
     """Rows of labels along time on black, truth above prediction, and one with a mark for every mask."""
     draw_ribbons(axes, video.rows, [(one, COLOURS[kind]) for kind, one in video.ribbons.items()], line=GRID_DARK)
-    if video.masks:
-        axes.plot(list(video.masks), [len(video.rows) - 1] * len(video.masks), "|", color=MARKS[0], markersize=7)
+    if times := [*video.masks, *video.called]:
+        axes.plot(times, [len(video.rows) - 1] * len(times), "|", color=MARKS[0], markersize=7)
     axes.set_xlim(0, max([video.source.seconds(), *(float(one.ends[-1]) for one in video.ribbons.values())]))
     axes.set_facecolor(NIGHT)
     axes.spines[:].set_visible(False)
@@ -96,10 +91,11 @@ def draw_labels(axes: Axes, video: ViewedVideo) -> None:
 def _heading(figure: Figure, title: str, video: ViewedVideo, frames: Sequence[Still], y: float) -> None:
     """The title, and what the colours mean."""
     figure.text(MARGIN / WIDE, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
-    values = sorted({value for still in frames for value, _ in still.outlines})
+    values = sorted({value for still in frames for value in (*still.covered, *(own for own, _ in still.outlines))})
     legend = {kind: COLOURS[kind] for kind in video.ribbons} | {f"mask {n}": outline_colour(n) for n in values}
+    legend |= {"filled: called": INK_DARK} if video.called else {}
     for place, (name, colour) in enumerate(reversed(legend.items())):
-        figure.text(1 - (MARGIN + 0.85 * place) / WIDE, y, name, color=colour, fontsize=10, ha="right", va="center")
+        figure.text(1 - (MARGIN + 0.95 * place) / WIDE, y, name, color=colour, fontsize=10, ha="right", va="center")
 
 
 def _picture(axes: Axes, still: Still) -> None:

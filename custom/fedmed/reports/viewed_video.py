@@ -1,7 +1,7 @@
 """A video with what is known of it and what a model says of it, read to be shown."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -29,7 +29,7 @@ class ViewedVideo:
         source: what reads it.
         width: of its frames, in pixels.
         ribbons: ``truth`` and ``prediction``, as far as they are known.
-        masks: second -> file.
+        masks, called: second -> file, of what is there and of what a model called.
     """
 
     path: Path
@@ -37,17 +37,23 @@ class ViewedVideo:
     width: int
     ribbons: Mapping[str, Ribbon]
     masks: Mapping[float, Path]
+    called: Mapping[float, Path] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[str]:
         """What is shown along time: labels in the order of what knows more of them, others below, and masks."""
         known = sorted(self.ribbons.values(), key=lambda ribbon: -len(ribbon.names))
         names = [name for ribbon in known for name in ribbon.names]
-        return list(dict.fromkeys([*names, *([MASKS] if self.masks else [])]))
+        return list(dict.fromkeys([*names, *([MASKS] if self.masks or self.called else [])]))
 
 
 def read_viewed(
-    video: Path, labels: Path | None, masks: Path | None, predictions: Path | None, threshold: float
+    video: Path,
+    labels: Path | None,
+    masks: Path | None,
+    predictions: Path | None,
+    threshold: float,
+    called: Path | None = None,
 ) -> ViewedVideo:
     """Read all but the frames.
 
@@ -57,6 +63,7 @@ def read_viewed(
         masks: folder of PNG files.
         predictions: table by time of probabilities.
         threshold: probability from which a label counts as called; of phases the likeliest is.
+        called: folder of PNG files that a bundle's inference wrote.
 
     Raises:
         DataError: a file is missing, damaged or not what it should be; it says which, and what to do.
@@ -71,8 +78,13 @@ def read_viewed(
         ribbons[KNOWN] = _truth(table, shift)
     if predictions:
         ribbons[CALLED] = read_predictions(predictions, table.phase_names if table else (), threshold, video, shift)
-    files = FrameMasks(masks, ANY).files() if masks else []
-    return ViewedVideo(video, source, upright(first)[1], ribbons, {second - shift: file for second, file in files})
+    true, found = (_files(folder, shift) for folder in (masks, called))
+    return ViewedVideo(video, source, upright(first)[1], ribbons, true, found)
+
+
+def _files(folder: Path | None, shift: float) -> dict[float, Path]:
+    """Second from the first frame -> mask."""
+    return {second - shift: file for second, file in FrameMasks(folder, ANY).files()} if folder else {}
 
 
 def _truth(table: LabelTable, shift: float) -> Ribbon:

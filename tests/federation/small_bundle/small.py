@@ -19,12 +19,12 @@ class Weight(nn.Module):
 
 
 class Layers(nn.Module):
-    """(B, 3) -> (B, 1)."""
+    """(B, 3) -> (B, outputs)."""
 
-    def __init__(self, dropout):
+    def __init__(self, dropout, outputs=1):
         super().__init__()
         self.body = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Dropout(dropout))
-        self.head = nn.Linear(4, 1)
+        self.head = nn.Linear(4, outputs)
         self.double()
 
     def forward(self, x):
@@ -61,6 +61,11 @@ def batches(data, size):
     """In their order."""
     made = [data[start : start + size] for start in range(0, len(data), size)]
     return [dict(zip(("image", "label"), map(f64, zip(*some, strict=True)), strict=True)) for some in made]
+
+
+def class_batches(data, size):
+    """Whether each value is above 0, in place of it."""
+    return [{**batch, "label": (batch["label"][:, 0] > 0).long()} for batch in batches(data, size)]
 
 
 def f64(values):

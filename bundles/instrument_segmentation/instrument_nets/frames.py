@@ -1,0 +1,1 @@
+../../surgical_tool_classification/surgical_tools/frames.py

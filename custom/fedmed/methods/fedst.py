@@ -1,0 +1,67 @@
+"""Personalised segmentation of instruments in video, with training at the server (FedST, Fang et al. 2025)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fedmed.errors import JobError
+from fedmed.methods.feddp import FedDP
+
+SERVER = {
+    "separation": True,
+    "fine_tuning": False,
+    "mean": None,
+}  # whether representations are separated; None: no step
+
+
+@dataclass(frozen=True)
+class FedST(FedDP):
+    """Sites keep the queries of the encoder's attention and the choice of channels; what moves and how is shared.
+
+    After each average the server trains the shared layers on images of its own, which nobody needs to keep secret.
+    Settings of the losses and of the server's training are the bundle's, overlays ``train`` and ``serq``.
+
+    Attributes:
+        group: sharing group whose layers stay at each site; ``full``: none.
+        server: ``separation``, Eq. 10-12: a second network and a descriptor of the server's images take what is
+            peculiar to them; ``fine_tuning``: the averaged model is trained on these images as it is; ``mean``: no
+            training there.
+        server_steps: optimizer steps of each network that the server trains, after each average.
+    """
+
+    title: ClassVar[str] = "FedST"
+    source: ClassVar[str] = "Fang et al. 2025"
+    example: ClassVar[Mapping[str, Any]] = {"bundle": "instrument_segmentation", "rounds": 300, "steps": 100}
+    small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 12, "steps": 20}
+    stays: ClassVar[str] = "the query layers and the choice of channels"
+
+    server: str = "separation"
+    server_steps: int = 100
+
+    def __post_init__(self) -> None:
+        if self.server not in SERVER:
+            raise JobError(f"'server' is {self.server!r}; use one of {', '.join(SERVER)}")
+        if type(self.server_steps) is not int or self.server_steps < 1:
+            raise JobError(f"'server_steps' is {self.server_steps!r}; give a whole number, 1 or more")
+
+    def server_training(self) -> dict[str, Any] | None:
+        """After each average, by the bundle's overlay ``serq``."""
+        separates = SERVER[self.server]
+        settings = {"server_separates": separates, "server_steps": self.server_steps}
+        return None if separates is None else {"overlay": "serq", "settings": settings}
+
+    def report_sections(self) -> tuple[str, ...]:
+        """What the server's training does, and which channels sites choose."""
+        return (
+            "fedmed.reports.server_training_section.ServerTrainingSection",
+            "fedmed.reports.channel_gates_section.ChannelGatesSection",
+        )
+
+    def card(self) -> str:
+        """How the model came about."""
+        trained = {"separation": "trained them", "fine_tuning": "fine-tuned them", "mean": ""}[self.server]
+        after = f" and {trained} on images of its own, which are not of patients" if trained else ""
+        return (
+            f"Each site trained on its own labelled videos and kept {self.stays} to itself; the server averaged the "
+            f"other layers{after} (FedST, Fang et al. 2025)."
+        )

@@ -1,0 +1,107 @@
+"""Clips that the bundle for instruments infers, and the masks that it writes."""
+
+import csv
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from ignite.engine import Engine
+from PIL import Image
+
+from fedmed.data.video.frame_masks import FrameMasks
+
+BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
+if str(BUNDLE) not in sys.path:
+    sys.path.append(str(BUNDLE))
+SIZE = (32, 40)
+
+
+def part(name):
+    return importlib.import_module(f"instrument_nets.{name}")
+
+
+def grey(value, size=(64, 48)):
+    return Image.new("RGB", size, (value, value, value))
+
+
+def values(clip):
+    """Grey value of each frame of (3 · k, H, W)."""
+    return (clip[::3, 0, 0] * 255).round().int().tolist()
+
+
+@pytest.mark.parametrize(("interval", "expected"), [(0.2, [[0, 0, 0, 0], [3, 3, 1, 3], [0, 2, 4, 6]])])
+def test_the_history_of_a_video_is_that_of_training(interval, expected):
+    """Ten frames a second: two frames are 0.2 s; where there is no earlier frame, the current one stands for it."""
+    frames = ((n / 10, grey(n)) for n in range(7))
+    load = part("clips").LoadClipd("image", SIZE, 4)
+    found = [
+        values(load({"image": clip})["image"]) for _, clip in part("clips").with_history(frames, 10, interval, 4, SIZE)
+    ]
+    assert [found[n] for n in (0, 3, 6)] == expected
+
+
+def test_single_pictures_stand_for_their_own_history(tmp_path):
+    grey(7).save(tmp_path / "a.png")
+    made = part("clips").LoadClipd("image", SIZE, 4)({"image": str(tmp_path / "a.png")})
+    assert made["image"].shape == (12, *SIZE) and values(made["image"]) == [7] * 4
+    assert made["image_meta_dict"]["spatial_shape"] == (64, 48), "width and height"
+
+
+def test_pictures_whose_times_are_known_are_one_anothers_history(tmp_path):
+    for name, value in (("f00", 1), ("f02", 2), ("f04", 3), ("f09", 4)):
+        grey(value).save(tmp_path / f"{name}.png")
+    (tmp_path / "other").mkdir()
+    grey(9).save(tmp_path / "other/f06.png")
+    paths = part("frames").list_frames(tmp_path)
+    load = part("clips").LoadClipd("image", SIZE, 4)
+    rows = list(part("clip_dataset").ClipDataset(paths, load, tmp_path, SIZE, names_rate=10))
+    clips = {row["name"]: values(row["image"]) for row in rows}
+    assert clips["f04.png"] == [3, 1, 2, 3] and clips["f00.png"] == [1] * 4
+    assert clips["other/f06.png"] == [9] * 4, "of another folder"
+    assert {row["name"]: row["second"] for row in rows}["f09.png"] == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize(("interval", "rate"), [(0.2, 1.0), (0.0, 5.0), (float("nan"), 5.0)])
+def test_an_interval_below_one_frame(interval, rate):
+    with pytest.raises(ValueError, match="is less than one frame at frame_rate"):
+        part("clips").interval_in_frames(interval, rate)
+
+
+def test_masks_are_written_in_the_size_of_the_frames_and_can_be_labels(tmp_path):
+    writer, engine = part("mask_files").MaskWriter(tmp_path, ["shaft", "jaw"]), Engine(lambda *_: None)
+    predicted = torch.zeros(1, 4, 8)
+    predicted[0, :2, :4], predicted[0, 2:, 4:] = 1, 2
+    image, shape = torch.full((12, 4, 8), 0.5), torch.tensor([48, 64])
+    cases = [{"name": "a.mp4", "second": 1.2}, {"name": "b/f.jpg", "second": float("nan")}]
+    engine.state.batch = [{**case, "image": image, "shape": shape, "error": ""} for case in cases]
+    engine.state.batch += [{"name": "c.png", "second": float("nan"), "image": image, "shape": shape, "error": "broken"}]
+    engine.state.output = [{"pred": predicted}] * 3
+    writer.note(engine)
+    writer.finish()
+    for name in ("a.mp4/00001200.png", "b/f.jpg.png"):
+        mask = np.asarray(Image.open(tmp_path / "masks" / name))
+        assert mask.shape == (48, 64) and mask.dtype == np.uint8
+        assert (mask[:24, :32] == 1).all() and (mask[24:, 32:] == 2).all() and not mask[:24, 32:].any()
+        over = np.asarray(Image.open((tmp_path / "overlays" / name).with_suffix(".jpg"))).astype(int)
+        assert np.abs(over[5:19, 37:59] - 128).max() < 8 and over[5:19, 5:27, 2].min() > 150, "blue over the shaft"
+    assert FrameMasks(tmp_path / "masks/a.mp4", range(3)).files() == [(1.2, tmp_path / "masks/a.mp4/00001200.png")]
+    with (tmp_path / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["mask"] for row in rows] == ["masks/a.mp4/00001200.png", "masks/b/f.jpg.png", ""]
+    assert [float(rows[0][f"share_{name}"]) for name in ("shaft", "jaw")] == [0.25, 0.25]
+    assert rows[2]["error"] == "broken" and rows[2]["share_jaw"] == ""
+
+
+def test_a_folder_of_broken_files_is_one_clear_error(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"not a picture")
+    load = part("clips").LoadClipd("image", SIZE, 4)
+    (row,) = part("clip_dataset").ClipDataset([str(tmp_path / "a.png")], load, tmp_path, SIZE)
+    assert "is damaged or no picture" in row["error"] and row["image"].shape == (12, *SIZE)
+    writer, engine = part("mask_files").MaskWriter(tmp_path / "out", ["jaw"]), Engine(lambda *_: None)
+    engine.state.batch, engine.state.output = [row], [{"pred": torch.zeros(1, *SIZE)}]
+    writer.note(engine)
+    with pytest.raises(ValueError, match="none of 1 frames could be read; the first:"):
+        writer.finish()

@@ -1,0 +1,134 @@
+"""FedST and its rivals on a few numbers: what sites keep, what they count by, and runs that go on."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.errors import JobError
+from fedmed.federation import loop
+
+CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
+FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDLD = {"method": {"path": "fedmed.methods.fedld.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDST = {**FEDLD, "method": {"path": "fedmed.methods.fedst.FedST", "args": {"group": "head", "server": "mean"}}}
+BOTH = pytest.mark.parametrize("spec", [FEDAS, FEDLD], ids=["FedAS", "FedLD"])
+
+
+def state_of(workspace, site, round):
+    path = next(workspace.glob(f"{site}/**/fedmed/state/round_{round}.pt"))
+    return {key: value for key, value in load_tensors(path).items() if key != "made_with"}
+
+
+def outcome(server, workspace):
+    last = server.model_round
+    return [dict(server.tensors), *(state_of(workspace, site, last) for site in "abc")]
+
+
+def rounds_of(workspace):
+    lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+STILL = {"overrides": {"supervised": {**CLASSES["overrides"]["supervised"], "dropout": 0.0}}}
+ROWS = {
+    "x": [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [-0.2])],
+    "y": [([0.4, 1.0, 1.0], [-1.0]), ([-0.5, 0.9, 0.7], [1.0]), ([1.1, -0.2, 0.3], [0.5]), ([0.2, 1.3, -0.4], [-0.7])],
+}
+
+
+@BOTH
+def test_neither_the_order_of_answers_nor_a_kill_changes_a_bit(spec, small, same, killed_before, tmp_path, monkeypatch):
+    spec = {"data": "abc", "rounds": 3, **spec}
+    whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
+        assert same(outcome(small(**spec, name="turned"), tmp_path / "turned"), whole)
+    with killed_before(2):
+        small(**spec, name="killed")
+    assert same(outcome(small(**spec, name="killed", resume=True), tmp_path / "killed"), whole)
+
+
+def test_sites_count_by_their_traces_and_the_head_stays(small, answers, tmp_path):
+    server = small("abc", rounds=2, **FEDAS)
+    for line in rounds_of(tmp_path / "ws"):
+        traces = {u.site: u.extras["fim_trace"] for _, u in answers if u.round == line["round"]}
+        shares = {site: trace / sum(traces.values()) for site, trace in traces.items()}
+        assert line["coefficients"] == pytest.approx(shares) and len(set(traces.values())) == 3
+    for task, update in answers:
+        assert task.tensors.keys() == update.tensors.keys() == {n for n in server.tensors if n.startswith("body.")}
+    for site in "abc":
+        kept = state_of(tmp_path / "ws", site, 1)
+        (old,) = [entry["state"]["old"] for entry in kept["engine"]["corrections"]]
+        ((task, update),) = [(t, u) for t, u in answers if (u.site, u.round) == (site, 1)]
+        assert kept["private"].keys() == {"head.weight", "head.bias"} and old.keys() == update.tensors.keys()
+        assert all(torch.equal(old[name], task.tensors[name] + update.tensors[name]) for name in old)
+    assert all(torch.equal(server.tensors[n], server.store.initial[n]) for n in ("head.weight", "head.bias"))
+
+
+def test_only_later_rounds_are_aligned(small, answers, same):
+    """A rate of 0 aligns nothing: the first round's updates are the same, the second's are not."""
+    still = {"supervised": {**CLASSES["overrides"]["supervised"], "alignment_rate": 0.0}}
+    for overrides in (CLASSES["overrides"], still):
+        small("ab", name=f"ws{len(answers)}", rounds=2, **{**FEDAS, "overrides": overrides})
+    sent = [update.tensors for _, update in answers]
+    assert same(sent[:2], sent[4:6]) and not same(sent[2:4], sent[6:])
+
+
+def test_identical_sites_count_the_same(small, tmp_path):
+    for name, spec in {"as": FEDAS, "ld": FEDLD}.items():
+        one = small({"a": ROWS["x"]}, f"{name}1", **{**spec, **STILL}).tensors
+        four = small(dict.fromkeys("abcd", ROWS["x"]), f"{name}4", **{**spec, **STILL}).tensors
+        assert all(torch.allclose(one[key], four[key], atol=1e-9) for key in one)
+        for line in rounds_of(tmp_path / f"{name}4"):
+            assert list(line["coefficients"].values()) == pytest.approx([0.25] * 4)
+
+
+@pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
+def test_sites_that_change_places_change_what_stays_with_them_alone(spec, small, tmp_path):
+    found = {}
+    for name, (a, b) in {"one": "xy", "other": "yx"}.items():
+        server = small({"a": ROWS[a], "b": ROWS[b]}, name, **{**spec, **STILL})
+        own = {rows: state_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
+        found[name] = {"shared": dict(server.tensors), **own}
+    for part, tensors in found["one"].items():
+        assert all(torch.allclose(found["other"][part][key], tensors[key], atol=1e-12) for key in tensors)
+    assert (spec is FEDLD) == (not found["one"]["x"])
+
+
+def test_one_site_without_training_at_the_server_is_local_training(small, tmp_path):
+    """Three rounds of four steps are twelve steps in one go."""
+    import small as bundle  # the fixture has put it on the path
+
+    server = small({"a": ROWS["x"]}, rounds=3, **{**FEDST, **STILL})
+    network = bundle.Layers(0.0, 2)
+    network.load_state_dict(server.store.initial)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    network.train()
+    for batch in bundle.class_batches(ROWS["x"], 2) * 6:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(batch["image"]), batch["label"]).backward()
+        optimizer.step()
+    ends = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
+    assert all(torch.allclose(ends[key], tensor, atol=1e-9) for key, tensor in network.state_dict().items())
+
+
+def test_what_stays_is_said_once(small):
+    for said in ({"sharing": "head"}, {"warm_start": {"rounds": 1, "sharing": "full"}}):
+        with pytest.raises(JobError, match="what stays at the sites is said as 'method.args.group'; leave it out"):
+            small("ab", **FEDAS, **said)
+    with pytest.raises(JobError, match="both say what stays at the sites"):
+        small("ab", **FEDAS, algorithm="fedbn")
+
+
+@pytest.mark.parametrize("group", ["head", "full"])
+def test_the_group_is_the_studys(group, small, answers):
+    method = {"path": "fedmed.methods.feddp.FedDP", "args": {"group": group}}
+    server = small("ab", method=method, overlays=["layers", "classes"])
+    assert all(("head.bias" in update.tensors) == (group == "full") for _, update in answers)
+    before, sent = answers[2][0].tensors, [update.tensors for _, update in answers[2:]]
+    for name in (name for name in before if before[name].is_floating_point()):
+        assert torch.allclose(server.tensors[name], before[name] + (sent[0][name] + sent[1][name]) / 2), (
+            "the plain mean"
+        )
