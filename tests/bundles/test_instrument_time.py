@@ -128,7 +128,7 @@ def reference(made, frames):
     return result
 
 
-@pytest.mark.parametrize("size", [(8, 8), (5, 9), (3, 2)])
+@pytest.mark.parametrize("size", [(5, 7), (3, 2)])
 def test_all_windows_at_once_equal_a_loop_over_pixels(size):
     made = attention(width=4).double()
     with torch.no_grad():
@@ -141,6 +141,7 @@ def test_all_windows_at_once_equal_a_loop_over_pixels(size):
 def test_equal_frames_at_one_scale_count_as_one():
     four = attention(regions=(4, 4, 4, 4), pools=(1, 1, 1, 1))
     one = attention(regions=(4,), pools=(1,))
+    one.load_state_dict({n: t for n, t in four.state_dict().items() if not n.startswith(("pools", "tables"))}, False)
     for made in (four, one):
         for table in made.tables:
             torch.nn.init.zeros_(table)

@@ -82,7 +82,8 @@ def from_file(path: str | Path | None) -> Tensor:
     """
     if path is None or not Path(path).is_file():
         raise BundleInputError(
-            f"indicator file {path} does not exist; give 'indicator_path' a .pt of one tensor (e,), or a .txt of numbers"
+            f"indicator file {path} does not exist; give 'indicator_path' a .pt of one tensor (e,), or a .txt"
+            " of numbers"
         )
     try:
         if Path(path).suffix == ".pt":

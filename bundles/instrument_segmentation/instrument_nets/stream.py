@@ -33,7 +33,8 @@ class FrameStream:
         newest = levels[self.network.level]
         if self.kept and self.kept[-1].shape != newest.shape:
             raise ValueError(
-                f"a frame of {tuple(frame.shape[2:])} pixels follows one of another size; call restart() before another video"
+                f"a frame of {tuple(frame.shape[2:])} pixels follows one of another size; call restart() "
+                "before another video"
             )
         logits = self.network.combine(levels, self._past(newest), frame.shape[2:])
         if self.network.temporal is not None:

@@ -27,7 +27,7 @@ def seen_tokens(side: int, window: int, pool: int, reach: int, device: torch.dev
 
 
 def relative_positions(window: int, reach: int) -> Tensor:
-    """Row of the table of relative positions of each query and token: (window², reach²), below (window + reach − 1)²."""
+    """Row of the table of relative positions, of each query and token: (window², reach²)."""
     apart = torch.arange(window)[:, None] - torch.arange(reach) + reach - 1
     width = window + reach - 1
     rows = apart[:, None, :, None] * width + apart[None, :, None, :]
