@@ -22,6 +22,7 @@ from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
 from fedmed.methods.find_method import load_method
+from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
@@ -143,7 +144,7 @@ class FederatedTraining(ChainLink):
         """The job of one seed."""
         data: FederationData = place.data
         overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
-        if lender := given.get("release_from"):
+        if (lender := given.get("release_from")) and lender != ALL_SITES:
             given["release_from"] = data.shown_sites([lender])[lender]
         late = self.warm_start and "unsupervised" in self._roles()
         schedule = (self.budget or data.budget).schedule(self.interval, late)

@@ -26,6 +26,7 @@ class SiteConfig:
         source: the file that the settings come from.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
             trained part of their own can be scored with it.
+        allow_kept_release: whether the mean of what all sites release may be kept at the server for an export.
         words: name -> short text, which a bundle's configuration gets as ``site_words``; it stays at the site.
     """
 
@@ -43,6 +44,7 @@ class SiteConfig:
     privacy: Privacy
     allow_release: bool = False
     allowed_classes: tuple[str, ...] = ()
+    allow_kept_release: bool = False
     words: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 

@@ -74,6 +74,9 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
     allow_release: bool = False
     """May a job score sites that have no decoder of their own with this site's private layers? They leave it then."""
 
+    allow_kept_release: bool = False
+    """May a job keep the mean of such layers of all sites at the server, for the model of a site that never trained?"""
+
     words: dict[WordName, WordText] = {}
     """What the network of a job's bundle may know of this site, such as procedure: nephrectomy. It never leaves."""
 
@@ -104,6 +107,9 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
         if self.allow_release and self.privacy.noise_multiplier is not None:
             text = "released layers carry no noise, so the account would be void; choose one of the two"
             found += [("allow_release", f"key 'allow_release' is true, but 'privacy.noise_multiplier' is set: {text}")]
+        if self.allow_kept_release and not self.allow_release:
+            text = "what is not released cannot be kept; set 'allow_release' to true too, or leave it out"
+            found += [("allow_kept_release", f"key 'allow_kept_release' is true, but 'allow_release' is not: {text}")]
         if found:
             raise Contradictions(found)
         return self
