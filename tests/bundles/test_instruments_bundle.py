@@ -1,4 +1,4 @@
-"""The bundle for parts of instruments: complete, groups hit what they name, trains and scores alone, infers without FedMed."""
+"""The bundle for parts of instruments: complete, groups hit what they name, trains and infers alone."""
 
 import csv
 import importlib

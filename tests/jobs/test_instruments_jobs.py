@@ -1,4 +1,4 @@
-"""The jobs for parts of instruments say what their names promise; hospitals and a server that trains, in one process."""
+"""The jobs for parts of instruments say what their names promise; hospitals learn with a server that trains."""
 
 import json
 from dataclasses import replace
