@@ -25,6 +25,7 @@ from fedmed.methods.find_method import load_method
 from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
+EVERY_SITE = "all"  # as 'release_from': the unseen sites get the mean of what all sites release
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
 
 
@@ -143,7 +144,7 @@ class FederatedTraining(ChainLink):
         """The job of one seed."""
         data: FederationData = place.data
         overlays, given = data.networks[self.network] + self.overlays, {"bundle": data.bundle, **data.job, **self.job}
-        if lender := given.get("release_from"):
+        if (lender := given.get("release_from")) not in (None, EVERY_SITE):
             given["release_from"] = data.shown_sites([lender])[lender]
         late = self.warm_start and "unsupervised" in self._roles()
         schedule = (self.budget or data.budget).schedule(self.interval, late)
