@@ -16,10 +16,11 @@ from pydantic import BaseModel
 
 from fedmed.jobs.study import Study
 from fedmed.provisioning.project_file import ProjectFile
+from fedmed.settings.server import ServerFile
 from fedmed.settings.site_file import SiteFile
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "schema"
-MODELS: dict[str, type[BaseModel]] = {"site": SiteFile, "project": ProjectFile, "study": Study}
+MODELS: dict[str, type[BaseModel]] = {"site": SiteFile, "server": ServerFile, "project": ProjectFile, "study": Study}
 
 
 def schemas() -> dict[str, str]:

@@ -23,7 +23,7 @@ def in_range(
         least, above, below, most: its bounds; the first and the last may be reached.
 
     Raises:
-        JobError: it is not a finite number, below ``least``, not above ``above``, not below ``below``, or above ``most``.
+        JobError: it is not a finite number, or outside its bounds.
     """
     if type(value) in (int, float) and math.isfinite(value) and least <= value <= most and above < value < below:
         return float(value)

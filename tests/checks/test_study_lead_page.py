@@ -28,7 +28,7 @@ def broken(small_site):
     small_site.image("WOLF_d4", 2)  # the voxels of a validation case
     small_site.lists["testing"][0]["patient"] = "Patient-MUELLER_19540312"
     small_site.lists["training"].append("entry ohne image")
-    small_site.config(cache_dir="/dev/null/zwischenlager")
+    small_site.config(cache_dir="/dev/null/zwischenlager", words={"procedure": "Splenektomie links"})
     return small_site
 
 
@@ -37,7 +37,7 @@ def secrets(site):
     names = {path.name for path in site.root.parent.rglob("*")} | {site.root.parent.name, site.root.name}
     names |= {path.name.split(".")[0] for path in site.root.rglob("*.nii.gz")}
     names |= {entry["patient"] for entries in site.lists.values() for entry in entries if isinstance(entry, dict)}
-    names |= {socket.gethostname(), socket.getfqdn(), "zwischenlager", "entry ohne image", "hohenfels"}
+    names |= {socket.gethostname(), socket.getfqdn(), "zwischenlager", "entry ohne image", "hohenfels", "Splenektomie"}
     names |= {"MUELLER", "WEBER", "WOLF", "19540312", str(site.root), "aufnahmen", "konturen"}
     user = getpass.getuser()
     return {name.lower() for name in names | {f"/{user}", "/home"} if name}
@@ -57,6 +57,7 @@ def test_nothing_private_is_on_the_page_but_all_of_it_is_in_the_csv(broken, tmp_
     assert all(name in told for name in ("KOCH_a1", "BAUER_b2", "RICHTER_c3", "WOLF_d4", "Patient-MUELLER_19540312"))
     print_checked(checked, kept, out)
     shown = capsys.readouterr().out
+    assert "word 'procedure': Splenektomie links" in shown
     assert "KOCH_a1.nii.gz" in shown and "7 problems must be solved" in shown
 
 

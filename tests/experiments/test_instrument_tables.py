@@ -59,7 +59,13 @@ def test_tables_share_the_runs_that_they_have_in_common(made):
     def runs(table, arm):
         return [job.study.model_dump_json() for job in made[table][arm]]
 
-    whole = [("table4", WHOLE[1]), ("table5", "encoder q"), ("table6", "query"), ("table7", "text"), ("fig5", "SERQ")]
+    whole = [
+        ("table4", WHOLE[1]),
+        ("table5", "encoder q"),
+        ("table6", "query"),
+        ("table7", "gaussian"),
+        ("fig5", "SERQ"),
+    ]
     for table, arm in [*whole, ("fig6", "20"), ("fig7", "FedST"), ("table8", "FedST"), ("table9", "FedST")]:
         assert runs(table, arm) == runs("table2", "FedST"), table
     assert runs("table4", "base") == runs("table2", "FedDP") == runs("fig7", "FedDP")

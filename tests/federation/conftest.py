@@ -36,6 +36,8 @@ def pairs(site, number=8):
 def small(monkeypatch, tmp_path):
     """Return a function: sites with layers, or those of the parabolas, and values of a study -> server.
 
+    ``own``: site -> further values of its YAML.
+
     The workspace is ``tmp_path / name``.
     """
     monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
@@ -44,8 +46,8 @@ def small(monkeypatch, tmp_path):
     monkeypatch.setattr(run_record, "package_versions", dict)
     monkeypatch.setattr(run_record, "hardware", dict)
 
-    def small(data="", name="ws", resume=False, roles=None, **changes):
-        sites = {site: _site(tmp_path / "sites" / site, rows) for site, rows in _rows(data).items()}
+    def small(data="", name="ws", resume=False, roles=None, own=None, **changes):
+        sites = {site: _site(tmp_path / "sites" / site, rows, own) for site, rows in _rows(data).items()}
         said = {**STUDY, **(LAYERS if data else {}), **changes, "name": name}
         said["sites"] = dict.fromkeys(sites, "supervised") | (roles or {})
         return run_job(write_job(Job.of(said), tmp_path / "jobs" / name, replace=True), tmp_path / name, sites, resume)
@@ -58,12 +60,13 @@ def _rows(data):
     return {site: pairs(site) for site in data} if isinstance(data, str) and data else data or PARABOLAS
 
 
-def _site(folder, rows):
+def _site(folder, rows, own=None):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "datalist.json").write_text(json.dumps({"training": rows}))
     path = folder / f"{folder.name}.yaml"
     privacy = {"account": "account.json", "allowed_extras": ["control_difference", "fim_trace"]}
-    path.write_text(yaml.safe_dump({"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}))
+    values = {"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}
+    path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
     return load_file(path)
 
 
@@ -120,3 +123,47 @@ def same():
         return one == other
 
     return same
+
+
+SERVING = "serving.Serving"
+
+
+@pytest.fixture
+def serving(monkeypatch, tmp_path):
+    """Return a function: arguments of the method, name of the workspace, values of a study -> a server that trained.
+
+    Settings of the server are in ``tmp_path / "sites" / "server.yaml"``, its images those of three seeds.
+    """
+    monkeypatch.setenv("FEDMED_BUNDLES", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE / "serving_bundle"))
+    monkeypatch.setenv("FEDMED_SITE_CONFIGS", str(tmp_path / "sites"))
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    monkeypatch.setattr(run_record, "package_versions", dict)
+    monkeypatch.setattr(run_record, "hardware", dict)
+    sites = {site: _serving_site(tmp_path / "sites" / site, start) for site, start in {"a": 10, "b": 20}.items()}
+    _images(tmp_path / "sites" / "server", [1, 2, 3])
+    said = {"data_root": "server", "device": "cpu", "allowed_classes": [SERVING]}
+    (tmp_path / "sites" / "server.yaml").write_text(yaml.safe_dump(said))
+
+    def serving(name="ws", resume=False, args=None, **changes):
+        values = {**STUDY, "bundle": "serving_bundle", "sharing": "own", "steps": 2, **changes, "name": name}
+        values |= {"method": {"path": SERVING, "args": args or {}}, "sites": dict.fromkeys(sites, "supervised")}
+        job = write_job(Job.of(values, [SERVING]), tmp_path / "jobs" / name, replace=True)
+        return run_job(job, tmp_path / name, sites, resume)
+
+    yield serving
+    sys.modules.pop("serving", None)
+
+
+def _images(folder, seeds):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "datalist.json").write_text(json.dumps({"training": seeds}))
+
+
+def _serving_site(folder, start):
+    _images(folder, list(range(start, start + 4)))
+    path = folder / f"{folder.name}.yaml"
+    privacy = {"account": "account.json"}
+    said = {"data_root": str(folder), "device": "cpu", "privacy": privacy, "allowed_classes": [SERVING]}
+    path.write_text(yaml.safe_dump(said))
+    return load_file(path)

@@ -25,13 +25,15 @@ NORMS = {f"{part}.norm.running_mean": torch.tensor([3.0]) for part in ("encoder"
 def make(tmp_path):
     """Return a function that trains three rounds of fakes; the aggregate of round ``best`` scores highest."""
 
-    def make(best=1, aggregator=None, model=MODEL, **plan):
+    def make(best=1, aggregator=None, model=MODEL, samples=None, **plan):
         told = {"score": DICE, "calibration": None, "overlays": [], "parser": dict}
         bundle = SimpleNamespace(name="b_segmentation", digest="d1", version="1", kind="segmentation_3d", **told)
         store = SimpleNamespace(
             bundle=bundle, groups={"full": [], "head": [r"^decoder\."]}, seed=0, checkpoint=None, taken=[], folder="no"
         )
         store.initial = {name: tensor.clone() for name, tensor in model.items()}
+        store.kept = []
+        store.keep_mean = lambda *content: store.kept.append(content)
         store.describe, store.save, store.classes_learnt = dict, lambda *content: None, ()
         controller = {"sites": SITES, "rounds": 3, "steps": 4, "release_from": "a", "min_clients": 1, **plan}
         server = Server.from_args(controller, aggregator or {"sharing": "head"}, store, tmp_path)
@@ -41,7 +43,7 @@ def make(tmp_path):
                 names = server.policies.of(SITES[site], round).sent(model)
                 difference = {name: torch.full_like(model[name], 0.1) for name in names}
                 score = {"val_dice": 0.9 if best == round - 1 else 0.1} if SITES[site] == "supervised" else {}
-                server.accept(Update(site, round, difference, 4, 10, score))
+                server.accept(Update(site, round, difference, 4, (samples or {}).get(site, 10), score))
             server.finish_round()
         closing = Closing(server)
         closing.finish_validation({site: {"val_dice": 0.9 if best == 2 else 0.1} for site in "ab"})
@@ -140,14 +142,122 @@ def test_an_unusable_answer_leaves_the_others_unscored_and_is_named(make, answer
     assert re.search(reason, entry["reason"]) and "site 'a' released no private layers" in caplog.text
 
 
+ALL = {"release_from": "all", "release_weights": "samples"}
+OF = {"a": torch.tensor([[7.0]]), "b": torch.tensor([[1.0]])}
+
+
+def answers_of(closing, name="selected", without=(), **changes):
+    """What both sites answer, but for those in ``without``, who refuse."""
+    asked = closing.release_tasks(name)
+    return {
+        site: Release(site, task.private_round, site not in without,
+                      {} if site in without else {"decoder.weight": OF[site].clone()}, **changes)
+        for site, task in asked.items()
+    }  # fmt: skip
+
+
+def scored(closing, answers, name="selected"):
+    closing.take_release(answers, name)
+    return closing.evaluation_tasks(name), closing.borrower.records[-1]
+
+
+@pytest.mark.parametrize(
+    ("samples", "weights", "mean"),
+    [({"a": 30, "b": 10}, "samples", 5.5), ({"a": 30, "b": 10}, "uniform", 4.0), ({"a": 1, "b": 2}, "samples", 3.0)],
+)
+def test_the_mean_of_all_sites_scores_those_without_layers(make, caplog, samples, weights, mean):
+    closing = make(samples=samples, **{**ALL, "release_weights": weights})
+    answers = answers_of(closing)
+    assert set(answers) == {"a", "b"}
+    tasks, entry = scored(closing, answers)
+    assert set(tasks) == set(SITES)
+    for site in "ue":
+        lent = tasks[site].tensors["decoder.weight"]
+        assert lent.item() == pytest.approx(mean) and lent.dtype == torch.float32
+        assert all(lent.data_ptr() != answer.tensors["decoder.weight"].data_ptr() for answer in answers.values())
+    assert [answers[site].tensors["decoder.weight"].item() for site in "ab"] == [7.0, 1.0], "averaged in place"
+    assert "decoder.weight" not in tasks["a"].tensors
+    numbers = {"a": 1, "b": 1} if weights == "uniform" else samples
+    shares = {site: number / sum(numbers.values()) for site, number in numbers.items()}
+    assert entry["released"] and entry["weights"] == shares and entry["weighting"] == weights
+    assert (entry["from"], entry["asked"], entry["rounds"]) == ("all", ["a", "b"], {"a": 1, "b": 1})
+    assert (entry["bytes_up"], entry["bytes_down"], entry["refused"]) == (8, 8, {})
+    for said in ("site 'a' released its 1", "site 'b' released its 1", "scored with the mean of those of a 0."):
+        assert said in caplog.text
+    assert not closing.borrower._tensors, "held after the evaluation"
+
+
+def test_one_that_refuses_is_named_and_nobody_is_scored_with_the_others(make, tmp_path):
+    closing = make(**ALL)
+    tasks, entry = scored(closing, answers_of(closing, without="b"))
+    assert set(tasks) == {"a", "b"} and not entry["released"]
+    assert "does not allow it" in entry["refused"]["b"] and "release_partial" in entry["reason"]
+    partial = make(**ALL, release_partial=True)
+    tasks, entry = scored(partial, answers_of(partial, without="b"))
+    assert set(tasks) == set(SITES) and entry["weights"] == {"a": 1.0} and set(entry["refused"]) == {"b"}
+    assert torch.equal(tasks["e"].tensors["decoder.weight"], OF["a"])
+    nobody = make(**ALL, release_partial=True)
+    tasks, entry = scored(nobody, answers_of(nobody, without="ab"))
+    assert set(tasks) == {"a", "b"} and "nobody is left" in entry["reason"]
+
+
+def test_a_site_that_does_not_say_its_samples_needs_equal_weights(make):
+    closing = make(samples={"a": 10, "b": 0}, **ALL)
+    tasks, entry = scored(closing, answers_of(closing))
+    assert set(tasks) == {"a", "b"} and "'n_samples' among" in entry["refused"]["b"]
+    closing = make(samples={"a": 10, "b": 0}, release_from="all", release_weights="uniform")
+    assert scored(closing, answers_of(closing))[1]["weights"] == {"a": 0.5, "b": 0.5}
+
+
+def test_nobody_is_asked_in_vain(make):
+    """Where one has no layers for the model, the others release nothing."""
+    closing = make(**ALL)
+    del closing.selection.best_private["b"]
+    assert closing.release_tasks() == {}
+    assert "not trained private layers" in closing.borrower.records[-1]["refused"]["b"]
+    assert make(aggregator={"sharing": "full"}, **ALL, release_keep=True).release_tasks() == {}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_mean_is_kept_only_if_every_site_allows_it(make, allowed, caplog):
+    closing = make(**ALL, release_keep=True)
+    assert all(task.keep for task in closing.release_tasks().values())
+    answers = answers_of(closing, keep=True)
+    answers["b"].keep = allowed
+    _, entry = scored(closing, answers)
+    kept = closing.server.store.kept
+    assert entry["kept"] is allowed and len(kept) == allowed
+    if allowed:
+        ((round, tensors, meta),) = kept
+        assert round == 1 and tensors["decoder.weight"].item() == 4.0
+        assert meta == {"weighting": "samples", "weights": {"a": 0.5, "b": 0.5}}
+        assert "is kept for an export" in caplog.text
+    else:
+        assert "b did not allow it ('allow_kept_release'" in entry["not_kept"]
+
+
+def test_who_has_which_layers_changes_no_bit(make):
+    found = []
+    for turned in (False, True):
+        closing = make(samples={"a": 10, "b": 10} if turned else {"b": 10, "a": 10}, **ALL)
+        answers = answers_of(closing)
+        if turned:
+            answers["a"].tensors, answers["b"].tensors = answers["b"].tensors, answers["a"].tensors
+            answers = dict(reversed(answers.items()))
+        found.append(scored(closing, answers)[0]["e"].tensors["decoder.weight"])
+    assert torch.equal(*found)
+
+
 def test_only_the_sites_own_settings_open_the_door(tmp_path, caplog):
     state = SiteState(tmp_path)
     state.save(4, DECODER, optimizer={"lr": 1.0})
     task = Task("release", 4, 5, {}, private_round=4)
-    site = SimpleNamespace(site="a", source="a.yaml", allow_release=False)
+    site = SimpleNamespace(site="a", source="a.yaml", allow_release=False, allow_kept_release=False)
     assert hand_out(site, state, task) == Release("a", 4, False, {})
     assert "nothing is released, because 'allow_release' is not true in a.yaml" in caplog.text
     site.allow_release = True
     answer = hand_out(site, state, task)
-    assert answer.allowed and answer.tensors.keys() == DECODER.keys()
+    assert answer.allowed and answer.tensors.keys() == DECODER.keys() and not answer.keep
     assert "releases its 1 private tensors of round 4 (4 bytes)" in caplog.text and "allowed by a.yaml" in caplog.text
+    site.allow_kept_release, task.keep = True, True
+    assert hand_out(site, state, task).keep and "keep the mean of all sites' for an export: allowed True" in caplog.text

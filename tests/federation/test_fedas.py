@@ -1,4 +1,4 @@
-"""FedAS and FedLD through real client, engine and server: what they keep, what they count by, and runs that go on."""
+"""FedST and its rivals on a few numbers: what sites keep, what they count by, and runs that go on."""
 
 import json
 
@@ -12,6 +12,7 @@ from fedmed.federation import loop
 CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
 FEDLD = {"method": {"path": "fedmed.methods.fedld.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
+FEDST = {**FEDLD, "method": {"path": "fedmed.methods.fedst.FedST", "args": {"group": "head", "server": "mean"}}}
 BOTH = pytest.mark.parametrize("spec", [FEDAS, FEDLD], ids=["FedAS", "FedLD"])
 
 
@@ -28,6 +29,13 @@ def outcome(server, workspace):
 def rounds_of(workspace):
     lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
+
+
+STILL = {"overrides": {"supervised": {**CLASSES["overrides"]["supervised"], "dropout": 0.0}}}
+ROWS = {
+    "x": [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [-0.2])],
+    "y": [([0.4, 1.0, 1.0], [-1.0]), ([-0.5, 0.9, 0.7], [1.0]), ([1.1, -0.2, 0.3], [0.5]), ([0.2, 1.3, -0.4], [-0.7])],
+}
 
 
 @BOTH
@@ -71,14 +79,41 @@ def test_only_later_rounds_are_aligned(small, answers, same):
 
 
 def test_identical_sites_count_the_same(small, tmp_path):
-    rows = [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [-0.2])]
     for name, spec in {"as": FEDAS, "ld": FEDLD}.items():
-        spec = {**spec, "overrides": {"supervised": {**CLASSES["overrides"]["supervised"], "dropout": 0.0}}}
-        one = small({"a": rows}, f"{name}1", **spec).tensors
-        four = small(dict.fromkeys("abcd", rows), f"{name}4", **spec).tensors
+        one = small({"a": ROWS["x"]}, f"{name}1", **{**spec, **STILL}).tensors
+        four = small(dict.fromkeys("abcd", ROWS["x"]), f"{name}4", **{**spec, **STILL}).tensors
         assert all(torch.allclose(one[key], four[key], atol=1e-9) for key in one)
         for line in rounds_of(tmp_path / f"{name}4"):
             assert list(line["coefficients"].values()) == pytest.approx([0.25] * 4)
+
+
+@pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
+def test_sites_that_change_places_change_what_stays_with_them_alone(spec, small, tmp_path):
+    found = {}
+    for name, (a, b) in {"one": "xy", "other": "yx"}.items():
+        server = small({"a": ROWS[a], "b": ROWS[b]}, name, **{**spec, **STILL})
+        own = {rows: state_of(tmp_path / name, site, 1)["private"] for site, rows in (("a", a), ("b", b))}
+        found[name] = {"shared": dict(server.tensors), **own}
+    for part, tensors in found["one"].items():
+        assert all(torch.allclose(found["other"][part][key], tensors[key], atol=1e-12) for key in tensors)
+    assert (spec is FEDLD) == (not found["one"]["x"])
+
+
+def test_one_site_without_training_at_the_server_is_local_training(small, tmp_path):
+    """Three rounds of four steps are twelve steps in one go."""
+    import small as bundle  # the fixture has put it on the path
+
+    server = small({"a": ROWS["x"]}, rounds=3, **{**FEDST, **STILL})
+    network = bundle.Layers(0.0, 2)
+    network.load_state_dict(server.store.initial)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    network.train()
+    for batch in bundle.class_batches(ROWS["x"], 2) * 6:
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(batch["image"]), batch["label"]).backward()
+        optimizer.step()
+    ends = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
+    assert all(torch.allclose(ends[key], tensor, atol=1e-9) for key, tensor in network.state_dict().items())
 
 
 def test_what_stays_is_said_once(small):
@@ -94,7 +129,8 @@ def test_the_group_is_the_studys(group, small, answers):
     method = {"path": "fedmed.methods.feddp.FedDP", "args": {"group": group}}
     server = small("ab", method=method, overlays=["layers", "classes"])
     assert all(("head.bias" in update.tensors) == (group == "full") for _, update in answers)
-    names = [name for name in server.tensors if group == "full" or name.startswith("body.")]
-    moved = [t + sum(u.tensors[name] for _, u in answers[2:]) / 2 for name in names if (t := answers[2][0].tensors[name]).is_floating_point()]  # fmt: skip
-    found = [server.tensors[name] for name in names if server.tensors[name].is_floating_point()]
-    assert all(torch.allclose(a, b) for a, b in zip(moved, found, strict=True)), "the plain mean"
+    before, sent = answers[2][0].tensors, [update.tensors for _, update in answers[2:]]
+    for name in (name for name in before if before[name].is_floating_point()):
+        assert torch.allclose(server.tensors[name], before[name] + (sent[0][name] + sent[1][name]) / 2), (
+            "the plain mean"
+        )

@@ -112,6 +112,14 @@ def test_what_is_not_a_study(text, message):
         ({"epochs": 1}, ["study.yaml, line 9: give either 'steps' or 'epochs'"]),
         ({"warm_start": {"rounds": 9}}, ["study.yaml, line 10: 'warm_start.rounds' is 9; it must lie in 0…4"]),
         ({"release_from": "b", "sharing": "block_6"}, ["'release_from' is 'b'; it must be a supervised site: a"]),
+        (
+            {"release_from": "a", "sharing": "block_6", "release_keep": True},
+            ["'release_keep' is for the mean of all sites"],
+        ),
+        (
+            {"release_from": "all", "sharing": "block_6", "release_keep": True, "evaluate": False},
+            ["'release_keep' needs 'evaluate': true"],
+        ),
         ({"release_from": "a"}, ["study.yaml, line 12: 'release_from' asks for private layers, but all are shared"]),
         ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
         ({"clip_norm": 2.0, "max_norm": 1.0}, ["'clip_norm' 2 never acts"]),

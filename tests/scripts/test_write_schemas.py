@@ -30,7 +30,7 @@ def test_the_written_schemas_are_current(module, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(module, "FOLDER", tmp_path)
     monkeypatch.setattr("sys.argv", ["write_schemas.py"])
     module.main()
-    assert {path.name for path in tmp_path.iterdir()} == {"site.json", "project.json", "study.json"}
+    assert {path.name for path in tmp_path.iterdir()} == {"site.json", "server.json", "project.json", "study.json"}
 
 
 def test_what_fedmed_ships_fits_the_schemas():

@@ -40,6 +40,13 @@ def test_only_the_site_itself_can_allow_a_release(write, minimal):
     assert load(write({**minimal, "allow_release": None})).allow_release is False
 
 
+def test_a_sites_own_words(write, minimal):
+    assert load(write(minimal)).words == {}
+    words = {"procedure": "Nephrectomy (partial), left", "hospital_kind": "université"}
+    assert load(write({**minimal, "words": words})).words == words
+    hash(load(write({**minimal, "words": words})))
+
+
 def test_relative_paths_are_relative_to_the_file(write, minimal, tmp_path):
     site = load(write({**minimal, "data_root": "data", "cache_dir": "cache"}))
     assert site.data_root == tmp_path / "data" and site.cache_dir == tmp_path / "cache"
@@ -86,6 +93,12 @@ def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypat
         ({"site": "site_b"}, "'site' is 'site_b'; this site is called 'site_a'"),
         ({"demo": "chest_ct"}, "either 'data_root'"),
         ({"allowed_classes": ["my.methods.Mine", "os system"]}, "entry 2 of 'allowed_classes' is 'os system'"),
+        ({"words": {"Procedure": "x"}}, "key 'words.Procedure' has a wrong name; it must be a name of small letters"),
+        ({"words": {"procedure": "$import os"}}, "'words.procedure' is '\\$import os'; it must be at most 100 letters"),
+        ({"words": {"procedure": "@device"}}, "'words.procedure' is '@device'"),
+        ({"words": {"procedure": "two\nlines"}}, "'words.procedure' is"),
+        ({"words": {"procedure": 3}}, "'words.procedure' is 3"),
+        ({"words": "nephrectomy"}, "'words' is 'nephrectomy'"),
         ({"allowed_classes": "my.methods.Mine"}, "'allowed_classes' is 'my.methods.Mine'; it must be a list"),
     ],
 )

@@ -16,6 +16,9 @@ class ChannelSelection(nn.Module):
         prompt_only: use F' = F* + W ξ instead, our reading of the paper's ablation "prompt without channel selection",
             which it does not define.
 
+    Attributes:
+        gate: gives ξ̂ (B, c), each in (0, 1): how much each channel is strengthened; None with ``prompt_only``.
+
     Raises:
         ValueError: ξ is not one row of finite numbers.
     """
@@ -28,17 +31,14 @@ class ChannelSelection(nn.Module):
         if vector.ndim != 1 or vector.numel() < 1 or not bool(torch.isfinite(vector).all()):
             raise ValueError(f"indicator has shape {tuple(vector.shape)}; give one row of finite numbers")
         self.register_buffer("indicator", vector, persistent=False)
-        self.prompt_only = prompt_only
         inputs = vector.numel() if prompt_only else width + vector.numel()
         self.linear = nn.Linear(inputs, width, bias=not prompt_only)
+        self.gate = None if prompt_only else nn.Sigmoid()  # a module, so that its output can be watched
 
     def forward(self, maps: Tensor) -> Tensor:
         """(B, C, h, w) -> (B, C, h, w)."""
-        if self.prompt_only:
+        if self.gate is None:
             return maps + self.linear(self.indicator)[:, None, None]
-        return maps + maps * self.gates(maps)[:, :, None, None]  # Eq. 8
-
-    def gates(self, maps: Tensor) -> Tensor:
-        """ξ̂ (B, C), each in (0, 1): how much each channel of maps (B, C, h, w) is strengthened; Eq. 7."""
-        said = self.indicator.to(maps.dtype).expand(len(maps), -1)
-        return torch.sigmoid(self.linear(torch.cat([maps.mean(dim=(2, 3)), said], dim=1)))
+        said = self.indicator.to(maps.dtype).expand(maps.shape[0], -1)
+        gates = self.gate(self.linear(torch.cat([maps.mean(dim=(2, 3)), said], dim=1)))  # Eq. 7
+        return maps + maps * gates[:, :, None, None]  # Eq. 8

@@ -76,6 +76,6 @@ class PvtEncoder(nn.Module):
         maps = []
         for layer in self.layers[first:last]:
             (tokens,), height, width = layer(x, False)
-            x = tokens.transpose(1, 2).reshape(len(tokens), -1, height, width)
+            x = tokens.transpose(1, 2).reshape(x.shape[0], -1, height, width)
             maps.append(x)
         return maps

@@ -76,7 +76,8 @@ class InstrumentNet(nn.Module):
             if temporal
             else None
         )
-        self.selection = ChannelSelection(width, indicator, prompt_only) if selection and indicator is not None else None
+        said = indicator if selection else None
+        self.selection = None if said is None else ChannelSelection(width, said, prompt_only)
         self.decoder = PyramidDecoder(dims, pyramid, segmentation, groups, dropout)
         self.head = nn.Conv2d(segmentation, classes, 1)
 
@@ -123,6 +124,11 @@ class InstrumentNet(nn.Module):
         self._frames_of(x)
         levels = self.features(x[:, -3:])
         return self.decode(levels, x.shape[2:]), levels[self.level]
+
+    def plain_feature(self, x: Tensor) -> Tensor:
+        """F of :meth:`forward_plain` alone, without the stages and the decoder that follow it."""
+        self._frames_of(x)
+        return self.encoder(self._prepared(x[:, -3:]), 0, self.level + 1)[-1]
 
     def _prepared(self, frames: Tensor) -> Tensor:
         stride = self.encoder.stride

@@ -98,11 +98,12 @@ class TemporalAttention(nn.Module):
         return keys, values
 
     def pooled(self, maps: Tensor, number: int) -> Tensor:
-        """Tokens (B, C, ⌈h / p⌉, ⌈w / p⌉) of a frame's maps (B, C, h, w): one linear map of a block for all channels."""
+        """Tokens (B, C, ⌈h / p⌉, ⌈w / p⌉) of a frame's maps (B, C, h, w): one linear map of blocks for all channels."""
         pool = self.frame_pools[number]
         fill = (0, -maps.shape[3] % pool, 0, -maps.shape[2] % pool)
         filled = F.pad(maps, fill, mode="replicate") if any(fill) else maps
-        return self.pools[number](filled.flatten(0, 1)[:, None]).reshape(*maps.shape[:2], *_shape(filled, pool))
+        tokens = self.pools[number](filled.flatten(0, 1)[:, None])
+        return tokens.reshape(*maps.shape[:2], *tokens.shape[2:])
 
     def bias(self, height: int, across: int) -> Tensor:
         """B and the mask: (windows, heads, window², tokens), added to the scores of a map of this size."""
@@ -142,10 +143,6 @@ class FeedForward(nn.Module):
         """Maps (B, C, h, w) before attention and what it found -> (B, C, h, w)."""
         x = newest.movedim(1, -1) + self.projection(found.movedim(1, -1))
         return (x + self.inner(self.norm(x))).movedim(-1, 1)
-
-
-def _shape(filled: Tensor, pool: int) -> tuple[int, int]:
-    return filled.shape[2] // pool, filled.shape[3] // pool
 
 
 def _check(width: int, heads: int, window: int, regions: Sequence[int], pools: Sequence[int]) -> None:

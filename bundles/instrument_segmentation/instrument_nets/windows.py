@@ -27,7 +27,7 @@ def seen_tokens(side: int, window: int, pool: int, reach: int, device: torch.dev
 
 
 def relative_positions(window: int, reach: int) -> Tensor:
-    """Row of the table of relative positions for each query and token: (window², reach²), below (window + reach − 1)²."""
+    """Row of the table of relative positions, of each query and token: (window², reach²)."""
     apart = torch.arange(window)[:, None] - torch.arange(reach) + reach - 1
     width = window + reach - 1
     rows = apart[:, None, :, None] * width + apart[None, :, None, :]
@@ -46,5 +46,5 @@ def into_windows(maps: Tensor, window: int) -> Tensor:
 def out_of_windows(tokens: Tensor, window: int, height: int, width: int) -> Tensor:
     """The inverse of :func:`into_windows`: (B, windows, window², C) -> (B, C, height, width), the filling left out."""
     down, across = window_count(height, window), window_count(width, window)
-    cut = tokens.reshape(len(tokens), down, across, window, window, -1).permute(0, 5, 1, 3, 2, 4)
-    return cut.reshape(len(tokens), -1, down * window, across * window)[:, :, :height, :width]
+    cut = tokens.reshape(tokens.shape[0], down, across, window, window, -1).permute(0, 5, 1, 3, 2, 4)
+    return cut.reshape(tokens.shape[0], -1, down * window, across * window)[:, :, :height, :width]

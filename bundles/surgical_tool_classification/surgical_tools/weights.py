@@ -22,9 +22,9 @@ def load_model(network: nn.Module, path: str | Path) -> nn.Module:
         BundleInputError: the file is missing or unreadable, or a tensor is missing, unknown, of another shape or not
             finite.
     """
-    content = _read(path, "train the bundle first, or put a trained model there")
+    content = read_tensors(path, "train the bundle first, or put a trained model there")
     hint = "use the overlays and classes that it was trained with"
-    _check(content, network.state_dict(), f"{path} does not fit {type(network).__name__}", hint)
+    check_fit(content, network.state_dict(), f"{path} does not fit {type(network).__name__}", hint)
     network.load_state_dict(content, strict=True)
     return network
 
@@ -41,12 +41,12 @@ def start_from(network: nn.Module, path: str | Path | None, layers: str) -> nn.M
         BundleInputError: as in :func:`load_model`, of these layers.
     """
     if path is not None:
-        content = _read(path, "train a model first, correct 'pretrained', or set it to null")
+        content = read_tensors(path, "train a model first, correct 'pretrained', or set it to null")
         given, needed = (
             {n: t for n, t in each.items() if n.startswith(layers)} for each in (content, network.state_dict())
         )
         hint = "use the overlays that it was trained with"
-        _check(given, needed, f"{path} does not fit the layers '{layers}…' of {type(network).__name__}", hint)
+        check_fit(given, needed, f"{path} does not fit the layers '{layers}…' of {type(network).__name__}", hint)
         network.load_state_dict(given, strict=False)
     return network
 
@@ -68,7 +68,8 @@ def load_imagenet(network: FrameNet, path: str | Path) -> None:
         BundleInputError: the file is missing or unreadable, or a tensor that the network needs is missing, of another
             shape or not finite, or it holds tensors that the network has no place for.
     """
-    content = _read(path, "correct 'encoder_checkpoint', or set it to null: then training begins with random weights")
+    remedy = "correct 'encoder_checkpoint', or set it to null: then training begins with random weights"
+    content = read_tensors(path, remedy)
     needed = {name: tensor for name, tensor in network.state_dict().items() if not name.startswith(network.last)}
     # Older files of torchvision have no counters.
     left_out = (COUNTER,) if any(name.endswith(STATISTICS) for name in needed) else (COUNTER, *STATISTICS)
@@ -80,11 +81,16 @@ def load_imagenet(network: FrameNet, path: str | Path) -> None:
         if not name.startswith(LAST_OF_IMAGENET) and not name.endswith(left_out)
     }
     hint = f"give torchvision's weights of {network.published}, or set it to null"
-    _check(given, needed, f"encoder_checkpoint {path} does not fit {type(network).__name__}", hint)
+    check_fit(given, needed, f"encoder_checkpoint {path} does not fit {type(network).__name__}", hint)
     network.load_state_dict(given, strict=False)
 
 
-def _check(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], what: str, hint: str) -> None:
+def check_fit(given: Mapping[str, Tensor], needed: Mapping[str, Tensor], what: str, hint: str) -> None:
+    """Check that named tensors are those that are needed.
+
+    Raises:
+        BundleInputError: one is missing, unknown, of another shape or not finite; it says ``what`` and the ``hint``.
+    """
     if problems := _misfits(given, needed):
         more = f" and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         raise BundleInputError(f"{what}: {'; '.join(problems[:SHOWN])}{more}; {hint}")
@@ -102,7 +108,12 @@ def _misfits(given: Mapping[str, Tensor], needed: Mapping[str, Tensor]) -> list[
     return found
 
 
-def _read(path: str | Path, remedy: str) -> dict[str, Tensor]:
+def read_tensors(path: str | Path, remedy: str) -> dict[str, Tensor]:
+    """The named tensors of a state dict, also below ``state_dict`` or ``model``.
+
+    Raises:
+        BundleInputError: the file is missing or holds something else; it ends with the ``remedy``.
+    """
     if not Path(path).is_file():
         raise BundleInputError(f"{path} does not exist; {remedy}")
     try:

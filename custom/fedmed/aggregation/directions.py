@@ -98,7 +98,7 @@ def direction_weights(products: Tensor, share: float) -> list[float]:
 
 @torch.no_grad()
 def gram(rows: Sequence[Tensor]) -> Tensor:
-    """Return the products of all pairs, (K, K) float64, of K tensors of one shape; the same on any number of threads."""
+    """Return the products of all pairs of K tensors, (K, K) float64; the same bits on any number of threads."""
     flat, count = [row.reshape(-1) for row in rows], len(rows)
     found = torch.zeros(count, count, dtype=torch.float64)
     for start in range(0, flat[0].numel(), BLOCK):

@@ -28,6 +28,7 @@ class Use:
         chooses: whether a model is chosen by the sites' validation lists.
         scores: whether the result is scored on their testing lists.
         exchanges: whether sites send values of their images before they train.
+        trains_mean: whether the server trains the mean of each round.
     """
 
     role: str | None = None
@@ -35,6 +36,7 @@ class Use:
     chooses: bool = True
     scores: bool = True
     exchanges: bool = False
+    trains_mean: bool = False
 
 
 # Id in the configuration -> what it is, by when it is needed.
@@ -54,6 +56,8 @@ TO_SCORE = {
 }
 PROVIDER = "metadata#provider"
 TO_EXCHANGE = {PROVIDER: "called before training, it returns what other sites get of this one"}
+SERVER_TRAINING = "server#training"
+TO_TRAIN_MEAN = {SERVER_TRAINING: "it trains the averaged network, see fedmed/engines/server_engine.py"}
 SITE = ("dataset_dir", "datalist", "device")
 
 
@@ -79,6 +83,8 @@ def needed(use: Use) -> dict[str, str]:
         found |= TO_SCORE | {"evaluation_dir": FACTS["evaluation_dir"].what}
     if use.exchanges and use.role in TRAINING:
         found |= TO_EXCHANGE
+    if use.trains_mean:
+        found |= TO_TRAIN_MEAN
     return found
 
 

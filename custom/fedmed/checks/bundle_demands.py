@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import parsed
+from fedmed.bundles.site_words import words_fault, words_needed
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding
 from fedmed.errors import BundleError, FedMedError
+from fedmed.federation.site_parser import own_words
 from fedmed.kinds.kind import Kind
 from fedmed.kinds.sound_bundle import check_bundle
 from fedmed.settings.site import SiteConfig
@@ -43,10 +45,12 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     try:
         args = work.args
         bundle = Bundle(args["bundle"], args.get("overlays") or (), args.get("overrides"), site.bundles)
-        parser = bundle.parser(device="cpu", site_min_images=site.privacy.extras_min_images)
+        facts = {"site_min_images": site.privacy.extras_min_images, **own_words(site)}
+        parser = bundle.parser(device="cpu", **facts)
         kind = check_bundle(bundle, Use(work.role, True, work.chooses, work.scores, bool(work.exchanged)))
         asks = work.exchanged and parser.get("metadata#least") is not None
         least = parsed(parser, "metadata#least") if asks else None
+        fault = words_fault(words_needed(parser), site.words)
     except (BundleError, KeyError) as error:
         text = str(error) if isinstance(error, FedMedError) else f"the job does not name {error}; ask the study lead"
         return BundleDemands(), [SiteFinding("training", "bundle", text)]
@@ -54,7 +58,8 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     names = tuple(map(str, classes)) if isinstance(classes, list) else None
     size, batch = (n if type(n := parser.get(key)) is int else None for key in ("image_size", "batch_size"))
     fraction = share if type(share := parser.get("label_fraction")) in (int, float) else 1.0
-    return BundleDemands(bundle, kind, names, size, batch, fraction, least), []
+    found = [SiteFinding("training", "words", f"{site.source}: bundle '{bundle.name}': {fault}")] if fault else []
+    return BundleDemands(bundle, kind, names, size, batch, fraction, least), found
 
 
 def check_exchange(work: PartInJob, demands: BundleDemands, site: SiteConfig, images: int) -> Iterator[SiteFinding]:

@@ -94,6 +94,8 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
     console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
+    for name, text in checked.site.words.items():  # here alone: no word leaves the hospital
+        console.print(f"  word '{name}': {escape(text)}")
     usable = [case for case in checked.images if case.usable]
     rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
     table = Table(*rows[0], title_justify="left")

@@ -24,6 +24,7 @@ from fedmed.bundles.network import initial_network, named_tensors, parsed
 from fedmed.data.store import prepared_sizes
 from fedmed.errors import FedMedError, first_line
 from fedmed.federation.client import Client
+from fedmed.federation.site_parser import own_words
 from fedmed.files import write_atomically
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes
@@ -72,7 +73,7 @@ def measure(request: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     torch.set_num_threads(site.threads)
     client = Client.from_args(args, site, folder / "job")
     facts = {"dataset_dir": str(site.data_root), "datalist": str(site.datalist), "cache_dir": str(site.cache_dir)}
-    parser = client.bundle.parser(device=site.device, **facts)
+    parser = client.bundle.parser(device=site.device, **facts, **own_words(site))
     found: dict[str, Any] = _prepare(parser, args["role"], site)
     tensors = named_tensors(initial_network(parser, client.seed))
     has_minimum = "metadata_min_images" in parser

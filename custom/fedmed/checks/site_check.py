@@ -129,7 +129,7 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
 
 
 def _check_training(checked: CheckedSite, work: PartInJob, options: Options, show: Silent) -> None:
-    if checked.demands.bundle is None:
+    if checked.demands.bundle is None or any(found.kind == "words" for found in checked.findings):
         return
     checked.findings += check_exchange(work, checked.demands, checked.site, checked.trained_on)
     if not (sample := checked.sample):

@@ -39,6 +39,7 @@ _PROBLEMS = {
     "training": {
         "bundle": "the job's bundle is missing or cannot be built here",
         "job": "the job does not fit this site",
+        "words": "the site's YAML lacks a word that the job's bundle needs, or has one that it does not know",
         "cannot_train": "the job's work cannot be done here",
         "out_of_memory": "the job's batch does not fit into memory",
         "too_long": "the measurement was stopped because it took too long",

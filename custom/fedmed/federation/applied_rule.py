@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -10,6 +11,7 @@ from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts, ServerRule
 from fedmed.class_paths import class_path
 from fedmed.errors import FedMedError, JobError, StateError
+from fedmed.federation.server_training import ServerTraining, Trained
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.messages.answers import Update
@@ -30,6 +32,8 @@ class AppliedRule:
         outcome: of the current round, None until the round is good.
         for_roles: role -> tensors that its sites train from instead of the model's.
         values: site -> values that go with its next task to train.
+        training: of the mean at the server, None where there is none.
+        trained: numbers of the current round's.
     """
 
     def __init__(self, rule: ServerRule, plan: Plan) -> None:
@@ -37,6 +41,8 @@ class AppliedRule:
         self.outcome: Outcome | None = None
         self.for_roles: Mapping[str, Model] = {}
         self.values: Mapping[str, Mapping[str, Any]] = {}
+        self.training: ServerTraining | None = None
+        self.trained: Mapping[str, float] = {}
 
     def check(self, policies: RolePolicies, model: Model, max_norm: float | None) -> None:
         """Ask the rule whether every kind of round has the senders that it needs, if all sites answer.
@@ -55,12 +61,12 @@ class AppliedRule:
 
     def begin(self) -> None:
         """Forget the outcome of the round before; what it left for tasks stays."""
-        self.outcome = None
+        self.outcome, self.trained = None, {}
 
     def aggregate(
         self, model: Model, updates: Sequence[Update], round: int, save: Callable[[Model], None]
     ) -> dict[str, Tensor]:
-        """Return the next model after ``save`` has kept it; on any failure the rule is as it was before.
+        """Return the next model after ``save`` has kept it; on any failure rule and training are as they were before.
 
         Raises:
             FedMedError: the rule refused the round, or made something of it that does not fit the job.
@@ -70,12 +76,25 @@ class AppliedRule:
         try:
             outcome = self.rule.aggregate(model, updates, RoundFacts(round, self.plan.rounds, self.plan.sites))
             self._check(outcome, model)
+            kept = None
+            if self.training is not None:
+                outcome, kept = self._train(self.training, outcome, round)
+                self._check(outcome, model)
             save(outcome.tensors)
         except Exception:
             self.rule.restore(before)
             raise
+        if self.training is not None and kept is not None:
+            self.training.restore(kept.state)
+            self.trained = kept.facts
         self.outcome, self.for_roles, self.values = outcome, outcome.for_roles, outcome.values
         return outcome.tensors
+
+    def _train(self, training: ServerTraining, outcome: Outcome, round: int) -> tuple[Outcome, Trained]:
+        if outcome.for_roles:
+            raise FedMedError("training at the server needs one model for all, and the rule has some of roles' own")
+        trained = training.train(outcome.tensors, round)
+        return replace(outcome, tensors=trained.tensors, facts={**outcome.facts, **trained.facts}), trained
 
     def model_for(self, role: str, model: Model) -> Model:
         """What sites of a role train from."""
@@ -89,11 +108,11 @@ class AppliedRule:
 
     def kept(self, model: Model) -> RuleState | None:
         """What must be saved with the model; None where there is nothing."""
-        state = self.rule.state()
-        if not (state or self.for_roles or self.values):
+        state, training = self.rule.state(), self.training.state() if self.training else {}
+        if not (state or self.for_roles or self.values or training):
             return None
         for_roles = {role: dict(tensors) for role, tensors in self.for_roles.items()}
-        return RuleState(class_path(self.rule), network(model), state, for_roles, dict(self.values))
+        return RuleState(class_path(self.rule), network(model), state, for_roles, dict(self.values), training)
 
     def take_over(self, kept: RuleState | None, model: Model) -> None:
         """Go on from what was saved with ``model``.
@@ -101,6 +120,8 @@ class AppliedRule:
         Raises:
             StateError: it is of another rule or another network.
         """
+        if self.training is not None and not (kept and kept.training):
+            raise StateError("the run to resume holds nothing of the server's training; start a new run of this job")
         if kept is None:
             return
         kept.check(class_path(self.rule), model)
@@ -111,6 +132,8 @@ class AppliedRule:
         except FedMedError as error:
             raise StateError(f"the kept state of rule {kept.rule} does not fit this job: {error}") from error
         self.for_roles, self.values = kept.for_roles, kept.values
+        if self.training is not None:
+            self.training.restore(kept.training)
 
     def _check(self, outcome: Outcome, model: Model) -> None:
         if outcome.tensors.keys() != model.keys():

@@ -10,6 +10,7 @@ from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
+from fedmed.methods.lent_layers import lent_by
 from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.server")
@@ -55,7 +56,7 @@ class Closing:
         return Evaluated(SELECTED, best, server.tensors, server.selection.best_private)
 
     def release_tasks(self, name: str = SELECTED) -> dict[str, Task]:
-        """Ask for the private layers that sites without a trained part are scored with, if the job wants that."""
+        """Ask one site, or all, for the private layers that sites without a trained part are scored with, if wanted."""
         return self.borrower.tasks(self._model(name))
 
     def take_release(self, answers: Mapping[str, Release], name: str = SELECTED) -> None:
@@ -66,7 +67,7 @@ class Closing:
         """The selected model, the last aggregate or the starting model, to every site that can be scored with it.
 
         With partial sharing only labelled sites that took part have a trained private part. The others get a labelled
-        site's if one was released; else they are left out, and that is said.
+        site's, or the mean of all, if it was released; else they are left out, and that is said.
         """
         server, model, tasks = self.server, self._model(name), {}
         for site, role in self.plan.sites.items():
@@ -126,7 +127,7 @@ class Closing:
             result["releases"] = self.borrower.records
         for site, row in tested.items():
             if row.get("n_cases"):
-                whose = f", with {row['decoder_of']}'s decoder" if "decoder_of" in row else ""
+                whose = f", {lent_by(row['decoder_of'])}" if "decoder_of" in row else ""
                 log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
         self.server.record.result(result)
         self.server.continuation.forget()

@@ -35,4 +35,7 @@ def hand_out(site: SiteConfig, state: SiteState, task: Task) -> Release:
         tensor_bytes(tensors),
         site.source,
     )
-    return Release(site.site, task.private_round, True, tensors)
+    if task.keep:
+        known = (site.site, site.allow_kept_release, site.source)
+        log.warning("%s: the job would keep the mean of all sites' for an export: allowed %s, by %s", *known)
+    return Release(site.site, task.private_round, True, tensors, task.keep and site.allow_kept_release)

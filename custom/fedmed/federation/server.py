@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.rule import ServerRule
-from fedmed.errors import FedMedError, JobError, RoundFailed, StateError, UpdateRefused
+from fedmed.errors import Aborted, FedMedError, JobError, RoundFailed, StateError, UpdateRefused
 from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
@@ -22,6 +22,7 @@ from fedmed.federation.round_record import round_record
 from fedmed.federation.run_record import RunRecord, run_description
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
+from fedmed.federation.server_training import ServerTraining
 from fedmed.federation.task_maker import TaskMaker
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
@@ -98,6 +99,7 @@ class Server:
         app: Path | None = None,
         allowed: Collection[str] | None = None,
         study: str = "",
+        kit: Path | None = None,
     ) -> "Server":
         """Build a server from what a job says of its plan and its aggregation, and resume if it says so.
 
@@ -108,8 +110,10 @@ class Server:
             app: the server's app folder, where a resumed job may carry its state; None = where ``store`` keeps models.
             allowed: class paths outside FedMed's own rooms that a job may name; None = those of the server's settings.
             study: digest of the study.
+            kit: the server's kit, whose settings name the images of a server that trains.
 
         Raises:
+            FedMedError: the job trains at the server, which lacks what that needs.
             JobError: arguments that are unknown or contradict each other, or those of another run than the resumed one.
             StateError: the state of the job to resume is missing or damaged.
         """
@@ -124,7 +128,12 @@ class Server:
         policies = RolePolicies(store.initial, store.groups, plan, aggregator)
         server = cls(plan, store, rule, policies, folder, max_norm, save, method, study)
         server.applied.check(policies, server.tensors, max_norm)
+        if method and (said := method.server_training()) is not None:
+            machine = load_server(kit, plan.sites)
+            server.applied.training = ServerTraining(said, store, plan, policies, machine, folder)
         server.continuation.start(aggregator, app)
+        if server.applied.training:
+            server.applied.training.check(server.tensors, server.first_round)
         server.record.start(**run_description(server, controller, aggregator))
         return server
 
@@ -228,7 +237,14 @@ class Server:
             for site, numbers in record["geometry"].items():
                 for name, value in numbers.items():
                     self.stream(f"updates_{name}/{site}", value, current.number)
+            for name, value in self.applied.trained.items():
+                self.stream(f"server/{name}", value, current.number)
             self.continuation.keep()
+
+    def abort_by(self, asked: Callable[[], bool]) -> None:
+        """Let the server's own training ask before each step whether the job was aborted."""
+        if self.applied.training:
+            self.applied.training.should_abort = asked
 
     def _aggregate(self, updates: list[Update]) -> None:
         round = self.round.number
@@ -241,7 +257,7 @@ class Server:
         try:
             # It is saved before anything else changes: what cannot be kept does not count.
             self.tensors = self.applied.aggregate(self.tensors, updates, round, self._keep)
-        except (RoundFailed, StateError):
+        except (RoundFailed, StateError, Aborted):
             raise
         except FedMedError as error:
             raise RoundFailed(f"round {round}: {error}; the model is unchanged") from error

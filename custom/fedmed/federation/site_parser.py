@@ -10,6 +10,7 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import parsed
+from fedmed.bundles.site_words import check_words
 from fedmed.data.datalist import list_entries
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.errors import BundleError
@@ -30,7 +31,18 @@ def site_facts(site: SiteConfig) -> dict[str, Any]:
         "num_workers": site.workers,
         "cache_dir": str(site.cache_dir),
         "site_min_images": site.privacy.extras_min_images,
+        **own_words(site),
     }
+
+
+def own_words(site: SiteConfig) -> dict[str, Any]:
+    """Facts by which a network may know at which site it is; they stay there."""
+    return {"site_name": site.site, "site_words": dict(site.words)}
+
+
+def place_facts(task: Task) -> dict[str, Any]:
+    """The site's place among those that train, as the task says it; ``{}`` where it says nothing."""
+    return {} if task.site_count is None else {"site_index": task.site_index, "site_count": task.site_count}
 
 
 def site_parser(
@@ -42,12 +54,13 @@ def site_parser(
         bundle: with the job's overlays and overrides.
         site: its settings.
         folder: the job's folder at the site.
-        task: its round, and epochs, from which ``epoch_length`` follows.
+        task: its round, the site's place, and epochs, from which ``epoch_length`` follows.
         seed: the job's seed.
         facts: further ids -> values; those that the configuration does not have are left out.
 
     Raises:
         BundleError: the configuration cannot be read, or for epochs its training list cannot be built.
+        SiteConfigError: the bundle needs a word that the site's YAML does not have.
         DataError: for epochs, the site's training list cannot be read.
     """
     parser = bundle.parser(
@@ -58,8 +71,10 @@ def site_parser(
         epochs_before=max(task.round, 0) * (task.epochs or 1),
         seed=derive_seed(seed, site.site, task.round, "sampling"),
         augment_seed=derive_seed(seed, site.site, task.round, "augmentation"),
+        **place_facts(task),
         **facts,
     )
+    check_words(parser, site.words, site.source, bundle.name)
     # What a stand-alone training does around itself (checkpoints, validation) is the federation's work here; what a
     # method needs in a federation is listed under `train#federated_handlers`.
     parts = [part for part in ("train", "validate", "evaluate") if part in parser]

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from fedmed.jobs.plan import Plan
+from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.messages.task import Task
 from fedmed.recovery.model_store import ModelStore
@@ -58,7 +58,14 @@ class TaskMaker:
             keep_rounds=[] if keep_round is None else [keep_round],
             validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),
             earlier=dict(self.earlier),
+            **self.place(site),
         )
+
+    def place(self, site: str) -> dict[str, int | None]:
+        """The site's place among those that train, by their names, and how many these are; ``{}`` where nobody does."""
+        training = self.plan.of_role(*TRAINING_ROLES)
+        index = training.index(site) if site in training else None
+        return {"site_index": index, "site_count": len(training)} if training else {}
 
     def start_names(self, role: str, last: int | None, round: int) -> list[str]:
         """Private tensors of which the server holds better values than the site: no site's own work among them.

@@ -42,8 +42,17 @@ class FederationController(ModelController):
         folder = Path(workspace.get_run_dir(job_id)) / "fedmed"
         store, job = self.persistor.store(self.fl_ctx), self.persistor.job(self.fl_ctx)
         self.server = aggregator.server = Server.from_args(
-            job.controller, job.aggregator, store, folder, self._save, job.app, job.allowed, job.digest
+            job.controller,
+            job.aggregator,
+            store,
+            folder,
+            self._save,
+            job.app,
+            job.allowed,
+            job.digest,
+            Path(workspace.get_root_dir()),
         )
+        self.server.abort_by(lambda: self.abort_signal.triggered)
         self.server.stream = self._stream
         run_federation(self.server, partial(self._ask, aggregator), aggregator.aggregate_model)
 

@@ -62,7 +62,7 @@ def answer_to_model(answer: Answer) -> FLModel:
         facts = {"round": answer.round, "extras": extras_to_numpy(answer.values)}
         return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
     if isinstance(answer, Release):
-        facts = {"round": answer.round, "allowed": answer.allowed}
+        facts = {"round": answer.round, "allowed": answer.allowed, "keep": answer.keep}
         return FLModel(params_type=ParamsType.FULL, params=to_numpy(answer.tensors), meta={KEY: facts})
     scores = plain_metrics(answer)
     return FLModel(metrics=scores, meta={KEY: {"metrics": scores}})
@@ -109,7 +109,7 @@ def model_to_release(model: FLModel) -> Release:
         tensors = to_tensors(model.params)
     except (AttributeError, TypeError, ValueError):
         tensors = {}
-    return Release(site, facts.get("round"), True, tensors)
+    return Release(site, facts.get("round"), True, tensors, facts.get("keep") is True)
 
 
 def model_to_metrics(model: FLModel) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from fedmed.aggregation.rule import ExpectedSenders
 from fedmed.aggregation.sharing import NORM
 from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.contract import PROVIDER, unknown_parts
+from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
+from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
@@ -121,6 +122,8 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             yield from (("bundle", f"bundle '{bundle.name}': {text}") for text in lacks)
         if job.study.classes and (misfit := kind_of(bundle).misfit([one.name for one in bundle.classes])):
             yield "classes", misfit
+        if role == job.model_role and (misfit := _lacks_server_training(job, bundle)):
+            yield "method", misfit
         groups = bundle.federation.get("sharing", {})
         known = sorted({NORM, *(group for network in groups.values() for group in network)})
         asked = {args["sharing"], args.get("sends", "full"), args.get("warm_start_sharing", "full")}
@@ -128,6 +131,17 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             yield "algorithm" if group == job.method.role(role).receives else "sharing", said
     yield from _rule_misfits(job)
+
+
+def _lacks_server_training(job: Job, bundle: Bundle) -> str:
+    """What is missing where the server trains too; empty where nothing is."""
+    if (said := job.method.server_training()) is None:
+        return ""
+    try:
+        lacks = faults(server_bundle(bundle, said), Use(labels=False, trains_mean=True))
+    except BundleError as error:
+        lacks = [str(error)]
+    return f"{job.method.title} trains at the server: {lacks[0]}" if lacks else ""
 
 
 def _rule_misfits(job: Job) -> Iterator[tuple[str, str]]:

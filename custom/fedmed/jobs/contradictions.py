@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.jobs.study import Study
+from fedmed.methods.lent_layers import ALL_SITES
 
 Found = Iterator[tuple[str, str]]  # key at which the line is shown, and a sentence that names all keys concerned
 
@@ -62,9 +63,28 @@ def _of_result(study: Study) -> Found:
         yield "evaluate_first", "'evaluate_first' needs 'evaluate': true; set it, or leave 'evaluate_first' out"
     if study.patience is not None and study.select != "best":
         yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
-    if study.release_from is not None and study.release_from not in labelled:
-        known = ", ".join(labelled)
-        yield "release_from", f"'release_from' is '{study.release_from}'; it must be a supervised site: {known}"
+    yield from _of_release(study, labelled)
+
+
+def _of_release(study: Study, labelled: list[str]) -> Found:
+    said, known = study.release_from, ", ".join(labelled)
+    if said == ALL_SITES and ALL_SITES in study.sites:
+        yield "release_from", f"'release_from' is '{ALL_SITES}', which is a site of the study too; call that otherwise"
+    elif said == ALL_SITES and not labelled:
+        yield (
+            "release_from",
+            f"'release_from' is '{ALL_SITES}', but no site is 'supervised', and others have none",
+        )
+    elif said is not None and said != ALL_SITES and said not in labelled:
+        yield "release_from", f"'release_from' is '{said}'; it must be a supervised site: {known}"
+    changed = study.model_fields_set & {"release_weights", "release_partial", "release_keep"}
+    for key in sorted(changed) if said != ALL_SITES else ():
+        yield key, f"'{key}' is for the mean of all sites: set 'release_from' to '{ALL_SITES}', or leave it out"
+    if study.release_keep and not study.evaluate:
+        yield (
+            "release_keep",
+            "'release_keep' needs 'evaluate': true, without which nobody is asked; set it",
+        )
 
 
 def _of_length(study: Study) -> Found:

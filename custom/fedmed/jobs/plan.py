@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedmed.methods.lent_layers import ALL_SITES
+
 TRAINING_ROLES = ("supervised", "unsupervised")
 ROLES = (*TRAINING_ROLES, "evaluate")
 PROGRESS_LINES = 20  # of a site in a round; more would cost more than they tell
@@ -37,6 +39,9 @@ class Plan:
     evaluate_last: bool = False
     evaluate_first: bool = False
     release_from: str | None = None
+    release_weights: str = "samples"
+    release_partial: bool = False
+    release_keep: bool = False
     collapse_guard: bool = True
     job: str = ""
     resume: str | None = None
@@ -55,6 +60,13 @@ class Plan:
     def of_role(self, *roles: str) -> list[str]:
         """Sites with one of these roles, sorted."""
         return [site for site, role in self.sites.items() if role in roles]
+
+    @property
+    def lenders(self) -> list[str]:
+        """Sites that are asked to release their private layers, sorted."""
+        if self.release_from == ALL_SITES:
+            return self.of_role("supervised")
+        return [] if self.release_from is None else [self.release_from]
 
     def participants(self, round: int) -> list[str]:
         """Sites that train in a round."""

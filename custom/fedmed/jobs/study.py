@@ -125,7 +125,19 @@ class Study(YamlModel):
     evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
     evaluate_first: bool = Field(default=False, description="score the starting model on them too")
     release_from: str | None = Field(
-        default=None, description="labelled site whose private layers score the others; it must allow that itself"
+        default=None,
+        description="labelled site whose private layers score the others, or 'all': the mean of those of all labelled "
+        "sites; each must allow that itself",
+    )
+    release_weights: Literal["samples", "uniform"] = Field(
+        default="samples", description="that mean is by the sites' training samples, or every site counts the same"
+    )
+    release_partial: bool = Field(
+        default=False, description="where a site releases nothing, take the mean of the others; by default of nobody"
+    )
+    release_keep: bool = Field(
+        default=False,
+        description="keep the mean at the server, for scripts/export_bundle.py --unseen; each site must allow that too",
     )
     checkpoint: str | None = Field(
         default=None, description="file in the server's $FEDMED_HOME/models or the bundle's models/ to start from"

@@ -55,12 +55,14 @@ class Release:
         round: the round after which the site kept these private tensors.
         allowed: whether the site's own settings allow it; if not, there are no tensors.
         tensors: name -> value (no difference), on the CPU.
+        keep: whether the site's own settings allow that the mean of all sites' is kept for an export.
     """
 
     site: str
     round: int | None
     allowed: bool = False
     tensors: dict[str, Tensor] = field(default_factory=dict)
+    keep: bool = False
 
 
 Answer = Update | Extras | Release | Mapping[str, float]  # the last: scores of a validation or evaluation

@@ -11,6 +11,7 @@ from fedmed.errors import JobError
 
 MODELS = (SELECTED := "selected", LAST := "last", FIRST := "first", OWN := "own")
 CARRIED = {"tensors", "extras"}  # of a task: what is not a plain value
+MAY_BE_NONE = {"private_round", "site_index", "site_count"}
 
 
 @dataclass
@@ -38,6 +39,9 @@ class Task:
             own state of those rounds lies in their folders.
         epochs: passes over the site's training images; the site counts its steps.
         reuse: the tensors were sent with this round's ``metadata`` task, and the site has kept them.
+        site_index, site_count: the site's place, from 0, among the sites of the job that train, by their names, and how
+            many these are; no index for a site that does not train, and neither where nobody says it.
+        keep: of a ``release`` task: whether the mean of what sites release is to be kept for an export.
         extras: what a method gets besides the model: numbers, tensors, and lists and mappings of them.
     """
 
@@ -55,6 +59,9 @@ class Task:
     earlier: dict[str, int] = field(default_factory=dict)
     epochs: float | None = None
     reuse: bool = False
+    site_index: int | None = None
+    site_count: int | None = None
+    keep: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
 
     def config(self) -> dict[str, Any]:
@@ -82,9 +89,9 @@ class Task:
 
 def _check(values: Mapping[str, Any]) -> None:
     """-1 is the starting model, which no round has aggregated."""
-    least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1}
+    least = {"round": -1, "total_rounds": 0, "steps": 0, "private_round": -1, "site_index": 0, "site_count": 1}
     for key in (key for key in least if key in values):
-        if not _is_count(values[key], least[key]) and not (key == "private_round" and values[key] is None):
+        if not _is_count(values[key], least[key]) and not (key in MAY_BE_NONE and values[key] is None):
             raise JobError(f"the task's '{key}' is {values[key]!r}; it must be a whole number of at least {least[key]}")
     epochs = values.get("epochs")
     if epochs is not None and (type(epochs) not in (int, float) or not 0 < epochs < math.inf):

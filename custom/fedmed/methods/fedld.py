@@ -47,7 +47,8 @@ class FedLD(Method):
         """How the model came about."""
         return (
             "Each site trained on its own labelled images with a term against too sure predictions, and of what sites "
-            "learned the server kept, layer by layer, the directions that most have in common (FedLD, Zeng et al. 2024)."
+            "learned the server kept, layer by layer, the directions that most have in common (FedLD, Zeng et al. "
+            "2024)."
         )
 
     def dry_run(self) -> tuple[str, ...]:

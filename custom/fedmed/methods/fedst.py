@@ -23,9 +23,9 @@ class FedST(FedDP):
 
     Attributes:
         group: sharing group whose layers stay at each site; ``full``: none.
-        server: ``separation``, Eq. 10-12: a second network and a descriptor of the server's images take what is peculiar
-            to them; ``fine_tuning``: the averaged model is trained on these images as it is; ``mean``: no training
-            there.
+        server: ``separation``, Eq. 10-12: a second network and a descriptor of the server's images take what is
+            peculiar to them; ``fine_tuning``: the averaged model is trained on these images as it is; ``mean``: no
+            training there.
     """
 
     title: ClassVar[str] = "FedST"
@@ -57,6 +57,6 @@ class FedST(FedDP):
         trained = {"separation": "trained them", "fine_tuning": "fine-tuned them", "mean": ""}[self.server]
         after = f" and {trained} on images of its own, which are not of patients" if trained else ""
         return (
-            f"Each site trained on its own labelled videos and kept {self.stays} to itself; the server averaged the other "
-            f"layers{after} (FedST, Fang et al. 2025)."
+            f"Each site trained on its own labelled videos and kept {self.stays} to itself; the server averaged the "
+            f"other layers{after} (FedST, Fang et al. 2025)."
         )

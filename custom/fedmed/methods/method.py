@@ -56,7 +56,10 @@ class Method:
         return dict(rule)
 
     def server_training(self) -> Mapping[str, Any] | None:
-        """How the server itself trains after each average: ``overlay``, of the bundle, and maybe ``settings`` of that."""
+        """Training at the server after each round's mean: ``overlay`` of the bundle, which defines
+        ``server#training`` and is the server's alone, and maybe ``settings``, plain values that it lists as
+        overridable; None = the mean is the next model.
+        """
         return None
 
     def settings(self, role: str) -> Mapping[str, Any]:

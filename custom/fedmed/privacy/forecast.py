@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedmed.jobs.job_folder import read_job
+from fedmed.jobs.plan import Plan
+from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.methods.method import Method
 from fedmed.privacy.account import PrivacyAccount
 from fedmed.privacy.payload import describe
@@ -25,6 +27,7 @@ class Forecast:
         asked: updates that the job asks for, and that the site's lists let pass.
         epsilon: of the site's account now and after the job, None without noise.
         wanted: names of a method's values that the job asks for, allowed or not.
+        released: what becomes of private layers that the site would release; empty where it releases none.
         tells: what the numbers of a test say about a site, beyond the scores; see :class:`fedmed.kinds.kind.Kind`.
     """
 
@@ -38,6 +41,7 @@ class Forecast:
     epsilon: tuple[float, float] | None
     wanted: Sequence[str] = ()
     tells: str = ""
+    released: str = ""
 
     @property
     def updates(self) -> int:
@@ -68,7 +72,20 @@ def forecast(folder: Path, site: SiteConfig) -> Forecast:
     wanted += job.plan.exchange["names"] if job.plan.exchange and before else []
     sendings = [*before, *training, *answers.closing()]
     given = (job.name, answers.role, job.method, site, sendings, private, asked, epsilon, wanted)
-    return Forecast(*given, answers.tells if any(one.task == "evaluate" and one.scalars for one in sendings) else "")
+    tells = answers.tells if any(one.task == "evaluate" and one.scalars for one in sendings) else ""
+    releases = any(one.task == "release" and not one.refused for one in sendings)
+    return Forecast(*given, tells, _released(job.plan, site) if releases else "")
+
+
+def _released(plan: Plan, site: SiteConfig) -> str:
+    """What becomes of the private layers."""
+    if plan.release_from != ALL_SITES:
+        return "The private layers go to the server after training, and on to sites without any until these are scored."
+    text = "The private layers go to the server after training, and the mean of all sites' to sites without any"
+    if not plan.release_keep:
+        return f"{text} until these are scored."
+    kept = "allows that" if site.allow_kept_release else "does not allow that ('allow_kept_release'): it is not kept"
+    return f"{text}. The job would keep the mean for the model of a site that never trained; this site {kept}."
 
 
 def _within_account(

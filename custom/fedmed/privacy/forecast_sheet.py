@@ -67,7 +67,7 @@ def _notices(made: Forecast) -> list[str]:
         most = f"max_epsilon {made.site.privacy.max_epsilon:g} is reached"
         notices.append(f"The account allows {made.updates} of {made.asked} updates: then {most}.")
     notices += weak(made.epsilon[1]) if made.epsilon else []
-    notices += [*_extras(made), *made.method.dry_run(), *filter(None, [made.tells])]
+    notices += [*_extras(made), *made.method.dry_run(), *filter(None, [made.tells, made.released])]
     if made.site.privacy.noise_seed is not None:
         notices.append("'noise_seed' is set: the noise can be repeated, so it protects nothing.")
     return notices

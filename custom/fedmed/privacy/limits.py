@@ -78,7 +78,7 @@ class SiteLimits:
             PrivacyError: as :meth:`apply`.
         """
         self.allowed.check_release(release.tensors)
-        content = {"tensors": release.tensors, "allowed": release.allowed}
+        content = {"tensors": release.tensors, "allowed": release.allowed, "keep": release.keep}
         self._write("release", "release", release.round, content)
         return release
 

@@ -5,6 +5,11 @@ from collections.abc import Sequence
 from fedmed.reports.words import plain_delta, size
 from fedmed.settings.site import SiteConfig
 
+RELEASED = (
+    "never released",
+    "released when a job asks",
+    "released when a job asks, which may keep the mean of all sites' for an export",
+)
 NOISE = "Gaussian, standard deviation {:g} in every value"
 
 
@@ -18,7 +23,7 @@ def limits_in_words(site: SiteConfig) -> list[list[str]]:
         "size of an answer": "any" if own.max_bytes is None else f"at most {size(own.max_bytes)}",
         "norm of an update": "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger",
         "noise": "none" if own.noise_std is None else NOISE.format(own.noise_std),
-        "private layers": "released when a job asks" if site.allow_release else "never released",
+        "private layers": RELEASED[site.allow_release + site.allow_kept_release],
     }
     if own.extras_noise is not None:
         said["noise of extras"] = f"{NOISE.format(own.extras_noise)} of an array"

@@ -96,7 +96,7 @@ class SiteAnswers:
             yield self._sending("validate", 1, [], [self.score.validation])
         if not plan.evaluate:
             return
-        if self.role in TRAINING_ROLES and self.site.site == plan.release_from:
+        if self.role in TRAINING_ROLES and self.site.site in plan.lenders:
             private = self.policies.of(self.role, plan.rounds - 1).private(self.tensors)
             asked = self._sending("release", trained, private, [])
             yield asked if self.site.allow_release else replace(asked, refused="'allow_release' is not true")

@@ -23,6 +23,7 @@ from fedmed.privacy.payload import kind
 
 log = logging.getLogger("fedmed.server")
 MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
+MEAN_OF_PRIVATE = "mean_of_private_layers_{round}.pt"
 LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
 
 
@@ -166,6 +167,16 @@ class ModelStore:
     def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any], best: bool) -> None:
         """Keep a global model; an earlier file is replaced only by a complete one."""
         save_tensors(self.folder / (BEST if best else LAST), {"model": dict(tensors), "meta": dict(meta)})
+
+    def keep_mean(self, round: int, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> Path:
+        """Keep the mean of released private layers that belong to the model after a round, for an export.
+
+        Raises:
+            StateError: it cannot be written.
+        """
+        path = self.folder / MEAN_OF_PRIVATE.format(round=round)
+        save_tensors(path, {"tensors": dict(tensors), "meta": {"round": round, **meta}})
+        return path
 
 
 def _read_checkpoint(path: Path) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What a server's rule leaves beside the model, saved with it and restored together."""
+"""What a server's rule, and its training, leave beside the model, saved with it and restored together."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -19,6 +19,7 @@ class RuleState:
         state: the rule's own, plain values and tensors.
         for_roles: role -> tensors that its sites train from instead of the model's.
         values: site -> values that go with its next task.
+        training: of a server that trains, see :meth:`fedmed.federation.server_training.ServerTraining.state`.
     """
 
     rule: str
@@ -26,6 +27,7 @@ class RuleState:
     state: Mapping[str, Any] = field(default_factory=dict)
     for_roles: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_content(cls, content: Mapping[str, Any], where: object) -> "RuleState":
@@ -35,6 +37,7 @@ class RuleState:
             StateError: it does not hold what a server writes.
         """
         found: dict[str, Any] = {f.name: content.get(f.name) for f in fields(cls)}
+        found["training"] = content.get("training", {})  # a run that began with an earlier FedMed has none
         rule = found.pop("rule")
         if not isinstance(rule, str) or not all(isinstance(value, Mapping) for value in found.values()):
             raise StateError(f"{where} does not hold the state of a rule; copy the run's folder again")

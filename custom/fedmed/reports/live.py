@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmed.methods.declarations import LOSS
-from fedmed.reports.live_state import SCORE, LiveSite, LiveState
+from fedmed.reports.live_state import SCORE, SERVER, LiveSite, LiveState
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text
 from fedmed.reports.run_files import number
@@ -24,6 +24,7 @@ TASKS = {
     "evaluate": "evaluating",
     "release": "releasing",
     "metadata": "summarising",
+    SERVER: "training",
 }
 
 
@@ -43,7 +44,8 @@ class Follower:
         self.who = who
         self._run = Arrival(folder / "server" / JOB_FOLDER / "run.json")
         self._rounds = Tail(folder / "server" / JOB_FOLDER / "rounds.jsonl")
-        self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in self.state.sites}
+        names = (*self.state.sites, SERVER)  # the server has progress where it trains too
+        self._sites = {name: Tail(folder / name / JOB_FOLDER / "progress.jsonl") for name in names}
 
     def poll(self, now: float | None = None) -> list[str]:
         """Read what is new; return one plain line for each finished round and each site event but steps."""

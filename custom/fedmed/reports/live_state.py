@@ -12,6 +12,7 @@ from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import declared, leading
 
 SCORE = "score"  # its key in a site's lines, and its name until the run's records name another
+SERVER = "server"  # who has progress beside the sites, where the server trains; also the name of its task
 
 
 @dataclass
@@ -69,8 +70,8 @@ class LiveState:
         return {key: value for key, value in found.items() if value is not None}
 
     def site_event(self, name: str, line: dict[str, Any]) -> None:
-        """Take one line of a site's ``progress.jsonl``."""
-        site, event = self.sites[name], line.get("event")
+        """Take one line of a site's ``progress.jsonl``, or of the server's where it trains."""
+        site, event = self.sites.setdefault(name, LiveSite()), line.get("event")
         self.total_rounds = int(line.get("total_rounds") or self.total_rounds)
         site.round, site.task = line.get("round", site.round), str(line.get("task") or site.task)
         site.steps = int(line.get("steps") or site.steps)
@@ -102,5 +103,5 @@ class LiveState:
             typical = median_high(self.round_seconds[-5:])
             spent = min(now - (self.last_round_end or now), typical)
             return max(0.0, remaining * typical - spent) if remaining > 0 else 0.0
-        share = fmean([site.step / site.steps for site in self.sites.values() if site.steps] or [0.0])
+        share = fmean([s.step / s.steps for name, s in self.sites.items() if s.steps and name != SERVER] or [0.0])
         return (now - self.started) * (self.total_rounds / share - 1) if share > 0.1 and self.total_rounds else None

@@ -2,10 +2,13 @@
 
 import math
 from collections import Counter
+from collections.abc import Mapping
 from statistics import median_high
+from typing import Any
 
 import numpy as np
 
+from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import number
 from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number, size
@@ -28,6 +31,9 @@ def release_notes(run: Run) -> list[str]:
     missing = {} if result.get("releases") else result.get("untested") or {}
     notes = [f"Not tested: {site}, which has no private layers of its own: {why}." for site, why in missing.items()]
     for entry in result.get("releases") or []:
+        if entry.get("from") == ALL_SITES:
+            notes.append(mean_note(entry))
+            continue
         owner, needy = entry.get("from") or "a site", join(list(entry.get("for") or []))
         last = ", last aggregate" if entry.get("model") == "last" else ""
         where = f"because none was trained there: {needy}{last}."
@@ -38,6 +44,22 @@ def release_notes(run: Run) -> list[str]:
             reason = entry.get("reason") or "no reason is known"
             notes.append(f"Not tested without a decoder, {where} {owner} released none: {reason}.")
     return notes
+
+
+def mean_note(entry: Mapping[str, Any]) -> str:
+    """What came of a request for the private layers of all labelled sites."""
+    needy, last = join(list(entry.get("for") or [])), ", last aggregate" if entry.get("model") == "last" else ""
+    where = f", because none was trained there: {needy}{last}" if needy else last
+    refused = [f"{site} released none: {reason}" for site, reason in sorted((entry.get("refused") or {}).items())]
+    if not entry.get("released"):
+        why = "; ".join(refused) or entry.get("reason") or "no reason is known"
+        return f"Not tested with the mean of the sites' private layers{where}. {why}."
+    shares = [f"{site} {plain_number(share)}" for site, share in sorted((entry.get("weights") or {}).items())]
+    how = "by training samples" if entry.get("weighting") == "samples" else "with equal weights"
+    sent = f"{count(int(entry.get('n_tensors') or 0), 'tensor')} each, {size(number(entry.get('bytes_up')))} in all"
+    text = f"Tested with the mean of the sites' private layers, {how}{where}. Released by {join(shares)} ({sent})."
+    kept = {True: " The mean is kept for an export.", False: f" The mean is not kept: {entry.get('not_kept')}."}
+    return " ".join([text, *(f"{one}." for one in refused)]) + kept.get(entry.get("kept"), "")
 
 
 def resumed_note(run: Run) -> str:

@@ -9,6 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from fedmed.methods.lent_layers import lent_by
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
 from fedmed.reports.words import NOTHING
@@ -73,7 +74,7 @@ def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> Sit
         mean=mean,
         std=std,
         cases=tuple(cases[np.isfinite(cases)].tolist()),
-        scored=f"with {test['decoder_of']}'s decoder" if test.get("decoder_of") else "",
+        scored=lent_by(test["decoder_of"]) if test.get("decoder_of") else "",
         low=low,
         high=high,
         own=number(own.get(score.test)),

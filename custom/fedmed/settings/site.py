@@ -1,7 +1,7 @@
 """A site's own facts: where its data lies and what its machine can do. Nothing about the method."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,8 @@ class SiteConfig:
         source: the file that the settings come from.
         allow_release: whether the site hands out its private layers when a job asks for them, so that sites without a
             trained part of their own can be scored with it.
+        allow_kept_release: whether the mean of what all sites release may be kept at the server for an export.
+        words: name -> short text, which a bundle's configuration gets as ``site_words``; it stays at the site.
     """
 
     site: str
@@ -42,6 +44,8 @@ class SiteConfig:
     privacy: Privacy
     allow_release: bool = False
     allowed_classes: tuple[str, ...] = ()
+    allow_kept_release: bool = False
+    words: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def find_site_file(site: str, workspace: Path | None = None) -> Path:

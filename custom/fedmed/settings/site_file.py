@@ -1,11 +1,10 @@
 """What a site's YAML may hold: its keys, their defaults and their checks."""
 
-from pathlib import Path
 from typing import Annotated, Self
 
-import torch
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from fedmed.settings.machine import existing_folder, usable_device
 from fedmed.settings.privacy import Privacy
 from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, YamlModel, not_required
 
@@ -18,11 +17,21 @@ EXAMPLE = """\
     workers: 0                  # processes that load images
     amp: false                  # mixed precision (GPU only)
     allow_release: false        # may a job score other sites with this site's private layers?
+    words: {}                   # what a bundle may know of this site, such as {procedure: nephrectomy}; stays here
     allowed_classes: []         # class paths beyond FedMed's own that a job may name here
     privacy: {}                 # what may leave: see docs/privacy.md
 """
 ClassPath = Annotated[
     str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"), InWords("a class path, such as package.module.Class")
+]
+WordName = Annotated[
+    str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$"), InWords("a name of small letters, digits and _, such as procedure")
+]
+# It begins with a letter or digit, so that no bundle's configuration takes it for an expression or a reference.
+WordText = Annotated[
+    str,
+    Field(pattern=r"^[^\W_][\w .,;'()/+-]{0,99}$"),
+    InWords("at most 100 letters, digits, spaces and . , ; ' ( ) / + - _, the first a letter or digit"),
 ]
 
 
@@ -65,6 +74,12 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
     allow_release: bool = False
     """May a job score sites that have no decoder of their own with this site's private layers? They leave it then."""
 
+    allow_kept_release: bool = False
+    """May a job keep the mean of such layers of all sites at the server, for the model of a site that never trained?"""
+
+    words: dict[WordName, WordText] = {}
+    """What the network of a job's bundle may know of this site, such as procedure: nephrectomy. It never leaves."""
+
     allowed_classes: tuple[ClassPath, ...] = ()
     """Classes beyond FedMed's own that a job may name at this site, such as my_hospital.methods.Mine."""
 
@@ -79,26 +94,8 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
             raise ValueError(f"this site is called '{called}'")
         return name
 
-    @field_validator("data_root")
-    @classmethod
-    def _is_there(cls, folder: Path | None) -> Path | None:
-        if folder is not None and not folder.is_dir():
-            raise ValueError(f"the folder {folder} does not exist; mount it or correct the path")
-        return folder
-
-    @field_validator("device")
-    @classmethod
-    def _is_a_device(cls, device: str) -> str:
-        cuda = torch.cuda.is_available()
-        if device == "auto":
-            return "cuda" if cuda else "cpu"
-        try:
-            kind = torch.device(device).type
-        except RuntimeError as error:
-            raise ValueError("use auto, cpu, cuda or cuda:<index>") from error
-        if kind == "cuda" and not cuda:
-            raise ValueError("this machine shows no CUDA device; use auto or cpu")
-        return device
+    _is_there = field_validator("data_root")(existing_folder)
+    _is_a_device = field_validator("device")(usable_device)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -110,6 +107,9 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
         if self.allow_release and self.privacy.noise_multiplier is not None:
             text = "released layers carry no noise, so the account would be void; choose one of the two"
             found += [("allow_release", f"key 'allow_release' is true, but 'privacy.noise_multiplier' is set: {text}")]
+        if self.allow_kept_release and not self.allow_release:
+            text = "what is not released cannot be kept; set 'allow_release' to true too, or leave it out"
+            found += [("allow_kept_release", f"key 'allow_kept_release' is true, but 'allow_release' is not: {text}")]
         if found:
             raise Contradictions(found)
         return self

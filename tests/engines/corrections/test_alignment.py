@@ -50,9 +50,12 @@ def made(network, old=None, **more):
 
 
 def test_one_pass_towards_the_prototypes_of_the_old_encoder():
-    """Old weights (2, 1): features 2, 2 and 6, so m_0 = 4 and m_1 = 2. From (1, 1), where they are 1, 2 and 3, the first
-    batch gives the gradient (2 (1 - 4) · 1, 2 (2 - 2) · 2) = (-6, 0), so 1.6 with a rate of 0.1; there the third
-    feature is 4.8, and the second batch gives (2 (4.8 - 4) · 3, 0) = (4.8, 0): 1.12."""
+    """Old weights (2, 1): features 2, 2 and 6, so m_0 = 4 and m_1 = 2.
+
+    From (1, 1), where they are 1, 2 and 3, the first batch gives the gradient (2 (1 - 4) · 1, 2 (2 - 2) · 2) = (-6, 0),
+    so 1.6 with a rate of 0.1. There the third feature is 4.8, and the second batch gives (2 (4.8 - 4) · 3, 0) =
+    (4.8, 0): 1.12.
+    """
     network = Network()
     made(network, old=[2.0, 1.0], rate=0.1).begin(start(network))
     assert network.body.weight[0].tolist() == pytest.approx([1.12, 1.0])
@@ -61,8 +64,11 @@ def test_one_pass_towards_the_prototypes_of_the_old_encoder():
 
 
 def test_the_trace_of_the_fisher_information():
-    """Logits (0, z), p = σ(z), z = body x. With y the label: dNLL/dz = p - y; the gradient of the head is (1 - p - (1 - y),
-    p - y) · feature and that of the body is (p - y) x, as the head's second weight is 1 and its first is 0."""
+    """Logits (0, z) with z = body x, p = σ(z), y the label.
+
+    The gradient of the body is (p - y) x, as the head's first weight is 0 and its second is 1; that of the head is
+    (y - p, p - y) z.
+    """
     network = Network()
     correction = made(network)
     correction.begin(start(network))

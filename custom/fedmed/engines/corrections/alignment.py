@@ -1,4 +1,4 @@
-"""FedAS at a site: what it received is drawn to what it had, and it tells how much its images still ask of the model."""
+"""FedAS at a site: what it received is drawn to what it had, and it tells how far its images still move the model."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,0 +1,218 @@
+"""The bundle for parts of instruments: complete, groups hit what they name, trains and scores alone, infers without FedMed."""
+
+import csv
+import importlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+from PIL import Image
+
+from fedmed.aggregation.sharing import SharingPolicy
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.contract import Use, faults
+from fedmed.bundles.network import parsed
+from fedmed.data.synthetic import demo_site
+from fedmed.errors import SharingError
+from fedmed.export.verify import SCHEMA
+
+NAME = "instrument_segmentation"
+BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
+if str(BUNDLE) not in sys.path:
+    sys.path.append(str(BUNDLE))
+METADATA = BUNDLE / "configs" / "metadata.json"
+OVERLAYS = sorted(path.stem for path in (BUNDLE / "configs").glob("*.yaml"))
+OVERLAYS = [name for name in OVERLAYS if name not in ("train", "federation", "inference")]
+PLAIN = {"indicator": "random"}
+SMALL = {**PLAIN, "image_size": [48, 64], "epoch_length": 2, "max_epochs": 1}
+ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
+
+
+def configs(*names):
+    return [str(BUNDLE / "configs" / f"{name}.yaml") for name in names]
+
+
+def parse(*names, **values):
+    parser = ConfigParser()
+    parser.read_config(configs(*names))
+    parser.update({"bundle_root": str(BUNDLE), "device": "cpu", **PLAIN, **values})
+    return parser
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """Overlays -> the network of the demonstration with them, made once."""
+    made = {}
+
+    def once(*overlays):
+        if overlays not in made:
+            made[overlays] = parsed(parse("train", "demo", *overlays), "network")
+        return made[overlays]
+
+    return once
+
+
+@pytest.fixture(scope="module")
+def facts(fedmed_home, tmp_path_factory):
+    """Places of a tiny site whose videos have masks, and a size at which a step takes little time."""
+    out = tmp_path_factory.mktemp("out")
+    root = demo_site("lap_tools_tiny", "lap_cho1", fedmed_home)
+    places = {"ckpt_dir": str(out / "models"), "output_dir": str(out / "eval"), "cache_dir": str(out / "cache")}
+    return {"bundle_root": str(BUNDLE), "dataset_dir": str(root), "device": "cpu", **places, **SMALL}
+
+
+def test_metadata():
+    verify_metadata(meta_file=str(METADATA), filepath=str(SCHEMA))
+    metadata, parser = json.loads(METADATA.read_text()), parse("train")
+    assert metadata["version"] in metadata["changelog"] and metadata["pytorch_version"] in torch.__version__
+    formats = metadata["network_data_format"]
+    assert list(formats["outputs"]["pred"]["channel_def"].values()) == ["background", *parser["classes"]]
+    image = formats["inputs"]["image"]
+    assert image["spatial_shape"] == parser["image_size"] and image["num_channels"] == 3 * parser["frames"]
+    pins = (BUNDLE.parents[1] / "requirements.txt").read_text()
+    assert all(f"{name}=={version}" in pins for name, version in metadata["required_packages_version"].items())
+    for name in ("LICENSE", "docs/README.md", "configs/logging.conf"):
+        assert (BUNDLE / name).is_file()
+
+
+@pytest.mark.parametrize("overlay", [None, *OVERLAYS])
+def test_every_overlay_makes_a_complete_bundle(overlay):
+    bundle = Bundle(NAME, [overlay] if overlay else [])
+    assert not faults(bundle, Use(role="supervised"), {"classes": "names"})
+    assert overlay is None or f"`{overlay}`" in (BUNDLE / "docs/README.md").read_text(), "the README tells of it"
+
+
+@pytest.mark.parametrize("names", [("train", "demo"), ("inference", "demo"), ("train", "demo", "single_frame")])
+def test_network_in_and_out(names):
+    verify_net_in_out(
+        net_id="network_def", meta_file=str(METADATA), config_file=configs(*names), device="cpu",
+        bundle_root=str(BUNDLE), **PLAIN,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("overlays", [(), ("demo",), ("demo", "single_frame"), ("no_selection",), ("prompt_only",)])
+def test_training_and_inference_have_the_same_network(overlays):
+    ours, theirs = parse("train", *overlays), parse("inference", *overlays)
+    keys = ("classes", "image_size", "frames", "frame_interval", "indicator", "indicator_width", "network_def")
+    assert all(ours[key] == theirs[key] for key in keys)
+
+
+def test_the_published_values():
+    """Fang et al. 2025, Section 7 of their settings; what is ours and not named there is off."""
+    parser = parse("train")
+    values = {"max_epochs": 300, "epoch_length": 100, "batch_size": 2, "learning_rate": 6e-5, "dice_weight": 0.3,
+              "frames": 4, "frame_interval": 0.2}  # fmt: skip
+    assert {key: parser[key] for key in values} == values
+    assert parser["optimizer"]["_target_"] == "torch.optim.AdamW" and parser["degrees"] and parser["zoom"]
+    assert not any(parser[key] for key in ("flip_prob", "shift", "brightness", "contrast", "saturation", "hue"))
+
+
+SELECTION = r"selection\."
+GROUPS = {  # as Tables 5 and 6 name them -> all that they keep at the sites, and nothing else
+    "encoder_q": r"encoder\..*\.attention\.query\.(weight|bias)",
+    "decoder_q": r"temporal\.query\.(weight|bias)",
+    "encoder_decoder_q": r"(temporal\.query|encoder\..*\.attention\.query)\.(weight|bias)",
+    "norm": r"encoder\..*layer_norm(_\d)?\.(weight|bias)",
+    "key": r"encoder\..*\.attention\.key\.(weight|bias)",
+    "value": r"encoder\..*\.attention\.value\.(weight|bias)",
+    "key_value": r"encoder\..*\.attention\.(key|value)\.(weight|bias)",
+    "head": r"head\..*",
+    "decoder": r"(decoder|head)\..*",
+}
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_a_group_keeps_what_it_names_and_the_selection(group, networks):
+    network = networks()
+    names, groups = list(network.state_dict()), Bundle(NAME, ["demo"]).groups(network)
+    private = set(SharingPolicy.from_groups(names, group, groups).private(names))
+    expected = {name for name in names if re.fullmatch(GROUPS[group], name) or name.startswith("selection.")}
+    assert private == expected and any(name.startswith("selection.") for name in private)
+    assert len(private) > sum(name.startswith("selection.") for name in names)
+
+
+def test_every_query_of_the_encoder_is_private_and_no_other(networks):
+    """One for each block; that of the temporal attention is shared, and a name such as `sequence` hits nothing."""
+    network = networks()
+    names, groups = list(network.state_dict()), Bundle(NAME, ["demo"]).groups(network)
+    private = SharingPolicy.from_groups(names, "encoder_q", groups).private(names)
+    layers = [name for name, _ in network.encoder.named_modules() if name.endswith("attention.query")]
+    found = {name.rsplit(".", 1)[0].removeprefix("encoder.") for name in private if not name.startswith("selection.")}
+    assert found == set(layers) and layers
+    for trap in ("encoder.sequence.weight", "encoder.0.quant.q.weight", "temporal.query.weight", "decoder.attention.query.w"):
+        assert not any(re.search(pattern, trap) for pattern in groups["encoder_q"])
+
+
+def test_the_network_of_single_frames_has_no_selection_and_the_same_names(networks):
+    whole, single = networks().state_dict(), networks("single_frame").state_dict()
+    assert single.keys() == {name for name in whole if not name.startswith(("temporal.", "selection."))}
+    groups = Bundle(NAME, ["demo", "single_frame"]).groups(networks("single_frame"))
+    assert SharingPolicy.from_groups(single, "encoder_q", groups).private(single)
+    with pytest.raises(SharingError, match="matches no tensor"):
+        SharingPolicy.from_groups(single, "decoder_q", groups)
+
+
+def test_the_history_of_training_is_that_of_the_paper(facts):
+    """At ten frames a second two frames lie between; a mask moves with its frame."""
+    parser = parse("train", "demo", **facts, frame_rate=10.0)
+    data, rule = parsed(parser, "train#data"), parsed(parser, "frame_rule")
+    assert (rule.size, rule.interval) == (4, 0.2) and len(data)
+    for rows in data.rows.tolist():
+        now = rows[-1]
+        assert rows == [now - step if now >= step else now for step in (6, 4, 2, 0)]
+    batch = next(iter(parsed(parser, "train#dataloader")))
+    image, mask = parsed(parser, "train#prepare_batch")(batch, "cpu")
+    assert image.shape == (2, 12, 48, 64) and mask.shape == (2, 48, 64) and mask.dtype == torch.int64
+
+
+@pytest.fixture(scope="module")
+def model(facts):
+    """Weights of a stand-alone training of two steps with validation."""
+    made = ConfigWorkflow(
+        configs("train", "demo"), meta_file=str(METADATA), workflow_type="train", logging_file=False, **facts
+    )
+    made.initialize()
+    assert made.check_properties() == []
+    made.run()
+    return Path(facts["ckpt_dir"]) / "model.pt"
+
+
+def test_train_and_evaluate_alone(model, facts):
+    assert model.is_file()
+    ConfigWorkflow(configs("train", "demo", "evaluate"), workflow_type="train", logging_file=False, **facts).run()
+    with (Path(facts["output_dir"]) / "videos/cases.csv").open() as file:
+        assert [0 <= float(row["dice"]) <= 1 for row in csv.DictReader(file)] == [True]
+
+
+def test_inference_writes_masks_of_frames_and_videos_without_fedmed(model, facts, tmp_path):
+    inputs, out = tmp_path / "in", tmp_path / "out"
+    (inputs / "frames").mkdir(parents=True)
+    Image.new("RGB", (90, 70), (120, 40, 30)).save(inputs / "frames/red.png")
+    (inputs / "broken.png").write_bytes(b"no picture")
+    datalist = json.loads((Path(facts["dataset_dir"]) / "datalist.json").read_text())
+    shutil.copy(Path(facts["dataset_dir"]) / datalist["testing"][0]["video"], inputs / "operation.mp4")
+    files = str(configs("inference", "demo")).replace(" ", "")
+    line = ["run", "--config_file", files, "--bundle_root", str(BUNDLE), "--dataset_dir", str(inputs)]
+    line += ["--output_dir", str(out), "--model_path", str(model), "--image_size", "[48,64]", "--indicator", "random"]
+    done = subprocess.run([sys.executable, "-c", ALONE, *line], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    with (out / "predictions.csv").open() as file:
+        broken, red, *video = csv.DictReader(file)
+    assert "broken.png is damaged or no picture" in broken["error"] and not broken["mask"]
+    mask = np.asarray(Image.open(out / red["mask"]))
+    assert mask.shape == (70, 90) and set(np.unique(mask)) <= {0, 1, 2, 3}
+    assert len(video) > 5 and [float(row["second"]) for row in video[:2]] == [0, 0.2]
+    assert all((out / row["mask"]).is_file() for row in video) and (out / "overlays/frames/red.jpg").is_file()
+
+
+def test_a_model_of_another_network_is_one_clear_error(model):
+    weights = importlib.import_module("instrument_nets.weights")
+    with pytest.raises(ValueError, match="use the overlays"):
+        weights.load_model(parsed(parse("train", "demo", "single_frame"), "network"), model)

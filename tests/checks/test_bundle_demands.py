@@ -1,0 +1,25 @@
+"""What a check says of the words that a job's bundle needs of a site."""
+
+from pathlib import Path
+
+import pytest
+
+from fedmed.checks.bundle_demands import read_demands
+from fedmed.checks.part_in_job import PartInJob
+
+BUNDLES = Path(__file__).resolve().parents[1] / "federation"
+
+
+@pytest.mark.parametrize(
+    ("words", "fault"),
+    [
+        ({"procedure": "nephrectomy"}, ""),
+        ({}, "praxis.yaml: bundle 'small_bundle': 'words' has no 'procedure' (operation of the videos, such as"),
+    ],
+)
+def test_a_word_that_the_bundle_needs_is_a_problem_where_it_is_missing(small_site, monkeypatch, words, fault):
+    monkeypatch.setenv("FEDMED_BUNDLES", str(BUNDLES))
+    work = PartInJob("job", {"bundle": "small_bundle", "overlays": ["worded"], "role": "supervised"})
+    demands, found = read_demands(work, small_site.config(words=words))
+    assert demands.bundle is not None and [one.level for one in found] == ["problem"] * bool(fault)
+    assert all(fault in one.text and "nephrectomy" not in one.words for one in found)

@@ -1,0 +1,76 @@
+"""What networks for instruments are compared with, a round or two through client and server."""
+
+import json
+
+import pytest
+import torch
+import yaml
+
+from fedmed.data.synthetic import demo_site
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job import Job
+from fedmed.jobs.job_folder import write_job
+from fedmed.settings.site import load_file
+
+SITES = ("lap_cho1", "lap_hei2")
+TINY = {"image_size": [32, 48], "batch_size": 2}
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory, fedmed_home):
+    """Two tiny sites whose videos have masks; the first video of each stands for synthetic pictures too."""
+    folder, found = tmp_path_factory.mktemp("sites"), {}
+    for site in SITES:
+        root = demo_site("lap_tools_tiny", site, fedmed_home)
+        lists = json.loads((root / "datalist.json").read_text())
+        (folder / f"{site}.json").write_text(json.dumps({**lists, "synthetic": lists["training"][:1]}))
+        values = {"site": site, "data_root": str(root), "datalist": str(folder / f"{site}.json"), "device": "cpu"}
+        values |= {"threads": 1, "cache_dir": str(folder / "cache"), "privacy": {"allowed_extras": ["fim_trace"]}}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+        found[site] = load_file(folder / f"{site}.yaml")
+    return found
+
+
+@pytest.fixture
+def run(sites, tmp_path):
+    """Return a function: method, overlays and values of a study -> server, and the records of its rounds."""
+
+    def run(method, *overlays, **said):
+        path = f"fedmed.methods.{method}"
+        study = {"bundle": "instrument_segmentation", "rounds": 2, "steps": 2, "select": "last", "evaluate": False}
+        study |= {"overlays": ["demo", "single_frame", *overlays], "overrides": {"supervised": TINY}}
+        study |= {"name": "x", "method": {"path": path, **said.pop("method", {})}, **said}
+        job = Job.of({**study, "sites": dict.fromkeys(SITES, "supervised")})
+        server = run_job(write_job(job, tmp_path / "job", replace=True), tmp_path / "ws", sites)
+        lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+        return server, [json.loads(line) for line in lines]
+
+    return run
+
+
+def test_alignment_with_maps_of_features(run, answers):
+    server, rounds = run("fedas.FedAS")
+    for line in rounds:
+        traces = {u.site: u.extras["fim_trace"] for _, u in answers if u.round == line["round"]}
+        shares = {site: trace / sum(traces.values()) for site, trace in traces.items()}
+        assert line["coefficients"] == pytest.approx(shares)
+    head = {name for name in server.tensors if name.startswith("head.")}
+    assert head and all(update.tensors.keys() == server.tensors.keys() - head for _, update in answers)
+
+
+def test_directions(run, answers):
+    server, rounds = run("fedld.FedLD")
+    assert rounds[1]["coefficients"] == {site: 0.5 for site in SITES}
+    (before,) = [task.tensors for task, _ in answers[2:3]]
+    sent = [update.tensors for _, update in answers[2:]]
+    name = "head.weight"
+    step = server.tensors[name] - before[name]
+    plain = (sent[0][name] + sent[1][name]) / 2
+    assert step.norm() < plain.norm() * 1.0001 and not torch.allclose(step, plain), "one of two directions is kept"
+
+
+def test_private_queries_in_a_federation_that_mixes_synthetic_pictures(run, answers):
+    server, _ = run("feddp.FedDP", "synthetic_mixed", rounds=1, steps=4)
+    queries = {name for name in server.tensors if ".attention.query." in name and name.startswith("encoder.")}
+    assert queries and all(update.tensors.keys() == server.tensors.keys() - queries for _, update in answers)
+    assert all(update.n_steps == 4 for _, update in answers)

@@ -1,0 +1,302 @@
+"""A server that trains after averaging, through real client, engine and server."""
+
+import json
+from contextlib import contextmanager
+
+import pytest
+import torch
+import yaml
+
+from fedmed.durable_files import load_tensors
+from fedmed.engines.kept_training import on_cpu
+from fedmed.engines.penalised import PenalisedEngine
+from fedmed.errors import Aborted, DataError, JobError, RoundFailed, SiteConfigError, StateError
+from fedmed.federation.server import Server
+from fedmed.federation.server_training import ServerTraining
+from fedmed.recovery import server_state
+
+PRIVATE = {"encoder.query.weight", "encoder.query.bias", "selection.weight", "selection.bias"}
+UNTOUCHED = ("temporal.", "selection.")
+
+
+def folder(tmp_path, name="ws"):
+    return tmp_path / name / "server/simulate_job/fedmed"
+
+
+def lines(tmp_path, name="ws", file="rounds.jsonl"):
+    return [json.loads(text) for text in (folder(tmp_path, name) / file).read_text().splitlines()]
+
+
+def rewrite(tmp_path, **changes):
+    path = tmp_path / "sites" / "server.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), **changes}))
+
+
+@contextmanager
+def before_step(number, action):
+    """An action before the n-th step of the server, counted from 1 over all rounds."""
+    step, done = PenalisedEngine._iteration, []
+
+    def counted(self, engine, batch):
+        done.append(None)
+        if len(done) == number:
+            action(self)
+        return step(self, engine, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PenalisedEngine, "_iteration", counted)
+        yield
+
+
+def raising(error):
+    def action(engine):
+        raise error
+
+    return action
+
+
+@pytest.fixture
+def whole(serving):
+    """A run of two rounds that nobody interrupts: (its model, what its training keeps)."""
+    server = serving("whole")
+    return dict(server.tensors), server.applied.training.state()
+
+
+@pytest.fixture
+def start(serving, tmp_path, monkeypatch):
+    """A checkpoint ``start.pt``, which a study may name: its tensors."""
+    tensors, draw = serving("start", rounds=1, args={"trains": False}).store.initial, torch.Generator().manual_seed(3)
+    tensors = {name: t + 0.01 * torch.randn(t.shape, generator=draw) for name, t in tensors.items()}
+    torch.save(tensors, tmp_path / "start.pt")
+    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path))
+    return tensors
+
+
+def test_a_round_is_described(serving, tmp_path, monkeypatch):
+    found, made = [], Server.__init__
+
+    def init(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        self.stream = lambda *scalar: found.append(scalar)
+
+    monkeypatch.setattr(Server, "__init__", init)
+    serving(rounds=1)
+    (line,) = lines(tmp_path)
+    names = ["server_seconds", "server_loss_pre", "server_loss", "descriptor_gap", "feature_gap", "domain_norm"]
+    assert all(line[name] > 0 for name in names)
+    assert [s for s in found if s[0].startswith("server/")] == [(f"server/{name}", line[name], 0) for name in names]
+    events = lines(tmp_path, file="progress.jsonl")
+    assert [e["event"] for e in events] == ["start", *["step"] * 6, "end"] and events[0]["steps"] == 6
+    assert [e["step"] for e in events[1:7]] == [1, 2, 3, 4, 5, 6] and events[-1]["server_loss"] == line["server_loss"]
+    assert [e["phase"] for e in events[1:7]] == ["pre-trained network"] * 3 + ["averaged network"] * 3
+
+
+def test_private_and_untouched_layers(start, serving, monkeypatch):
+    means, train = [], ServerTraining.train
+
+    def spy(self, mean, round):
+        means.append(dict(mean))
+        return train(self, mean, round)
+
+    monkeypatch.setattr(ServerTraining, "train", spy)
+    server = serving(rounds=1, checkpoint="start.pt")
+    state, mean = server.applied.training.state(), means[0]
+    assert {name for name in mean if torch.equal(mean[name], server.tensors[name])} == {
+        *PRIVATE,
+        *(name for name in mean if name.startswith("temporal.")),
+    }
+    private, pre = state["private"], state["state"]["separation"]["pre"]
+    assert set(private) == PRIVATE and all(torch.equal(server.tensors[name], start[name]) for name in PRIVATE)
+    assert all(torch.equal(private[n], start[n]) == n.startswith(UNTOUCHED) for n in PRIVATE)
+    assert all(torch.equal(pre[name], start[name]) == name.startswith(UNTOUCHED) for name in start)
+
+
+def test_nothing_of_the_servers_own_is_in_a_task(start, serving, seen, monkeypatch):
+    """Also not where a site joins late, and gets the private tensors that the job began with."""
+    accept, restore, states = Server.accept, ServerTraining.restore, []
+
+    def away_at_first(self, update):
+        return self.fail("b", "away") if (update.site, update.round) == ("b", 0) else accept(self, update)
+
+    def spy(self, state):
+        states.append(on_cpu(state))
+        restore(self, state)
+
+    monkeypatch.setattr(Server, "accept", away_at_first)
+    monkeypatch.setattr(ServerTraining, "restore", spy)
+    seen.clear()
+    serving("late", rounds=3, min_clients=1, checkpoint="start.pt")
+    sent = [b"|".join(t.numpy().tobytes() for t in task.tensors.values()) for _, task, _ in seen]
+    late = next(task for site, task, _ in seen if (site, task.round) == ("b", 1))
+    assert all(torch.equal(late.tensors[name], start[name]) for name in PRIVATE)
+    assert len(sent) == 6 and not any(task.extras for _, task, _ in seen)
+    own = []
+    for state in states:
+        kept = state["state"]["separation"]
+        own += [kept["domain"], kept["average"], *kept["pre"].values(), *state["private"].values()]
+    begun = {tensor.numpy().tobytes() for tensor in start.values()}
+    secret = [data for data in (tensor.detach().numpy().tobytes() for tensor in own) if data not in begun]
+    assert len(secret) > 20 and not [data for data in secret if any(data in task for task in sent)]
+
+
+def test_without_penalties_it_is_training_with_labels(serving, same):
+    noisy = {"overrides": {"supervised": {"dropout": 0.5}}}
+    plain = serving("plain", args={"separates": False}, **noisy)
+    both = serving("both", args={"lambda2": 0.0, "lambda3": 0.0}, **noisy)
+    assert same(dict(plain.tensors), dict(both.tensors))
+    assert set(plain.applied.training.state()["state"]) == {"optimizer"}
+    drawn = serving("drawn", args={"lambda2": 0.0}, **noisy)
+    assert not torch.equal(plain.tensors["head.weight"], drawn.tensors["head.weight"])
+
+
+@pytest.mark.parametrize("step", [8, 11])
+def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(whole, serving, same, tmp_path, step):
+    with before_step(step, raising(KeyboardInterrupt)), pytest.raises(KeyboardInterrupt):
+        serving()
+    server = serving(resume=True)
+    assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
+    numbers = [[line["server_loss"] for line in lines(tmp_path, name)] for name in ("ws", "whole")]
+    assert numbers[0] == numbers[1]
+
+
+def test_a_full_disk_while_the_state_is_written_leaves_the_older_one(whole, serving, same, monkeypatch, tmp_path):
+    save = server_state.save_tensors
+
+    def full(path, content):
+        if path.parent.name == "rule" and content["meta"]["round"] == 1:
+            raise StateError(f"cannot write {path}: No space left on device")
+        save(path, content)
+
+    with monkeypatch.context() as patch, pytest.raises(StateError, match="cannot write .*rule/round_1.pt"):
+        patch.setattr(server_state, "save_tensors", full)
+        serving()
+    assert set(load_tensors(folder(tmp_path) / "rule/round_0.pt")["training"]["private"]) == PRIVATE
+    server = serving(resume=True)
+    assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
+
+
+@pytest.mark.parametrize("step", [8, 11])
+def test_a_loss_that_is_not_a_number_fails_the_round_and_leaves_the_model(serving, tmp_path, step):
+    def spoil(engine):
+        engine.network.head.weight.data.fill_(torch.nan)
+
+    with before_step(step, spoil), pytest.raises(RoundFailed, match=r"round 1: the loss is nan at step 2 of 3"):
+        serving()
+    assert [line["aggregated"] for line in lines(tmp_path)] == [True, False]
+    assert "server_loss" not in lines(tmp_path)[1] and lines(tmp_path, file="progress.jsonl")[-1]["event"] == "error"
+    kept = load_tensors(folder(tmp_path) / "rule/round_0.pt")["training"]["state"]["separation"]
+    assert bool(torch.isfinite(kept["pre"]["head.weight"]).all())
+
+
+def test_a_failed_round_leaves_no_trace_in_what_is_kept(serving, same):
+    """The next round goes on from the last good one, as the first after it."""
+    kept, train = [], ServerTraining.train
+
+    def spy(self, mean, round):
+        kept.append(on_cpu(self.state()))
+        return train(self, mean, round)
+
+    with pytest.MonkeyPatch.context() as patch, before_step(11, raising(RuntimeError("out of memory"))):
+        patch.setattr(ServerTraining, "train", spy)
+        serving(rounds=3)
+    assert same(kept[1], kept[2]) and kept[1] and not kept[0]
+
+
+def test_an_aborted_job_ends_at_the_next_step(serving, tmp_path, monkeypatch):
+    def abort(engine):
+        monkeypatch.setattr(ServerTraining, "should_abort", lambda: True, raising=False)
+
+    made = ServerTraining.__init__
+
+    def init(self, *args):
+        made(self, *args)
+        del self.should_abort
+
+    monkeypatch.setattr(ServerTraining, "__init__", init)
+    monkeypatch.setattr(ServerTraining, "should_abort", lambda: False, raising=False)
+    with before_step(5, abort), pytest.raises(Aborted):
+        serving(rounds=2)
+    assert [e["step"] for e in lines(tmp_path, file="progress.jsonl") if e["event"] == "step"] == [1, 2, 3, 4, 5]
+    assert [line["aggregated"] for line in lines(tmp_path)] == [False]
+
+
+def test_what_the_server_lacks_is_told_before_anything_trains(serving, seen, tmp_path, monkeypatch):
+    rewrite(tmp_path, data_root=None)
+    with pytest.raises(SiteConfigError, match="server's settings name no images"):
+        serving()
+    rewrite(tmp_path, data_root="server")
+    (tmp_path / "sites/server/datalist.json").write_text('{"training": []}')
+    with pytest.raises(DataError, match="the server has no images to train with"):
+        serving()
+    (tmp_path / "sites/server/datalist.json").write_text('{"training": [1]}')
+    changed(monkeypatch, blank=True)
+    with pytest.raises(DataError, match="no mask of the server's images shows any class"):
+        serving()
+    assert not seen
+
+
+def changed(monkeypatch, **settings):
+    """Other pictures for all."""
+    import serving as package
+
+    batches = package.batches
+    monkeypatch.setattr(package, "batches", lambda *args, **named: batches(*args, **{**named, **settings}))
+
+
+def test_a_resumed_run_with_images_of_another_size_is_told(serving, killed_before, monkeypatch):
+    with killed_before(1):
+        serving()
+    changed(monkeypatch, side=8)
+    with pytest.raises(DataError, match=r"have shape \(4, 8, 8\), those before, .*, \(4, 6, 6\); use images of one"):
+        serving(resume=True)
+
+
+def test_a_kept_state_of_another_network_is_told(serving, killed_before, tmp_path):
+    with killed_before(1):
+        serving()
+    path = folder(tmp_path) / "rule/round_0.pt"
+    content = load_tensors(path)
+    content["training"]["state"]["separation"]["pre"].pop("head.bias")
+    torch.save(content, path)
+    with pytest.raises(StateError, match="pre-trained network is of another network: tensor 'head.bias' is missing"):
+        serving(resume=True)
+
+
+def test_a_kept_state_without_the_servers_training_is_told(serving, killed_before, tmp_path):
+    with killed_before(1):
+        serving()
+    path = folder(tmp_path) / "rule/round_0.pt"
+    torch.save({**load_tensors(path), "training": {}}, path)
+    with pytest.raises(StateError, match="holds nothing of the server's training"):
+        serving(resume=True)
+
+
+def test_results_do_not_depend_on_the_threads_of_the_process(whole, serving, same, monkeypatch):
+    used, train, before = [], ServerTraining._train, torch.get_num_threads()
+
+    def spy(self, mean, task):
+        used.append(torch.get_num_threads())
+        return train(self, mean, task)
+
+    def with_two(self, mean, round):
+        torch.set_num_threads(2)
+        try:
+            return plain(self, mean, round)
+        finally:
+            used.append(torch.get_num_threads())
+
+    plain = ServerTraining.train
+    monkeypatch.setattr(ServerTraining, "_train", spy)
+    monkeypatch.setattr(ServerTraining, "train", with_two)
+    try:
+        assert same(dict(serving().tensors), whole[0]) and used == [1, 2, 1, 2]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_bundle_without_such_an_overlay_is_told_when_the_job_is_written(serving, monkeypatch):
+    import serving as package
+
+    monkeypatch.setattr(package.Serving, "server_training", lambda self: {"overlay": "nothing"})
+    with pytest.raises(JobError, match="trains at the server: bundle 'serving_bundle' has no overlay 'nothing'"):
+        serving()

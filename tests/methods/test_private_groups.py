@@ -1,0 +1,67 @@
+"""Methods whose sites keep layers to themselves, and the one whose server trains: what they say of themselves."""
+
+import pytest
+
+from fedmed.aggregation.directions import DirectionsMean
+from fedmed.aggregation.reported import ReportedWeighting
+from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.errors import JobError, UpdateRefused
+from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.messages.answers import Update
+from fedmed.methods.fedas import FedAS
+from fedmed.methods.feddp import FedDP
+from fedmed.methods.fedld import FedLD
+from fedmed.methods.fedst import FedST
+from fedmed.methods.supervised_fedavg import SupervisedFedAvg
+
+
+@pytest.mark.parametrize(("kind", "group"), [(FedDP, "encoder_q"), (FedAS, "head"), (FedST, "encoder_q")])
+def test_what_stays_at_the_sites(kind, group):
+    assert {role.receives for role in kind().roles().values()} == {group}
+    assert {role.receives for role in kind(group="key").roles().values()} == {"key"}
+    assert {role.receives for role in kind(group="full").roles().values()} == {None}
+    assert f"sharing group '{group}' never leave the site" in kind().dry_run()[0]
+    assert not any("never leave" in line for line in kind(group="full").dry_run())
+    assert kind().misfits({"a": "evaluate"}) and not kind().misfits({"a": "supervised", "b": "evaluate"})
+    said = list(kind().contradictions({"sharing": "key", "warm_start": {"rounds": 1, "sharing": "full"}}))
+    assert [key for key, _ in said] == ["sharing", "warm_start"] and "'warm_start.sharing'" in said[1][1]
+    assert not list(kind().contradictions({"warm_start": {"rounds": 1}}))
+
+
+def test_how_sites_count():
+    for method in (FedDP(), FedST()):
+        assert isinstance(load_rule(rule_spec(method.rule()["args"])).weighting, UniformWeighting)
+    weighting = load_rule(rule_spec(FedAS(most=100.0).rule()["args"])).weighting
+    assert isinstance(weighting, ReportedWeighting)
+    traces = {"a": 2.0, "b": 1.0, "c": 5.0}
+    sent = [Update(site, 0, {}, 1, 9, {}, {"fim_trace": trace}) for site, trace in traces.items()]
+    amounts = weighting.amounts(sent, {})
+    assert {site: amount / 8 for site, amount in amounts.items()} == {"a": 0.25, "b": 0.125, "c": 0.625}
+    for wrong in (0.0, -1.0, float("nan"), 101.0, "2"):
+        with pytest.raises(UpdateRefused, match="its 'fim_trace' is .*; it must be a number above 0, at most 100"):
+            weighting.check_update(Update("a", 0, {}, 1, 9, {}, {"fim_trace": wrong}))
+    rule = load_rule(FedLD(share=0.5).rule())
+    assert isinstance(rule, DirectionsMean) and FedLD().values() == ()
+    assert FedAS().with_update(needed=True) == ["fim_trace"]
+
+
+def test_what_the_server_does():
+    assert FedST().server_training() == {"overlay": "serq", "settings": {"server_separates": True}}
+    assert FedST(server="fine_tuning").server_training()["settings"] == {"server_separates": False}
+    others = (FedST(server="mean"), FedDP(), FedAS(), FedLD(), SupervisedFedAvg())
+    assert all(method.server_training() is None for method in others)
+    cards = [FedST(server=server).card() for server in ("separation", "fine_tuning", "mean")]
+    assert "and trained them on" in cards[0] and "and fine-tuned them on" in cards[1] and "on images" not in cards[2]
+
+
+@pytest.mark.parametrize(
+    ("kind", "args", "message"),
+    [
+        (FedST, {"server": "serq"}, "'server' is 'serq'; use one of separation, fine_tuning, mean"),
+        (FedLD, {"share": 0}, "'share' is 0; give a number above 0"),
+        (FedAS, {"most": -1}, "'most' is -1; give a number above 0"),
+    ],
+)
+def test_arguments_that_cannot_be_meant(kind, args, message):
+    with pytest.raises(JobError, match=message):
+        kind(**args)
