@@ -3,6 +3,7 @@
 
     scripts/export_bundle.py simulator_workspace models/covid_ct_segmentation
     scripts/export_bundle.py RUN OUT --onnx --verify
+    scripts/export_bundle.py RUN OUT --unseen hospital_e --word procedure=lobectomy   # for a site that never trained
     scripts/export_bundle.py RUN OUT --site hospital_a --site-run /opt/fedmed/kit/JOB_ID   # at that site
 
 RUN is a simulator's workspace, a downloaded job result, or the server's run folder. OUT is the bundle's own folder; its
@@ -29,6 +30,18 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add("--model", choices=["selected", "last"], default="selected", help="best validation score (default), or last")
     add("--site", metavar="NAME", help="merge this site's own layers; needed after partial sharing")
     add("--site-run", metavar="FOLDER", type=Path, help="that site's run folder, when it is not in RUN")
+    add(
+        "--unseen",
+        metavar="NAME",
+        help="for this site, which never trained: merge the mean of the layers that all sites released ('release_keep')",
+    )
+    add(
+        "--word",
+        metavar="NAME=TEXT",
+        action="append",
+        default=[],
+        help="a word of that site, as in its YAML (repeatable); it is written into the bundle, with the site's name",
+    )
     add("--onnx", action="store_true", help="also write models/model.onnx, compared with PyTorch")
     add(
         "--verify",
@@ -62,11 +75,14 @@ def main(argv: list[str] | None = None) -> int:
     """Return 0, or 2 when the run cannot be exported."""
     options = parse_arguments(argv)
     from fedmed.export.bundle import export_bundle
+    from fedmed.export.site_facts import words_of
 
-    wanted = {key: getattr(options, key) for key in ("model", "site", "site_run", "onnx", "version", "replace")}
+    wanted = {
+        key: getattr(options, key) for key in ("model", "site", "site_run", "unseen", "onnx", "version", "replace")
+    }
     verify = Path(options.verify) if isinstance(options.verify, str) else options.verify
     try:
-        made = export_bundle(options.run, options.out, verify=verify, **wanted)
+        made = export_bundle(options.run, options.out, verify=verify, words=words_of(options.word), **wanted)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

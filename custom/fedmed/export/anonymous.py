@@ -6,6 +6,7 @@ from typing import Any
 from fedmed.bundles.score import Score
 from fedmed.export.finished_run import SELECTED, FinishedRun
 from fedmed.jobs.plan import ROLES
+from fedmed.methods.lent_layers import ALL_SITES
 
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
 
@@ -27,7 +28,7 @@ def anonymous_sites(run: FinishedRun, which: str, beside: Sequence[Score] = ()) 
     numbers = {name: f"site {place}" for place, (name, _) in enumerate(rows, 1)}
     for _, row in rows:
         if owner := row.pop("decoder_of"):
-            row["decoder_of"] = numbers.get(owner, "another site")
+            row["decoder_of"] = owner if owner == ALL_SITES else numbers.get(owner, "another site")
     return [(name, {"site": numbers[name], **row}) for name, row in rows]
 
 

@@ -17,6 +17,7 @@ from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
 from fedmed.export.formats import open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
+from fedmed.export.site_facts import lacking_words, site_facts
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights, open_store
@@ -54,6 +55,8 @@ def export_bundle(
     model: str = SELECTED,
     site: str | None = None,
     site_run: Path | None = None,
+    unseen: str | None = None,
+    words: Mapping[str, str] | None = None,
     onnx: bool = False,
     version: str | None = None,
     replace: bool = False,
@@ -70,6 +73,8 @@ def export_bundle(
         model: ``selected`` (best mean validation score) or ``last``.
         site: merge this site's private tensors; needed after partial sharing.
         site_run: that site's run folder, when it is not in the workspace.
+        unseen: a site that never trained: merge the mean of the private tensors that all sites released.
+        words: the words of the site for which the bundle is made; they and its name are written into its configs.
         onnx: also write ``models/model.onnx`` (``encoder.onnx`` of a pre-training).
         version: of the bundle; None = the base bundle's and the first letters of the weights' hash.
         replace: replace an exported bundle at ``out``.
@@ -86,8 +91,10 @@ def export_bundle(
     store = open_store(finished)
     check_apart(out, store.bundle.root)
     exporter = exporter_of(store.bundle, finished.method)
-    weights = complete_weights(finished, store, exporter, model, site, site_run)
+    weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
+    exporter.site_facts = site_facts(store.bundle, unseen or site, words or {})
     federation = provenance(finished, store, exporter, weights, model, site)
+    federation |= lacking_words(store.bundle, words or {})
     check_version(version, store.bundle.root)
     with staged(out) as folder:
         return _fill(

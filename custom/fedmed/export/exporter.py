@@ -38,11 +38,12 @@ class Exporter:
     def __init__(self, kind: Kind, bundle: Bundle, method: Method) -> None:
         self.kind, self.bundle, self.method = kind, bundle, method
         self.pretraining = pretraining(bundle)
+        self.site_facts: dict[str, Any] = {}  # of the one site for which it is made, where a person gives them
 
     @property
     def baked(self) -> tuple[list[str], dict[str, Any]]:
         """Overlays and overrides that are merged into the exported configs."""
-        return list(self.bundle.overlays), dict(self.bundle.overrides)
+        return list(self.bundle.overlays), {**self.bundle.overrides, **self.site_facts}
 
     @property
     def kept(self) -> set[str]:
@@ -85,7 +86,7 @@ class Exporter:
         Raises:
             ExportError: it computes something else, or cannot be run.
         """
-        before = infer_before(self.bundle, tensors, case.parent, place / "before")
+        before = infer_before(self.bundle, tensors, case.parent, place / "before", self.site_facts)
         found = self.compare(before, infer_after(folder, config, case.parent, place / "after"))
         alone = "the second by `python -m monai.bundle run` in a process without FedMed"
         return f"Inference on {what}, before and after the export: {found}; {alone}."

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,8 +20,16 @@ from fedmed.export.merged_configs import speaks_of
 ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
-def infer_before(bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path) -> Path:
+def infer_before(
+    bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, out: Path, own: Mapping[str, Any] | None = None
+) -> Path:
     """Infer a folder of images with the installed bundle, its overlays and overrides, and the run's own tensors.
+
+    Args:
+        bundle, tensors: see above.
+        images: folder.
+        out: folder of the results, which must not exist.
+        own: facts of a site, such as its words, that are baked into the export.
 
     Returns:
         ``out``, which is made, with the results in it.
@@ -34,7 +43,9 @@ def infer_before(bundle: Bundle, tensors: Mapping[str, Tensor], images: Path, ou
     files = [main, *(path for path in bundle.files[1:] if speaks_of(main, path))]
     facts = {"bundle_root": str(bundle.root), "dataset_dir": str(images), "output_dir": str(out)}
     try:
-        run_inference(bundle.root, files, {**bundle.overrides, **facts, "model_path": str(out / "model.pt")})
+        run_inference(
+            bundle.root, files, {**bundle.overrides, **(own or {}), **facts, "model_path": str(out / "model.pt")}
+        )
     except BundleError as error:
         raise ExportError(f"the run's model cannot infer the image before the export: {error}") from error
     (out / "model.pt").unlink()

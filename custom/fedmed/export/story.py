@@ -6,6 +6,7 @@ from typing import Any
 from fedmed.bundles.score import Score
 from fedmed.export.exporter import Exporter
 from fedmed.kinds.kind import Kind
+from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.reports.words import count, join, plain_delta, plain_number
 
 WEIGHTS = {
@@ -39,12 +40,21 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     )
     rule += f"BatchNorm statistics: {settings.get('buffers', 'average')}"
     own = f" The layers that are not shared are those of {private}." if private else ""
+    own += _mean_of_sites(fed.get("private_tensors_mean"))
     label = Score(**fed["score"]).label
     chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
     model = f"the model after round {start}" if start else "the starting model, which no round improved"
     left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
     sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{own}", f"This is {model}, {chosen}.", left]
     return " ".join(filter(None, sentences))
+
+
+def _mean_of_sites(mean: Mapping[str, Any] | None) -> str:
+    if mean is None:
+        return ""
+    shares = join([f"{site} ({share:.3f})" for site, share in mean["weights"].items()])
+    how = "by their training samples" if mean["weighting"] == "samples" else "with equal weights"
+    return f" The layers that are not shared are the mean of those that these sites released, {how}: {shares}."
 
 
 def _exchanged(exchange: Mapping[str, Any] | None) -> str:
@@ -131,6 +141,17 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
         found.append(f"Layers of {own} alone are in it: it fits the images and the readers of that site best.")
         if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
             found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+    if fed.get("private_tensors_mean"):
+        found.append(
+            "It is meant for a site that took no part in the training: no site trained all its layers together."
+        )
+        if others := [row["site"] for row in tested if row.get("decoder_of") != ALL_SITES]:
+            found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
+    if fed.get("words_needed"):
+        asked = join([f"`{name}`" for name in fed["words_needed"]])
+        found.append(
+            f"It asks for words of the site, {asked}: set `site_words` in `configs/inference.yaml` before use."
+        )
     return found
 
 

@@ -13,6 +13,7 @@ from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.private_tensors import private_state
+from fedmed.export.unseen import KeptMean, kept_mean
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.recovery.model_store import ModelStore
 
@@ -26,10 +27,12 @@ class Weights:
     Attributes:
         tensors: the network's state dict.
         round: the round after which it was aggregated; -1: the starting model.
+        mean: whose private tensors it holds the mean of, for a site that never trained; None: of nobody.
     """
 
     tensors: dict[str, Tensor]
     round: int
+    mean: KeptMean | None = None
 
 
 def open_store(run: FinishedRun) -> ModelStore:
@@ -64,6 +67,7 @@ def complete_weights(
     which: str,
     site: str | None = None,
     site_run: Path | None = None,
+    unseen: str | None = None,
 ) -> Weights:
     """Put a run's model together; of a pre-training whose other layers are the sites' own, the encoder alone.
 
@@ -72,6 +76,7 @@ def complete_weights(
         which: ``selected`` or ``last``.
         site: whose private tensors are merged; needed when not all tensors were shared.
         site_run: that site's own run folder; None = below the simulator's workspace.
+        unseen: a site that never trained, for which the mean of what all sites released is merged.
 
     Raises:
         ExportError: private tensors without a site, a site that has none or not those of this model, a tensor that
@@ -79,6 +84,12 @@ def complete_weights(
     """
     round, shared = run.model(which)
     policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
+    if site is not None and unseen is not None:
+        raise ExportError("--site and --unseen are for two models: a site's own, and that of one that never trained")
+    if unseen is not None:
+        mean = kept_mean(run, policies, list(store.initial), unseen, round)
+        what = "the run's model with the mean of the sites' private layers"
+        return Weights(fitted({**shared, **mean.tensors}, store.initial, what), round, mean)
     if site is not None:
         private = private_state(run, policies, list(store.initial), site, site_run, round)
         what = f"the run's model with the layers of '{site}'"
@@ -89,7 +100,8 @@ def complete_weights(
         raise ExportError(
             f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "
             f"tensors (such as '{held[0]}') are the sites' own, and the server's file has old values there. "
-            "Export at a site that has trained them, with --site NAME"
+            "Export at a site that has trained them, with --site NAME, or with the mean of them for a site that has not, "
+            "with --unseen NAME"
         )
     whole = fitted(shared, store.initial, "the run's model")
     prefix = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file

@@ -7,6 +7,7 @@ from fedmed.errors import FedMedError
 from fedmed.export.anonymous import anonymous_sites, withheld
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import LAST_MODEL, SELECTED, FinishedRun
+from fedmed.export.unseen import KeptMean
 from fedmed.export.weights import Weights
 from fedmed.jobs.job import STUDY
 from fedmed.jobs.job_folder import read_app
@@ -50,6 +51,7 @@ def provenance(
         "learned_from_some_labels": sum(_used_labels(run, site) for site in plan.of_role("unsupervised")),
         "sites": [row for _, row in numbers],
         "private_tensors_of": next((row["site"] for name, row in numbers if name == site), None),
+        **_mean(weights.mean, {name: row["site"] for name, row in numbers}),
         "training_cases": _cases(run),
         "guard_warnings": sum(len(line.get("warnings") or ()) for line in run.rounds),
         "refused_updates": sum(len(line.get("refused") or ()) for line in run.rounds),
@@ -59,6 +61,14 @@ def provenance(
         "commit": run.facts.get("commit"),
         "hardware": _hardware(run.facts.get("hardware") or {}),
     }
+
+
+def _mean(mean: KeptMean | None, numbers: Mapping[str, str]) -> dict[str, Any]:
+    """Who released the private tensors of which a model for an unseen site holds the mean; {} of another model."""
+    if mean is None:
+        return {}
+    shares = sorted((numbers.get(name, "another site"), share) for name, share in mean.weights.items())
+    return {"private_tensors_mean": {"weighting": mean.weighting, "weights": dict(shares)}}
 
 
 def _used_labels(run: FinishedRun, site: str) -> bool:

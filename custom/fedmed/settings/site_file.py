@@ -24,13 +24,13 @@ EXAMPLE = """\
 ClassPath = Annotated[
     str, Field(pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"), InWords("a class path, such as package.module.Class")
 ]
-WordName = Annotated[
-    str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$"), InWords("a name of small letters, digits and _, such as procedure")
-]
+WORD_NAME = r"^[a-z][a-z0-9_]{0,39}$"
 # It begins with a letter or digit, so that no bundle's configuration takes it for an expression or a reference.
+WORD_TEXT = r"^[^\W_][\w .,;'()/+-]{0,99}$"
+WordName = Annotated[str, Field(pattern=WORD_NAME), InWords("a name of small letters, digits and _, such as procedure")]
 WordText = Annotated[
     str,
-    Field(pattern=r"^[^\W_][\w .,;'()/+-]{0,99}$"),
+    Field(pattern=WORD_TEXT),
     InWords("at most 100 letters, digits, spaces and . , ; ' ( ) / + - _, the first a letter or digit"),
 ]
 
