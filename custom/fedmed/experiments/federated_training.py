@@ -55,7 +55,7 @@ class FederatedTraining(ChainLink):
         network: entry of the federation's ``networks``.
         overlays: further overlays of the bundle, of all sites.
         weights: site -> user weight.
-        overrides: role -> overridable settings of the bundle; those of ``evaluate`` are of the sites that are only tested.
+        overrides: role -> overridable settings of the bundle; ``evaluate`` is that of sites that are only tested.
         scaled: role -> settings as multiples.
         job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``. With
             ``evaluate: false`` nothing is scored, and sites that would only be tested have no part.
