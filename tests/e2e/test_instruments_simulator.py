@@ -40,8 +40,16 @@ def place(tmp_path_factory, fedmed_home):
     (root / "server.yaml").write_text(yaml.safe_dump(server))
     tensors = ModelStore(root, "instrument_segmentation", ["demo", "single_frame"], SIZE, seed=5).initial
     torch.save({"model": tensors, "meta": {}}, root / "best_FL_global_model.pt")
-    small = {"sites": ROLES, "rounds": 2, "steps": 2, "overrides": {role: SIZE for role in set(ROLES.values())}}
-    write_job(read_job(JOB).changed(small), root / "job")
+    job = read_job(JOB)
+    method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
+    small = {
+        "method": method,
+        "sites": ROLES,
+        "rounds": 2,
+        "steps": 2,
+        "overrides": {role: SIZE for role in set(ROLES.values())},
+    }
+    write_job(job.changed(small), root / "job")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
         patch.setenv("FEDMED_SERVER_CONFIG", str(root / "server.yaml"))

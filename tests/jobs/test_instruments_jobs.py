@@ -88,7 +88,9 @@ def passed():
 @pytest.fixture(scope="module")
 def run(place, sites, passed):
     """Workspace of two rounds."""
-    job = write_job(read_job(JOBS / "instruments_fedst").changed(SMALL), place / "job")
+    job = read_job(JOBS / "instruments_fedst")
+    method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
+    job = write_job(job.changed({**SMALL, "method": method}), place / "job")
     with pytest.MonkeyPatch.context() as patch:
         for name in ("train", "validate", "evaluate", "release"):
             original = getattr(Client, name)
