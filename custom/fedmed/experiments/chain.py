@@ -37,6 +37,9 @@ class ChainStep:
 
     path: Path  # file or folder; its name says all that the result depends on
     node: str = ""  # site that it belongs to, of a link that makes one result for each
+    apart: ClassVar[bool] = (
+        False  # whether chains that begin alike and differ in such a step are done by several processes
+    )
     start: "ChainStep | None" = None  # the step whose model it goes on with: its scores then stand for that one's
 
     def machines(self) -> Sequence[SiteConfig]:
@@ -83,11 +86,14 @@ class ChainWork:
 
     @property
     def path(self) -> Path:
-        """That of the first step, by which equal works are found."""
-        return self.steps[0].path
+        """By which equal works are found: that of the last step that is worth a process, or of the first one."""
+        return next((step.path for step in reversed(self.steps) if step.apart), self.steps[0].path)
 
     def do(self) -> None:
-        """Make what is missing, in order: a first step that is made again takes with it what was made on it."""
+        """Make what is missing, in order: a first step that is made again takes with it what was made on it.
+
+        Where several processes need the same step, one makes it and the others wait.
+        """
         for step in self.steps:
             if step.missing():
                 step.make()
@@ -104,7 +110,7 @@ def chain_works(links: Sequence[ChainLink], place: Place) -> list[ChainWork]:
 
 
 def merged(works: Iterable[ChainWork]) -> list[ChainWork]:
-    """Works with the same first step as one."""
+    """Works with the same path as one."""
     found: dict[Path, ChainWork] = {}
     for work in works:
         before = found.setdefault(work.path, work)

@@ -39,11 +39,12 @@ class ContinuedTraining(FederatedTraining):
         ]
 
     def _starting(self, before: JobStep, place: Place) -> "ContinuedTraining":
-        """With the file to start from; of sites that train alone, the one whose model that is."""
+        """With the file to start from; of sites that train alone, the one whose model that is, or all of them if it is
+        none's, such as what was pre-trained on other images."""
         start = {"checkpoint": FILES[self.model], "checkpoint_tensors": self.takes}
         trained = before.job.study.of_role("supervised")
         alone = [site for site in self.alone if place.data.sites[site] in trained]
-        return self.model_copy(update={"job": {**self.job, **start}, "alone": alone})
+        return self.model_copy(update={"job": {**self.job, **start}, "alone": alone or self.alone})
 
     def _after(self, before: JobStep, step: JobStep, place: Place) -> JobStep:
         folder = run_folder(place, step.job, step.sites, before.path, self.blank)

@@ -14,7 +14,6 @@ from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
     Budget,
     FederationData,
-    RoleOverrides,
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
@@ -27,6 +26,7 @@ from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
+ArmOverrides = dict[TrainingRole | Literal["evaluate"], dict[str, Any]]
 
 
 class Scaled(YamlModel):
@@ -55,7 +55,7 @@ class FederatedTraining(ChainLink):
         network: entry of the federation's ``networks``.
         overlays: further overlays of the bundle, of all sites.
         weights: site -> user weight.
-        overrides: role -> overridable settings of the bundle.
+        overrides: role -> overridable settings of the bundle; ``evaluate`` is that of sites that are only tested.
         scaled: role -> settings as multiples.
         job: further settings of the job, e.g. ``sharing``; with a budget of rounds also their ``epochs``. With
             ``evaluate: false`` nothing is scored, and sites that would only be tested have no part.
@@ -75,7 +75,7 @@ class FederatedTraining(ChainLink):
     network: str = DEFAULT_NETWORK
     overlays: list[str] = []
     weights: dict[str, int | float] = {}
-    overrides: RoleOverrides = {}
+    overrides: ArmOverrides = {}
     scaled: dict[TrainingRole, dict[str, Scaled]] = {}
     job: dict[str, Any] = {}
 
@@ -189,6 +189,8 @@ class FederatedTraining(ChainLink):
         overrides: dict[str, dict[str, Any]] = {
             role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in self._roles()
         }
+        if tested := self.overrides.get("evaluate"):
+            overrides["evaluate"] = dict(tested)
         present = {role: settings for role, settings in self.scaled.items() if role in overrides}
         for role, settings in present.items():
             config = Bundle(job["bundle"], overlays).parser()

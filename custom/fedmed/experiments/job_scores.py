@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedmed.data.datalist import list_entries
 from fedmed.errors import DataError
-from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, SENT, joined, score_frame
+from fedmed.experiments.score_table import MEAN_UNIT, ROUNDS, SENT, SERVER, joined, score_frame
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.settings.site import SiteConfig
 
@@ -77,7 +77,8 @@ def read_rounds(folder: Path, seed: int, images: Mapping[str, int] | None = None
 
     Returns:
         Rows of the list ``rounds``; the metrics are ``images``, ``weight``, those of the nodes' reports, and of their
-        updates as :func:`fedmed.aggregation.geometry.update_geometry` calls them.
+        updates as :func:`fedmed.aggregation.geometry.update_geometry` calls them; of the site ``server`` also the
+        numbers of the round itself, such as ``seconds``, ``bytes_up`` and ``score``.
 
     Raises:
         DataError: the file of rounds is missing or damaged; names it and the folder to remove.
@@ -96,6 +97,8 @@ def read_rounds(folder: Path, seed: int, images: Mapping[str, int] | None = None
                 found |= {"weight": line["coefficients"][node]}
                 numbers = {name: value for name, value in found.items() if isinstance(value, int | float)}
                 rows += [{"site": node, "unit": f"{place}", "metric": k, "value": v} for k, v in numbers.items()]
+            whole = {name: value for name, value in line.items() if type(value) in (int, float) and name != "round"}
+            rows += [{"site": SERVER, "unit": f"{place}", "metric": k, "value": v} for k, v in whole.items()]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: the rounds of a run cannot be read ({error}); remove {folder}") from error
     return score_frame(rows, arm="", seed=seed, list=ROUNDS, model="last")

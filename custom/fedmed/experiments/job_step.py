@@ -43,6 +43,8 @@ class JobStep(ChainStep):
     Where sites take turns in the table's places, scores are those of the place, and units are told apart by the turn.
     """
 
+    apart = True
+
     job: Job  # what is run
     sites: Mapping[str, SiteConfig]  # settings of its sites
     path: Path  # folder of its files; its name ends with a hash of all that the result depends on

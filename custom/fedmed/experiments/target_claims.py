@@ -53,6 +53,7 @@ class CaseTarget(TableClaim):
     arm: str
     sites: Names  # as the table names them
     score: str | None = None  # None = the table's first
+    together: bool = False  # one comparison over the cases of all sites
 
     @model_validator(mode="after")
     def _differ(self) -> "CaseTarget":
@@ -67,18 +68,19 @@ class CaseTarget(TableClaim):
     def uses(self) -> Mapping[str, Collection[str]]:
         return {"arm": [self.arm, *self.others()], "site": self.sites, "score": [self.score] if self.score else []}
 
-    def compared(self, evidence: Evidence, other: str, site: str) -> ClaimFinding | None:
+    def compared(self, evidence: Evidence, other: str, sites: list[str]) -> ClaimFinding | None:
         """The arm beside another one, whose seeds and cases it must have; None where one was not run."""
-        pair = CasePair(better=self.arm, worse=other, sites=[site], score=self.score)
-        high, low = case_scores(evidence, pair, evidence.sites[site])
+        pair = CasePair(better=self.arm, worse=other, sites=sites, score=self.score)
+        known = [evidence.sites[site] for site in sites]
+        high, low = case_scores(evidence, pair, *known)
         if high.empty or low.empty:
             return None
-        return compare_cases(high, low, pair, evidence.sites[site], case_kind(evidence, pair).label)
+        return compare_cases(high, low, pair, ", ".join(known), case_kind(evidence, pair).label)
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         found: list[ClaimFinding] = []
-        for site in self.sites:
-            beside = [self.compared(evidence, other, site) for other in self.others()]
+        for sites in [self.sites] if self.together else [[site] for site in self.sites]:
+            beside = [self.compared(evidence, other, sites) for other in self.others()]
             known = [each for each in beside if each is not None]
             if len(known) < len(beside):
                 return []
@@ -138,15 +140,36 @@ class CoversDistance(CaseTarget):
     def others(self) -> list[str]:
         return [self.start, self.end]
 
+    def holds(self, share: float) -> bool:
+        """Whether the claim is right with this share of the distance."""
+        return share >= self.at_least
+
+    def wanted(self) -> str:
+        """The share that is claimed, in words."""
+        return percent(self.at_least)
+
     def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
         gained, left = difference(beside[0]), -difference(beside[1])
         distance = gained + left
         share = gained / distance if distance > 0 else None
         cells = {"arm": self.arm, "from": self.start, "to": self.end, "site": dict(beside[0].cells)["site"]}
         cells |= {"distance": signed(distance, 3), "gained": signed(gained, 3)}
-        cells |= {"part": NOTHING if share is None else percent(round(share, 2)), "wanted": percent(self.at_least)}
-        enough = None if share is None else share >= self.at_least
+        cells |= {"part": NOTHING if share is None else percent(round(share, 2)), "wanted": self.wanted()}
+        enough = None if share is None else self.holds(share)
         return [_without_test("Part of a distance", cells, beside[0], enough)]
+
+
+class CoversLittle(CoversDistance):
+    """The arm covers at most such a share of the distance: (arm - start) / (end - start); less than nothing is little.
+
+    ``at_least`` is the share that it must stay below.
+    """
+
+    def holds(self, share: float) -> bool:
+        return share < self.at_least
+
+    def wanted(self) -> str:
+        return f"below {percent(self.at_least)}"
 
 
 def difference(found: ClaimFinding) -> float:

@@ -12,7 +12,7 @@ class CrossEntropyDice(nn.Module):
     """``CE + dice_weight · mean over classes of the soft Dice loss`` (Eq. 9, λ1 = 0.3).
 
     Dice takes softmax probabilities, all classes, the first (the background) too, and no squares; its sums are over the
-    pixels of the whole batch, as in public code of the paper's predecessor (Wang et al., TMI 2023): the paper does not
+    pixels of the whole batch, as in public code of the paper's predecessor (Wang et al., TMI 2023); the paper does not
     say. A class that no pixel of the batch has adds the constant 1 / C, without a gradient.
 
     Args:

@@ -56,13 +56,7 @@ class ShownFrame:
 
 
 class VideoSource(Protocol):
-    """A file or a folder of frames.
-
-    Attributes:
-        single: whether its pictures have nothing to do with each other.
-    """
-
-    single: bool
+    """A file or a folder of frames."""
 
     def frames(self, damage: Damage) -> Iterator[ShownFrame]:
         """All frames in the order of their times, each valid until the next; DataError for what cannot be read."""
