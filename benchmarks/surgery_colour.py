@@ -4,11 +4,13 @@
 Renders some operations of each hospital of ``lap_tools`` at one frame a second, trains linear classifiers on colours
 and a small network on the same frames, and prints how both do on operations of other patients: balanced accuracy, for
 tools the mean over tools, beside chance. Some minutes on one core.
+
+``--kind lap_instruments``: of the four sites that train, parts alone, and which part a pixel of an instrument is.
 """
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import cv2
@@ -18,8 +20,8 @@ from torch import nn
 from torch.nn import functional
 
 from fedmed.data.operation_names import PHASES, TOOLS
-from fedmed.data.synthetic.federation import LAP_TOOLS
-from fedmed.data.synthetic.surgery.profile import PARTS
+from fedmed.data.synthetic.federation import LAP_INSTRUMENTS, LAP_TOOLS
+from fedmed.data.synthetic.surgery.profile import PARTS, Hospital
 from fedmed.data.synthetic.surgery.recording import Recording, Room
 
 SIZE = (64, 48)  # columns and rows that are classified
@@ -27,13 +29,17 @@ SIZE = (64, 48)  # columns and rows that are classified
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kind", choices=("lap_tools", "lap_instruments"), default="lap_tools")
     parser.add_argument("--patients", type=int, default=8, help="of each hospital for training; half as many for tests")
     parser.add_argument("--epochs", type=int, default=12, help="of the small network")
     options = parser.parse_args()
     torch.set_num_threads(1)
     began = time.process_time()
-    train = frames(0, options.patients)
-    test = frames(options.patients, options.patients + max(options.patients // 2, 1))
+    if options.kind == "lap_instruments":
+        parts_alone(options.patients, options.epochs)
+        return
+    train = frames(LAP_TOOLS.values(), 0, options.patients)
+    test = frames(LAP_TOOLS.values(), options.patients, options.patients + max(options.patients // 2, 1))
     print(f"{len(train[0])} and {len(test[0])} frames in {time.process_time() - began:.0f} s of one core")
     present = train[2].mean(0)
     print("seen:", ", ".join(f"{tool} {100 * share:.0f} %" for tool, share in zip(TOOLS, present, strict=True)))
@@ -50,10 +56,32 @@ def show(name: str, scores: Sequence[float | None]) -> None:
     print(f"{name:<48}{cells}", flush=True)
 
 
-def frames(first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def parts_alone(patients: int, epochs: int) -> None:
+    """Balanced accuracy of the parts of each pixel, and of the part of those that are of an instrument."""
+    hospitals = [one for one in LAP_INSTRUMENTS.values() if "training" in one.lists and not one.pictures]
+    train, test = frames(hospitals, 0, patients), frames(hospitals, patients, patients + max(patients // 2, 1))
+    shares = ", ".join(f"{name} {100 * (test[3] == n).mean():.1f} %" for n, name in enumerate(PARTS))
+    print(f"{len(train[0])} and {len(test[0])} frames; pixels: {shares}")
+    print(f"{'balanced accuracy':<48}{'parts':>8}{'which':>8}", flush=True)
+    show("chance", (1 / len(PARTS), 1 / (len(PARTS) - 1)))
+    inner, outer = (torch.tensor(part[0][:, ::2, ::2].reshape(-1, 3)) for part in (train, test))
+    value, truth = (part[3][:, ::2, ::2].reshape(-1).astype(np.int64) for part in (train, test))
+    found = balanced(fit(inner, torch.tensor(value), outer, len(PARTS)), truth)
+    metal, tested = value > 0, truth > 0
+    which = fit(inner[metal], torch.tensor(value[metal] - 1), outer[tested], len(PARTS) - 1)
+    show("colour of the pixel, linear", (found, balanced(which, truth[tested] - 1)))
+    called = segmented(trained(train, epochs), test[0])
+    there = test[3] > 0
+    called_part = called[:, 1:].argmax(1)[there]
+    show("small network", (balanced(called.argmax(1), test[3]), balanced(called_part, test[3][there] - 1)))
+
+
+def frames(
+    hospitals: Iterable[Hospital], first: int, last: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, H, W, 3) 0 … 1, phases (N,), tools (N, 6) and masks (N, H, W) of patients ``first`` to ``last``."""
     found: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
-    for hospital in LAP_TOOLS.values():
+    for hospital in hospitals:
         for number in range(first, last):
             recording = Recording(hospital, f"colour-{number}")
             room = Room(recording)
@@ -137,7 +165,8 @@ class Small(nn.Module):
         return self.phases(pooled), self.tools(pooled), self.parts(torch.cat(maps[:3], 1))
 
 
-def network(train, test, epochs: int) -> tuple[float, float, float]:
+def trained(train, epochs: int) -> Small:
+    """A small network that has learnt phases, tools and parts together."""
     torch.manual_seed(0)
     model = Small()
     images, phases, tools, masks = (torch.tensor(part) for part in train)
@@ -158,7 +187,19 @@ def network(train, test, epochs: int) -> tuple[float, float, float]:
         loss.backward()
         optimizer.step()
         schedule.step()
-    model.eval()
+    return model.eval()
+
+
+def segmented(model: Small, images: np.ndarray) -> np.ndarray:
+    """(N, 4, H, W) outputs for the parts of each pixel."""
+    with torch.no_grad():
+        return torch.cat(
+            [model(batch)[2] for batch in (torch.tensor(images).permute(0, 3, 1, 2) - 0.4).split(64)]
+        ).numpy()
+
+
+def network(train, test, epochs: int) -> tuple[float, float, float]:
+    model = trained(train, epochs)
     with torch.no_grad():
         outputs = [model(batch) for batch in (torch.tensor(test[0]).permute(0, 3, 1, 2) - 0.4).split(64)]
     phase, tool, part = (torch.cat(one).numpy() for one in zip(*outputs, strict=True))

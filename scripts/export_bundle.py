@@ -33,7 +33,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--unseen",
         metavar="NAME",
-        help="for this site, which never trained: merge the mean of the layers that all sites released ('release_keep')",
+        help="for this site, which never trained: merge the mean of what all sites released (study: 'release_keep')",
     )
     add(
         "--word",

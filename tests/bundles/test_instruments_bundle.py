@@ -1,4 +1,4 @@
-"""The bundle for parts of instruments: complete, groups hit what they name, trains and scores alone, infers without FedMed."""
+"""The bundle for parts of instruments: complete, groups hit what they name, trains and infers alone."""
 
 import csv
 import importlib
@@ -146,7 +146,12 @@ def test_every_query_of_the_encoder_is_private_and_no_other(networks):
     layers = [name for name, _ in network.encoder.named_modules() if name.endswith("attention.query")]
     found = {name.rsplit(".", 1)[0].removeprefix("encoder.") for name in private if not name.startswith("selection.")}
     assert found == set(layers) and layers
-    for trap in ("encoder.sequence.weight", "encoder.0.quant.q.weight", "temporal.query.weight", "decoder.attention.query.w"):
+    for trap in (
+        "encoder.sequence.weight",
+        "encoder.0.quant.q.weight",
+        "temporal.query.weight",
+        "decoder.attention.query.w",
+    ):
         assert not any(re.search(pattern, trap) for pattern in groups["encoder_q"])
 
 

@@ -19,7 +19,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 LABEL = CHECKOUT / "scripts" / "label.sh"
 READY = "End it with"  # the launcher's last words once the server answers
-READY_SECONDS = 600
+READY_SECONDS = 1800
 CLIENT = """
 import json, sys
 from monailabel.client import MONAILabelClient
@@ -128,7 +128,7 @@ def label_client(label_env):
     def run(url: str, script: str, **given: Any) -> Any:
         code = CLIENT.format(script=textwrap.dedent(script))
         command = [str(label_env / "bin" / "python"), "-c", code, url, json.dumps(given)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stderr[-3000:]
         return json.loads(done.stdout.splitlines()[-1])
 

@@ -16,7 +16,7 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evalua
 SERVER = "localhost"
 PEOPLE = {"admin": "project_admin", "lead": "lead", "researcher": "member"}
 MARK = "FEDMED_TEST_PARTICIPANT"  # in the environment of every process that belongs to a participant
-START_SECONDS = 600
+START_SECONDS = 1800
 
 
 class Provisioned:
@@ -55,7 +55,7 @@ class Provisioned:
     def script(self, name: str, *arguments: object) -> str:
         """Run one of the scripts for this federation and return what it says."""
         command = [str(CHECKOUT / "scripts" / name), *map(str, arguments), "--out", str(self.out)]
-        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=600)
+        run = subprocess.run(command, capture_output=True, text=True, env=self.environment(""), timeout=1800)
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stdout
 
@@ -128,7 +128,7 @@ class Provisioned:
         """Submit a job and return its id."""
         return self.session(person).submit_job(str(job))
 
-    def finish(self, job_id: str, timeout: float = 180) -> dict:
+    def finish(self, job_id: str, timeout: float = 1800) -> dict:
         """Wait for the end of a job and return its description."""
         session, deadline = self.session("lead"), time.monotonic() + timeout
         while not (meta := session.get_job_meta(job_id))["status"].startswith("FINISHED"):
@@ -189,4 +189,4 @@ class Provisioned:
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(processes, timeout=600)
+        psutil.wait_procs(processes, timeout=1800)

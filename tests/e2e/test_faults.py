@@ -20,7 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 TWO = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
 
-def script(name, *arguments, timeout=600, cwd=None):
+def script(name, *arguments, timeout=1800, cwd=None):
     """Run one of the scripts; return its process when it is done."""
     command = [sys.executable, str(CHECKOUT / "scripts" / f"{name}.py"), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=os.environ, cwd=cwd)

@@ -82,7 +82,7 @@ def expected(bundles, studies, tmp_path_factory):
 def post(url, body=None):
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"} if body else {}, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=1800) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -78,7 +78,7 @@ def expected(bundle, studies, tmp_path_factory):
 def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]:
     request = urllib.request.Request(url, body, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=1800) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

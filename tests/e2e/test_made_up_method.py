@@ -83,7 +83,7 @@ def test_flare_the_loop_and_a_killed_and_resumed_run_are_equal_bit_for_bit(job, 
     assert same(left(tmp_path / "killed"), expected)
 
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(tmp_path / "flare")]
-    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     assert same(left(tmp_path / "flare"), expected)
 

@@ -188,7 +188,7 @@ def post(url: str, body: bytes | None = None, **headers: str) -> tuple[int, str]
     """Status and text of the answer."""
     request = urllib.request.Request(url, body, headers, method="POST")
     try:
-        with urllib.request.urlopen(request, timeout=600) as answer:
+        with urllib.request.urlopen(request, timeout=1800) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -347,7 +347,7 @@ def test_a_batch_passes_over_what_it_cannot_read(server):
     assert post(f"{server.url}/batch/infer/{INBODY}?images=all")[0] == 200
     deadline = time.monotonic() + 600
     while time.monotonic() < deadline:
-        with urllib.request.urlopen(f"{server.url}/batch/infer", timeout=600) as answer:
+        with urllib.request.urlopen(f"{server.url}/batch/infer", timeout=1800) as answer:
             task = json.load(answer)
         if task["status"] not in ("SUBMITTED", "RUNNING"):
             break
@@ -366,7 +366,7 @@ def test_a_server_whose_launcher_was_killed_ends_and_leaves_no_folder_for_long(
         started = psutil.Process(orphan.process.pid).children(recursive=True)
         (left,) = set(home.glob("server-*")) - others
         orphan.process.kill()
-        assert started and not psutil.wait_procs(started, timeout=600)[1]
+        assert started and not psutil.wait_procs(started, timeout=1800)[1]
     os.utime(left, (0, 0))
     with label_server(studies, tool_bundle, options=("--work", str(tmp_path / "work"))):
         assert not left.exists() and others < set(home.glob("server-*"))
@@ -383,7 +383,7 @@ def test_the_server_ends_with_all_it_started_and_leaves_the_studies_alone(server
     folders = [path for path in (fedmed_home / "label").glob("server-*") if path.is_dir()]
     assert folders
     assert server.stop() == 0
-    assert not psutil.wait_procs(started, timeout=600)[1]
+    assert not psutil.wait_procs(started, timeout=1800)[1]
     assert not [path for path in folders if path.exists()]
     names = {"oblique.nii.gz", "frame.png", "photo.jpg", "corrupt.nii.gz", "empty.nii"}
     assert {path.name for path in studies.iterdir()} == names

@@ -32,7 +32,7 @@ STATE = "simulate_job/fedmed/state/round_1.pt"
 
 def simulate(job, workspace, *options):
     command = [str(NVFLARE), "simulator", str(job), "-w", str(workspace), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=workspace.parent, env=os.environ)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=workspace.parent, env=os.environ)
 
 
 def model(workspace):

@@ -53,7 +53,7 @@ def test_the_simulator_equals_the_loop(place, threads):
     workspace = place / f"flare_{threads}"
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(place / "job"), "-w", str(workspace)]
     done = subprocess.run(
-        [*command, "-t", str(threads)], capture_output=True, text=True, timeout=600, cwd=place, env=os.environ
+        [*command, "-t", str(threads)], capture_output=True, text=True, timeout=1800, cwd=place, env=os.environ
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     server = "server/simulate_job"

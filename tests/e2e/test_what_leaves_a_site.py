@@ -40,7 +40,7 @@ def run(tmp_path_factory, write_tiny_job, tiny_site_configs, tap):
     job = write_tiny_job(root, "leaves", sites=SITES, **spec)
     environment = {**tap(root), "FEDMED_SITE_CONFIGS": str(root / "configs")}
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws"), "-t", "3"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=root, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800, cwd=root, env=environment)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return root
 

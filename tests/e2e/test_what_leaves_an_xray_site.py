@@ -57,7 +57,7 @@ def run(tmp_path_factory, fedmed_home, tap):
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
         command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(job), "-w", str(root / "ws")]
         done = subprocess.run(
-            [*command, "-t", "3"], capture_output=True, text=True, timeout=600, cwd=root, env=tap(root)
+            [*command, "-t", "3"], capture_output=True, text=True, timeout=1800, cwd=root, env=tap(root)
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
         told = []

@@ -45,11 +45,9 @@ def test_neither_the_order_of_answers_nor_a_kill_changes_a_bit(spec, small, same
     with monkeypatch.context() as patch:
         patch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
         assert same(outcome(small(**spec, name="turned"), tmp_path / "turned"), whole)
-    for round in (1, 2):
-        with killed_before(round):
-            small(**spec, name=f"killed{round}")
-        found = outcome(small(**spec, name=f"killed{round}", resume=True), tmp_path / f"killed{round}")
-        assert same(found, whole), round
+    with killed_before(2):
+        small(**spec, name="killed")
+    assert same(outcome(small(**spec, name="killed", resume=True), tmp_path / "killed"), whole)
 
 
 def test_sites_count_by_their_traces_and_the_head_stays(small, answers, tmp_path):

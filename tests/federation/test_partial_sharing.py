@@ -144,6 +144,34 @@ def test_an_allowed_release_scores_the_others_with_that_sites_decoder(run, spied
     assert "with ct_north&#39;s decoder" in html and "ct_north allowed its release" in html
 
 
+def test_the_mean_of_all_sites_scores_the_others_and_is_kept_where_all_allow_it(
+    tiny_job, lively, spied, unselective, tmp_path, tiny_site_configs
+):
+    spec = {"release_from": "all", "release_keep": True, "sharing": "block_6", "overrides": lively, "steps": 1}
+    allowed = {"allow_release": True, "allow_kept_release": True}
+    run_job(tiny_job(**spec), tmp_path / "ws", {site: replace(load_site(site), **allowed) for site in SITES})
+    result = result_of(tmp_path / "ws")
+    assert {site: row.get("decoder_of") for site, row in result["test"].items()} == {
+        "ct_north": None, "ct_south": None, "ct_east": "all", "ct_west": "all"
+    }  # fmt: skip
+    released = {site: answer for site, task, answer in spied if task.name == "release"}
+    assert set(released) == {"ct_north", "ct_south"} and all(answer.keep for answer in released.values())
+    evaluated = {site: task.tensors for site, task, _ in spied if task.name == "evaluate"}
+    (entry,) = result["releases"]
+    shares = {site: update.n_samples for site, task, update in spied if task.name == "train" and site in released}
+    total = sum(shares.values())
+    assert entry["kept"] and entry["weights"] == {site: number / total for site, number in shares.items()}
+    mean = load_tensors(server_file(tmp_path / "ws", "app_server/mean_of_private_layers_0.pt"))
+    assert mean["meta"]["weights"] == entry["weights"]
+    for name, tensor in mean["tensors"].items():
+        parts = [entry["weights"][site] * answer.tensors[name].double() for site, answer in released.items()]
+        assert torch.allclose(tensor, sum(parts).float()) and torch.equal(evaluated["ct_west"][name], tensor)
+    rows = {row.name: row for row in site_rows(read_run(tmp_path / "ws"))}
+    assert rows["ct_east"].scored == "with the mean of the sites' private layers"
+    html = page(read_run(tmp_path / "ws"))
+    assert "Released by ct_north 0." in html and "The mean is kept for an export." in html
+
+
 def test_a_refused_release_leaves_the_others_without_dice_and_the_run_ends_well(
     run, unscored, spied, unselective, caplog
 ):

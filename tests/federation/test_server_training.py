@@ -203,18 +203,15 @@ def test_a_failed_round_leaves_no_trace_in_what_is_kept(serving, same):
 
 
 def test_an_aborted_job_ends_at_the_next_step(serving, tmp_path, monkeypatch):
-    def abort(engine):
-        monkeypatch.setattr(ServerTraining, "should_abort", lambda: True, raising=False)
+    made, aborted = Server.from_args.__func__, []
 
-    made = ServerTraining.__init__
+    def from_args(cls, *args, **named):
+        server = made(cls, *args, **named)
+        server.abort_by(lambda: bool(aborted))
+        return server
 
-    def init(self, *args):
-        made(self, *args)
-        del self.should_abort
-
-    monkeypatch.setattr(ServerTraining, "__init__", init)
-    monkeypatch.setattr(ServerTraining, "should_abort", lambda: False, raising=False)
-    with before_step(5, abort), pytest.raises(Aborted):
+    monkeypatch.setattr(Server, "from_args", classmethod(from_args))
+    with before_step(5, lambda engine: aborted.append(True)), pytest.raises(Aborted):
         serving(rounds=2)
     assert [e["step"] for e in lines(tmp_path, file="progress.jsonl") if e["event"] == "step"] == [1, 2, 3, 4, 5]
     assert [line["aggregated"] for line in lines(tmp_path)] == [False]

@@ -34,7 +34,7 @@ def ask(tmp_path, monkeypatch, job_of):
     job = job_of(name="x", sites={"ct_north": "supervised"}, rounds=4, steps=1, sharing="block_6")
     write_job(job, tmp_path / "job")
 
-    def ask(round=3, **settings):
+    def ask(round=3, keep=False, **settings):
         values = {"data_root": str(tmp_path / "data"), "device": "cpu", **settings}
         (folder / "ct_north.yaml").write_text(yaml.safe_dump(values))
         workspace = SimpleNamespace(
@@ -52,7 +52,7 @@ def ask(tmp_path, monkeypatch, job_of):
         task = fobs.loads(
             fobs.dumps(
                 FLModelUtils.to_shareable(
-                    task_to_model(Task("release", 3, 4, {}, private_round=round, study=job.digest))
+                    task_to_model(Task("release", 3, 4, {}, private_round=round, study=job.digest, keep=keep))
                 )
             )
         )
@@ -70,9 +70,15 @@ def ask(tmp_path, monkeypatch, job_of):
 
 def test_an_allowed_release_arrives_bit_by_bit_and_nothing_else_does(ask):
     answer = ask(allow_release=True)
-    assert (answer.site, answer.round, answer.allowed) == ("ct_north", 3, True)
+    assert (answer.site, answer.round, answer.allowed, answer.keep) == ("ct_north", 3, True, False)
     assert answer.tensors.keys() == PRIVATE.keys()
     assert all(torch.equal(answer.tensors[name], tensor) for name, tensor in PRIVATE.items())
+
+
+@pytest.mark.parametrize(("asked", "allowed"), [(True, True), (True, False), (False, True)])
+def test_that_the_mean_may_be_kept_arrives_only_where_the_job_asks_and_the_site_allows_it(ask, asked, allowed):
+    answer = ask(keep=asked, allow_release=True, allow_kept_release=allowed)
+    assert answer.allowed and answer.keep is (asked and allowed)
 
 
 @pytest.mark.parametrize("settings", [{}, {"allow_release": False}])

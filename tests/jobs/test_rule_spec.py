@@ -26,6 +26,15 @@ def test_a_number_that_sites_report():
     )
 
 
+@pytest.mark.parametrize("by", ["reported", "fedmed.aggregation.reported.ReportedWeighting"])
+def test_a_study_names_the_number_that_sites_report(job_of, by):
+    weighting = {"by": by, "name": "fim"}
+    sites = {"a": "supervised", "b": "supervised"}
+    job = job_of(name="x", sites=sites, rounds=1, steps=1, rule={"args": {"weighting": weighting}})
+    assert job.aggregator["weighting"] == weighting
+    assert load_rule(rule_spec(job.aggregator)).weighting.name == "fim"
+
+
 def test_a_similarity_that_sites_report_under_another_name():
     rule = load_rule(rule_spec({"weighting": {"by": SELF_ADAPTIVE, "name": "alike", "form": "softmax", "floor": 0.1}}))
     assert (rule.weighting.kind, rule.weighting.name, rule.weighting.form) == ("similarity", "alike", "softmax")

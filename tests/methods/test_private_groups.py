@@ -46,8 +46,10 @@ def test_how_sites_count():
 
 
 def test_what_the_server_does():
-    assert FedST().server_training() == {"overlay": "serq", "settings": {"server_separates": True}}
-    assert FedST(server="fine_tuning").server_training()["settings"] == {"server_separates": False}
+    settings = {"server_separates": True, "server_steps": 100}
+    assert FedST().server_training() == {"overlay": "serq", "settings": settings}
+    tuned = FedST(server="fine_tuning", server_steps=20).server_training()
+    assert tuned["settings"] == {"server_separates": False, "server_steps": 20}
     others = (FedST(server="mean"), FedDP(), FedAS(), FedLD(), SupervisedFedAvg())
     assert all(method.server_training() is None for method in others)
     cards = [FedST(server=server).card() for server in ("separation", "fine_tuning", "mean")]
@@ -58,6 +60,7 @@ def test_what_the_server_does():
     ("kind", "args", "message"),
     [
         (FedST, {"server": "serq"}, "'server' is 'serq'; use one of separation, fine_tuning, mean"),
+        (FedST, {"server_steps": 0}, "'server_steps' is 0; give a whole number, 1 or more"),
         (FedLD, {"share": 0}, "'share' is 0; give a number above 0"),
         (FedAS, {"most": -1}, "'most' is -1; give a number above 0"),
     ],

@@ -82,6 +82,22 @@ def test_it_opens_no_image_and_knows_what_stays(tiny_job, blind):
     assert forecast(job, blind(allow_release=True)).sendings[3].refused == ""
 
 
+@pytest.mark.parametrize(
+    ("study", "allowed", "told"),
+    [
+        ({"release_from": "ct_north"}, {}, "on to sites without any until these are scored"),
+        ({"release_from": "all"}, {}, "the mean of all sites' to sites without any until these are scored"),
+        ({"release_from": "all", "release_keep": True}, {}, "does not allow that ('allow_kept_release')"),
+        ({"release_from": "all", "release_keep": True}, {"allow_kept_release": True}, "this site allows that."),
+    ],
+)
+def test_it_says_what_becomes_of_released_layers(tiny_job, blind, study, allowed, told):
+    job = tiny_job(sites=TWO, rounds=4, **{**PARTIAL, **study})
+    made = forecast(job, blind(allow_release=True, **allowed))
+    assert made.sendings[3].task == "release" and told in made.released and made.released[:20] in forecast_page(made)
+    assert forecast(job, blind()).released == ""
+
+
 def test_limits_are_shown_and_what_they_hold_back(tiny_job, blind):
     job = tiny_job(sites=TWO, rounds=4, **PARTIAL)
     made = forecast(job, blind(privacy={"allowed_tensors": ["^convInit", "^down"], "max_bytes": 10**7}))

@@ -77,6 +77,20 @@ def test_events_become_plain_lines_but_steps_do_not(folder):
     assert follower.poll() == []
 
 
+def test_a_server_that_trains_is_shown_like_a_site(folder):
+    follower = Follower(folder, "job", ["a"])
+    follower.poll()
+    assert "server" not in shown(follower.state, 2.0)
+    add(site_file(folder, "a"), event("start", steps=20), event("end", train_loss=0.4))
+    add(site_file(folder, "server"), event("start", steps=200), event("step", step=50, steps=200, loss=0.75))
+    assert [" ".join(text.split()) for text in follower.poll()][-1] == "round 1/4 server train starts"
+    page = shown(follower.state, 2.0)
+    assert "server" in page and "50/200" in page and "0.750" in page
+    add(site_file(folder, "server"), event("end", server_loss=0.7))
+    follower.poll()
+    assert not follower.state.sites["server"].busy
+
+
 def test_a_finished_round_is_told_before_the_next_one_starts(folder):
     follower = Follower(folder, "job", ["a"])
     add(site_file(folder, "a"), event("end"), event("start", round=1) | {"time": 2.0})

@@ -6,6 +6,7 @@ import json
 from rich.console import Console
 
 from fedmed.reports.live import Follower, render
+from fedmed.reports.notes import release_notes
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
@@ -63,6 +64,26 @@ def test_the_terminal_says_whose_decoder_scored_a_site_and_keeps_its_numbers_at_
         assert "with ct_north's decoder" in text and words in " ".join(text.split())
         assert f"{result['test']['ct_west']['dice_mean']:.3f}" in text
     assert "unlabelled site ct_east with ct_north's decoder" in report_of(run).summary(run)
+
+
+def test_the_mean_of_all_sites_is_told_with_who_released_and_who_did_not(fake_run):
+    folder = fake_run(rounds=2)
+    path = folder / "server/simulate_job/fedmed/result.json"
+    result = json.loads(path.read_text())
+    entry = {"model": "selected", "from": "all", "for": ["ct_west"], "asked": ["ct_north", "ct_south"]}
+    refusal = {"refused": {"ct_south": "it does not allow it"}}
+    mean = {"released": True, "weights": {"ct_north": 1.0}, "weighting": "samples", "n_tensors": 25, "bytes_up": 302088}
+    for release, words in (
+        (mean, "by training samples, because none was trained there: ct_west. Released by ct_north 1 (25 tensors"),
+        ({**mean, **refusal}, "ct_south released none: it does not allow it."),
+        ({**mean, "kept": False, "not_kept": "ct_north did not allow it"}, "is not kept: ct_north did not allow it."),
+        (
+            {"released": False, **refusal},
+            "private layers, because none was trained there: ct_west. ct_south released none",
+        ),
+    ):
+        path.write_text(json.dumps({**result, "releases": [{**entry, **release}]}))
+        assert words in " ".join(release_notes(read_run(folder)))
 
 
 def test_a_warning_stands_at_the_top_of_the_page(fake_run):

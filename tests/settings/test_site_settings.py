@@ -87,6 +87,7 @@ def test_missing_file_names_every_place_and_shows_an_example(tmp_path, monkeypat
         ({"workers": -1}, "'workers' is -1"),
         ({"device": "gpu"}, "'device' is 'gpu'; use auto, cpu"),
         ({"allow_release": "yes please"}, "'allow_release' is 'yes please'; it must be true or false"),
+        ({"allow_kept_release": True}, "'allow_kept_release' is true, but 'allow_release' is not"),
         ({"amp": True}, "'amp' is true, but the device is the CPU"),
         ({"data_root": "/does/not/exist"}, "folder /does/not/exist does not exist"),
         ({"data_root": None}, "data_root"),

@@ -142,16 +142,12 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
         if others := [row["site"] for row in tested if own not in (row["site"], row.get("decoder_of"))]:
             found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     if fed.get("private_tensors_mean"):
-        found.append(
-            "It is meant for a site that took no part in the training: no site trained all its layers together."
-        )
+        found.append("It is for a site that took no part in the training: nobody trained all its layers together.")
         if others := [row["site"] for row in tested if row.get("decoder_of") != ALL_SITES]:
             found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
     if fed.get("words_needed"):
         asked = join([f"`{name}`" for name in fed["words_needed"]])
-        found.append(
-            f"It asks for words of the site, {asked}: set `site_words` in `configs/inference.yaml` before use."
-        )
+        found.append(f"It needs words of its site, {asked}: set `site_words` in `configs/inference.yaml` before use.")
     return found
 
 

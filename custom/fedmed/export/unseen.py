@@ -44,9 +44,7 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
             why; or the file is damaged, or of another model.
     """
     if site in run.plan.of_role(*TRAINING_ROLES):
-        raise ExportError(
-            f"site '{site}' trained in this run and has layers of its own; export them with --site {site}"
-        )
+        raise ExportError(f"site '{site}' trained in this run and has layers of its own; export those: --site {site}")
     expected = policies.of("supervised", round).private(names)
     if not expected:
         raise ExportError(f"the model after round {round} is complete: no tensor is a site's own; leave out --unseen")

@@ -100,8 +100,8 @@ def complete_weights(
         raise ExportError(
             f"the model after round {round} looks complete and is not: {len(held)} of its {len(store.initial)} "
             f"tensors (such as '{held[0]}') are the sites' own, and the server's file has old values there. "
-            "Export at a site that has trained them, with --site NAME, or with the mean of them for a site that has not, "
-            "with --unseen NAME"
+            "Export at a site that has trained them, with --site NAME; or, if the run kept their mean, for a site that "
+            "never trained, with --unseen NAME"
         )
     whole = fitted(shared, store.initial, "the run's model")
     prefix = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file

@@ -124,7 +124,7 @@ class ServerTraining:
             Aborted: the job was aborted.
             FedMedError: the training failed, or gave values that are not finite.
         """
-        started, task = monotonic(), Task(NAME, round, self.plan.rounds, {})
+        started, task = monotonic(), Task("train", round, self.plan.rounds, {})
         try:
             with self._threads():
                 trained = self._train(mean, task)

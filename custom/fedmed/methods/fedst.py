@@ -26,6 +26,7 @@ class FedST(FedDP):
         server: ``separation``, Eq. 10-12: a second network and a descriptor of the server's images take what is
             peculiar to them; ``fine_tuning``: the averaged model is trained on these images as it is; ``mean``: no
             training there.
+        server_steps: optimizer steps of each network that the server trains, after each average.
     """
 
     title: ClassVar[str] = "FedST"
@@ -35,15 +36,19 @@ class FedST(FedDP):
     stays: ClassVar[str] = "the query layers and the choice of channels"
 
     server: str = "separation"
+    server_steps: int = 100
 
     def __post_init__(self) -> None:
         if self.server not in SERVER:
             raise JobError(f"'server' is {self.server!r}; use one of {', '.join(SERVER)}")
+        if type(self.server_steps) is not int or self.server_steps < 1:
+            raise JobError(f"'server_steps' is {self.server_steps!r}; give a whole number, 1 or more")
 
     def server_training(self) -> dict[str, Any] | None:
         """After each average, by the bundle's overlay ``serq``."""
         separates = SERVER[self.server]
-        return None if separates is None else {"overlay": "serq", "settings": {"server_separates": separates}}
+        settings = {"server_separates": separates, "server_steps": self.server_steps}
+        return None if separates is None else {"overlay": "serq", "settings": settings}
 
     def report_sections(self) -> tuple[str, ...]:
         """What the server's training does, and which channels sites choose."""

@@ -24,7 +24,6 @@ TASKS = {
     "evaluate": "evaluating",
     "release": "releasing",
     "metadata": "summarising",
-    SERVER: "training",
 }
 
 

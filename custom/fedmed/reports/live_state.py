@@ -12,7 +12,7 @@ from fedmed.reports.run_files import number
 from fedmed.reports.training_scalars import declared, leading
 
 SCORE = "score"  # its key in a site's lines, and its name until the run's records name another
-SERVER = "server"  # who has progress beside the sites, where the server trains; also the name of its task
+SERVER = "server"  # which has progress as a site has, where it trains too
 
 
 @dataclass

@@ -15,7 +15,7 @@ from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.place import PREPARED, link_or_copy
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
 from fedmed.data.video.extraction import Extraction
-from fedmed.data.video.folder_source import TABLE
+from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import PHASE, SECOND, read_label_table
@@ -144,7 +144,7 @@ def inspect_video(
 
 
 def bring_video(recording: Recording, target: Path, copy: bool) -> Path:
-    """Link or copy a video, or frames with a table of their times, to ``target``; return it."""
+    """Link or copy a video, or frames with a table of them and of their times, to ``target``; return it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not recording.frames:
         if copy and recording.video.is_dir():
@@ -154,8 +154,10 @@ def bring_video(recording: Recording, target: Path, copy: bool) -> Path:
         return target
     for name, _ in recording.frames:
         _bring(recording.video / name, target / name, copy)
-    with (target / TABLE).open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream, lineterminator="\n").writerows([("file", "second"), *recording.frames])
+    names = [(name,) for name, _ in recording.frames]
+    rows = [("file",), *names] if recording.single else [("file", "second"), *recording.frames]
+    with (target / (SINGLES if recording.single else TABLE)).open("w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream, lineterminator="\n").writerows(rows)
     return target
 
 

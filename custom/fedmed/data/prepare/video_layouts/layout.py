@@ -32,6 +32,7 @@ class Recording:
         video: a file, or a folder of frames.
         patient: "" where nothing but its name tells.
         frames: of a folder that does not say when its frames are shown: (file relative to it, second).
+        single: whether those are pictures that have nothing to do with each other.
         labels: files with its labels.
         masks: (second, files of one mask).
         list: of the datalist, where the folder says it.
@@ -42,6 +43,7 @@ class Recording:
     video: Path
     patient: str = ""
     frames: tuple[tuple[str, float], ...] = ()
+    single: bool = False
     labels: tuple[Path, ...] = ()
     masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
     list: str = ""
@@ -61,6 +63,7 @@ class Layout(ABC):
         about: a line for ``--help``.
         phases, tools: the names that its tables have once written; None: whatever they have.
         mask_values: value of a mask -> the value that is written.
+        mask_hint: how other values can be used.
         note: what is worth knowing of each recording.
     """
 
@@ -68,6 +71,7 @@ class Layout(ABC):
     phases: ClassVar[Sequence[str] | None] = ()
     tools: ClassVar[Sequence[str] | None] = ()
     mask_values: ClassVar[Mapping[int, int]] = PARTS
+    mask_hint: ClassVar[str] = ""
     note: ClassVar[str] = ""
 
     @abstractmethod
@@ -94,14 +98,19 @@ class Layout(ABC):
         """
         return np.max([self._values(file) for file in files], axis=0)
 
+    def values_of(self, file: Path) -> Mapping[int, int]:
+        """Value of a mask -> the value that is written, of one file."""
+        return self.mask_values
+
     def _values(self, file: Path) -> NDArray[np.uint8]:
-        stored = picture(file)
+        stored, values = picture(file), self.values_of(file)
         table = np.full(256, 255, np.uint8)
-        table[list(self.mask_values)] = list(self.mask_values.values())
-        unknown = sorted(set(np.unique(stored).tolist()) - set(self.mask_values))
+        table[list(values)] = list(values.values())
+        unknown = sorted(set(np.unique(stored).tolist()) - set(values))
         if stored.ndim != 2 or unknown:
             what = f"the value {unknown[0]}" if stored.ndim == 2 else f"shape {stored.shape}"
-            raise DataError(f"{file}: the mask has {what}; use {', '.join(map(str, self.mask_values))} in one channel")
+            known = f"{', '.join(map(str, values))} in one channel{self.mask_hint}"
+            raise DataError(f"{file}: the mask has {what}; use {known}")
         return table[stored]
 
 

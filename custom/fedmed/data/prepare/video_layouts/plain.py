@@ -6,8 +6,8 @@ from pathlib import Path
 
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.prepare.report import LISTS
-from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row, movies
-from fedmed.data.video.folder_source import TABLE
+from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row, frames_a_second, movies, rows_of_text
+from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import read_label_table
 from fedmed.errors import DataError
@@ -20,7 +20,8 @@ class Plain(Layout):
     """``videos/a.mp4`` (or a folder of frames with ``frames.csv``), ``labels/a.csv``, ``masks/a/00012000.png``.
 
     ``videos.csv`` in the folder may say it instead: columns ``video`` and perhaps ``patient``, ``labels``, ``masks``
-    and ``list``, paths relative to the folder.
+    and ``list``, paths relative to the folder. ``masks`` may be a table too, ``masks/a.csv``: columns ``file``,
+    relative to the table, and ``second`` or ``frame``, the number of a frame counted from 0.
     """
 
     about = "videos/a.mp4 with labels/a.csv and masks/a/, or as videos.csv lists them"
@@ -32,7 +33,7 @@ class Plain(Layout):
     def find(self, folder: Path) -> list[Recording]:
         if (folder / INDEX).is_file():
             return list(_listed(folder))
-        frames = [place for place, files in visible_files(folder, ()) if any(file.name == TABLE for file in files)]
+        frames = [place for place, files in visible_files(folder, ()) if any(f.name in (TABLE, SINGLES) for f in files)]
         found = sorted([*movies(folder), *frames])
         return [_recording(folder, video, _beside(folder, video)) for video in found]
 
@@ -49,8 +50,9 @@ class Plain(Layout):
 def _beside(folder: Path, video: Path) -> Mapping[str, str]:
     """Table and masks that are called as the video: in ``labels`` and ``masks``, or beside it."""
     name = video.name if video.is_dir() else video.stem
+    masks = folder / "masks"
     places = {"labels": [folder / "labels" / f"{name}.csv", video.parent / f"{name}.csv"],
-              "masks": [folder / "masks" / name, video.parent / f"{name}_masks"]}  # fmt: skip
+              "masks": [masks / name, video.parent / f"{name}_masks", masks / f"{name}.csv"]}  # fmt: skip
     found = {what: next((path for path in paths if path.exists()), None) for what, paths in places.items()}
     return {what: path.relative_to(folder).as_posix() for what, path in found.items() if path}
 
@@ -72,10 +74,10 @@ def _recording(folder: Path, video: Path, row: Mapping[str, str | None]) -> Reco
     fault, masks = "", list[tuple[float, tuple[Path, ...]]]()
     try:
         if row.get("masks"):
-            masks = [(second, (file,)) for second, file in FrameMasks(folder / str(row["masks"]), ()).files()]
+            masks = [(second, (file,)) for second, file in _masks(folder / str(row["masks"]), video)]
         if (name := row.get("list")) and name not in LISTS:
             raise DataError(f"{folder / INDEX}: the list {name!r} is unknown; use {', '.join(LISTS)}")
-        if video.is_dir() and not (video / TABLE).is_file():
+        if video.is_dir() and not any((video / table).is_file() for table in (TABLE, SINGLES)):
             raise DataError(
                 f"{video}: nothing says when its frames are shown; write {TABLE} with the columns file,second"
             )
@@ -84,3 +86,26 @@ def _recording(folder: Path, video: Path, row: Mapping[str, str | None]) -> Reco
     labels = (folder / str(row["labels"]),) if row.get("labels") else ()
     patient, name = row.get("patient") or "", row.get("list") or ""
     return Recording(case, video, patient, labels=labels, masks=tuple(masks), list=name, fault=fault)
+
+
+def _masks(place: Path, video: Path) -> list[tuple[float, Path]]:
+    """(second, file) of every mask of a folder or of a table."""
+    if place.suffix.lower() != ".csv":
+        return FrameMasks(place, ()).files()
+    (_, header), *lines = rows_of_text(place, ",")
+    when = next((name for name in ("second", "frame") if name in header), None)
+    if when is None or "file" not in header:
+        raise DataError(f"{place}: has columns {header}; use 'file', and 'second' or 'frame'")
+    rate = frames_a_second(video) if when == "frame" else 1.0
+    return [_mask(place, number, dict(zip(header, cells, strict=False)), when, rate) for number, cells in lines]
+
+
+def _mask(table: Path, line: int, row: Mapping[str, str], when: str, rate: float) -> tuple[float, Path]:
+    try:
+        second = float(row[when]) / rate
+    except (KeyError, ValueError) as error:
+        raise DataError(f"{table}: line {line}: {when} is {row.get(when)!r}; write a number") from error
+    name = row.get("file", "")
+    if not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        raise DataError(f"{table}: line {line}: file {name!r} is not a path below the table's folder; correct it")
+    return second, table.parent / name

@@ -1,0 +1,162 @@
+"""The jobs for parts of instruments say what their names promise; hospitals learn with a server that trains."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from fedmed.durable_files import load_tensors
+from fedmed.export.bundle import export_bundle
+from fedmed.federation.client import Client
+from fedmed.federation.loop import run_job
+from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.recovery.model_store import ModelStore
+from fedmed.settings.site import load_file
+
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
+BUNDLE, BEST = "instrument_segmentation", "best_FL_global_model.pt"
+TRAINING = ["inst_hyst", "inst_nephro1", "inst_nephro2", "inst_prostate"]
+SINGLE = ("fedavg", "fedrep", "feddp", "fedas", "fedld", "synthetic_finetune", "synthetic_mixed")
+SIZE = {"image_size": [32, 40]}
+ROLES = {"inst_nephro1": "supervised", "inst_hyst": "supervised", "inst_lobe": "evaluate"}
+SMALL = {"sites": ROLES, "rounds": 2, "steps": 2, "overrides": {"supervised": SIZE, "evaluate": SIZE}}
+
+
+@pytest.mark.parametrize("name", [*SINGLE, "fedst"])
+def test_four_hospitals_train_and_a_fifth_is_scored(name):
+    job = read_job(JOBS / f"instruments_{name}")
+    assert job.controller["sites"] == {**dict.fromkeys(TRAINING, "supervised"), "inst_lobe": "evaluate"}
+    assert job.persistor["checkpoint"] == BEST and "demo" in job.study.overlays
+    assert ("single_frame" in job.study.overlays) is (name != "fedst"), "rivals see one frame"
+    assert ("checkpoint_tensors" in job.persistor) is (name == "fedst"), "the others have nothing that begins at random"
+
+
+def test_what_stays_at_the_sites():
+    expected = {"fedst": "encoder_q", "feddp": "encoder_q", "fedas": "head", "fedrep": "decoder", "fedavg": "full"}
+    for name, group in expected.items():
+        job = read_job(JOBS / f"instruments_{name}")
+        assert group in str(job.aggregator["sharing"]), name
+        assert (job.study.release_from == "all") is (group != "full"), "or the unseen hospital cannot be scored"
+
+
+def test_the_pre_training_is_of_made_up_pictures_alone():
+    job = read_job(JOBS / "instruments_pretraining")
+    assert job.controller["sites"] == {"inst_simulator": "supervised"} and "checkpoint" not in job.persistor
+    assert job.study.overlays == read_job(JOBS / "instruments_fedavg").study.overlays
+
+
+def test_the_published_job():
+    study = read_job(JOBS / "instruments_fedst_paper").study
+    assert (study.rounds, study.steps, study.select, study.overlays, study.overrides) == (300, 100, "last", [], {})
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory):
+    """Settings of two hospitals that release what stays with them, and of one that never trains."""
+    folder, found = tmp_path_factory.mktemp("sites"), {}
+    for site in ROLES:
+        values = {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
+        values |= {"allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
+        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+        found[site] = load_file(folder / f"{site}.yaml")
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with a pre-trained model, random here, and settings of a server that has a simulator's pictures."""
+    folder = tmp_path_factory.mktemp("instruments")
+    tensors = ModelStore(folder, BUNDLE, ["demo", "single_frame"], SIZE, seed=5).initial
+    torch.save({"model": tensors, "meta": {}}, folder / BEST)
+    server = {"demo": "lap_instruments_tiny", "demo_site": "inst_simulator", "device": "cpu", "threads": 1}
+    (folder / "server.yaml").write_text(yaml.safe_dump({**server, "cache_dir": str(folder / "cache")}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FEDMED_MODELS", str(folder))
+        patch.setenv("FEDMED_SERVER_CONFIG", str(folder / "server.yaml"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def passed():
+    """Tasks and answers: (site, task, answer)."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def run(place, sites, passed):
+    """Workspace of two rounds."""
+    job = write_job(read_job(JOBS / "instruments_fedst").changed(SMALL), place / "job")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("train", "validate", "evaluate", "release"):
+            original = getattr(Client, name)
+
+            def spy(self, task, original=original):
+                answer = original(self, task)
+                passed.append((self.site.site, task, answer))
+                return answer
+
+            patch.setattr(Client, name, spy)
+        run_job(job, place / "ws", sites)
+    return place / "ws"
+
+
+def private(names):
+    return {name for name in names if name.startswith("selection.") or ".attention.query." in name}
+
+
+def server_file(workspace, name):
+    return workspace / "server/simulate_job" / name
+
+
+def test_queries_and_selection_stay_at_the_hospitals(run, passed):
+    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
+    trained = [(task, answer) for _, task, answer in passed if task.name == "train"]
+    assert len(trained) == 4 and len(private(model)) > 4
+    for task, update in trained:
+        assert not private(update.tensors) and set(update.tensors) == model.keys() - private(model)
+        assert not private(task.tensors) or task.round == 0
+        assert "temporal.query.weight" in update.tensors, "the query of attention over time is shared"
+    kept = [load_tensors(run / site / "simulate_job/fedmed/state/round_1.pt")["private"] for site in TRAINING[:2]]
+    assert set(kept[0]) == private(model)
+    assert any(not torch.equal(kept[0][name], kept[1][name]) for name in kept[0]), "each hospital has its own"
+
+
+def test_neither_indicator_nor_what_the_server_learns_alone_travels(run, passed):
+    for _, task, answer in passed:
+        for tensors in (task.tensors, getattr(answer, "tensors", None) or {}):
+            assert not [name for name in tensors if "indicator" in name or "domain" in name or "descriptor" in name]
+            assert not [name for name in tensors if name.split(".")[0] not in
+                        ("encoder", "temporal", "selection", "decoder", "head")]  # fmt: skip
+
+
+def test_the_server_trains_after_each_round(run):
+    rows = [json.loads(line) for line in server_file(run, "fedmed/rounds.jsonl").read_text().splitlines()]
+    assert len(rows) == 2
+    for row in rows:
+        assert sorted(row["accepted"]) == sorted(TRAINING[:2])
+        assert row["server_seconds"] > 0 and row["domain_norm"] > 0 and row["feature_gap"] >= 0
+
+
+def test_the_unseen_hospital_is_scored_with_the_mean_of_what_the_others_released(run, passed):
+    tested = json.loads(server_file(run, "fedmed/result.json").read_text())["test"]
+    assert set(tested) == set(ROLES)
+    assert all(0 <= row["dice_mean"] <= 1 and "dice_wrist" in row for row in tested.values())
+    assert {site for site, task, _ in passed if task.name == "release"} == {"inst_nephro1", "inst_hyst"}
+
+
+def test_the_same_seed_gives_the_same_result(run, place, sites):
+    again = run_job(place / "job", place / "again", {name: replace(site) for name, site in sites.items()})
+    model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
+    other = load_tensors(server_file(place / "again", "app_server/FL_global_model.pt"))["model"]
+    assert all(torch.equal(other[name], model[name]) for name in model) and again.tensors
+
+
+def test_a_hospitals_model_is_exported_with_onnx(run, place):
+    made = export_bundle(run, place / "exported_segmentation", site="inst_nephro1", onnx=True, verify=True)
+    card = (made.out / "docs/README.md").read_text()
+    assert "equal pixel for pixel" in card and "{{" not in card and (made.out / "models/model.onnx").is_file()
+    image = json.loads((made.out / "configs/metadata.json").read_text())["network_data_format"]["inputs"]["image"]
+    assert image["spatial_shape"] == SIZE["image_size"] and image["num_channels"] == 12
