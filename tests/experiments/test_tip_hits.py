@@ -14,6 +14,7 @@ from fedmed.errors import DataError
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
+from fedmed.experiments.inference_speed import WARM_UP, SpeedStep
 from fedmed.experiments.score_sections import ScoreSections
 from fedmed.experiments.table_claim import Evidence
 from fedmed.experiments.table_layout import ShownTable
@@ -85,7 +86,8 @@ class Grey(nn.Module):
 
 
 def test_a_link_counts_hits_of_every_way(folder, monkeypatch, made_step):
-    monkeypatch.setattr("fedmed.experiments.tip_hits.load_model", lambda step: (Grey(), (8, 10)))
+    made = SimpleNamespace(last=Grey, size=(8, 10))
+    monkeypatch.setattr("fedmed.experiments.tip_hits.JobNetwork", lambda step: made)
     step = TipStep(made_step, folder, ("VID1",), 0.25, folder / "tips.csv")
     assert step.missing()
     step.make()
@@ -119,7 +121,8 @@ def test_the_experiment_is_a_chain_whose_jobs_share_everything(monkeypatch, tmp_
 
 
 def test_shares_of_every_way_are_shown(folder, monkeypatch, made_step):
-    monkeypatch.setattr("fedmed.experiments.tip_hits.load_model", lambda step: (Grey(), (8, 10)))
+    made = SimpleNamespace(last=Grey, size=(8, 10))
+    monkeypatch.setattr("fedmed.experiments.tip_hits.JobNetwork", lambda step: made)
     table = load_table(EXPERIMENTS / "fedst_tips.yaml")
     step = TipStep(made_step, folder, ("VID1",), 0.25, folder / "tips.csv")
     step.make()
@@ -127,3 +130,21 @@ def test_shares_of_every_way_are_shown(folder, monkeypatch, made_step):
     shown = ShownTable("T", table.arms, ["VID1"], evidence)
     text = ScoreSections(scores=["model", "called"]).contents(shown)["table_last.md"].decode()
     assert "Boxes hit by the model, share, model of the last round" in text and "| FedAvg | 0.333 |" in text
+
+
+def test_frames_a_second_are_measured_and_kept(tmp_path, monkeypatch, made_step):
+    seen = []
+
+    class Counted(nn.Module):
+        def forward(self, x):
+            seen.append(tuple(x.shape))
+            return x
+
+    made = SimpleNamespace(fresh=Counted, size=(8, 10), frames=4)
+    monkeypatch.setattr("fedmed.experiments.inference_speed.JobNetwork", lambda step: made)
+    step = SpeedStep(made_step, 5, tmp_path / "speed.json")
+    assert step.missing()
+    step.make()
+    assert not step.missing() and seen == [(1, 12, 8, 10)] * (WARM_UP + 5)
+    found = step.scores()
+    assert float(found["value"].iloc[0]) > 0 and found["metric"].iloc[0] == "frames_per_second"

@@ -26,7 +26,8 @@ def kept(written, opened):
         run, store, _ = opened(folder)
         path = run.records / "result.json"
         row = {"dice_mean": 0.4, "dice_std": 0.1, "n_cases": 2, "decoder_of": "all"}
-        path.write_text(json.dumps({**run.result, "test": {"ct_west": row}}))
+        entry = {"model": "selected", "from": "all", "asked": sorted(SHARES), "kept": True, "weights": SHARES}
+        path.write_text(json.dumps({**run.result, "test": {"ct_west": row}, "releases": [entry]}))
         mean = {n: torch.full_like(t, 0.5) for n, t in store.initial.items() if n.startswith(DECODER) and n not in drop}
         said = {"round": 0, "weighting": "samples", "weights": SHARES, **meta}
         save_tensors(
@@ -48,7 +49,7 @@ def test_shared_tensors_are_the_runs_and_private_ones_the_mean(kept, opened):
 
 
 def test_the_bundle_says_who_released_and_with_which_weights_and_names_nobody(kept, tmp_path):
-    out = export_bundle(kept(), tmp_path / "x_segmentation", model="last", unseen="ct_west").out
+    out = export_bundle(kept(), tmp_path / "x_segmentation", unseen="ct_west").out
     saved = torch.load(out / "models" / "model.pt", weights_only=True)
     assert all(torch.equal(t, torch.full_like(t, 0.5)) for n, t in saved.items() if n.startswith(DECODER))
     told = json.loads((out / "configs/metadata.json").read_text())["federation"]
@@ -71,6 +72,7 @@ def test_the_bundle_says_who_released_and_with_which_weights_and_names_nobody(ke
         ({}, "ct_south", "'ct_south' trained in this run and has layers of its own; export those: --site ct_south"),
         ({"round": 3}, "ct_west", "is not of the model after round 0"),
         ({"drop": ("conv_final.2.conv.weight",)}, "ct_west", "is not of the model after round 0"),
+        ({"weights": {"ct_north": 1.0}}, "ct_west", "is not of the model after round 0"),
         ({"weights": {}}, "ct_west", "is damaged: it does not hold a mean"),
     ],
 )

@@ -31,6 +31,7 @@ from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.find_kind import kind_of
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT, STATE
+from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig
 
 MADE_OF, STARTED_WITH, LOG = "made_of.json", "started_with.json", "log.txt"
@@ -146,7 +147,16 @@ def _made_of(job: Job, sites: Mapping[str, SiteConfig], start: Path | None, blan
     lists = {site: hashlib.sha256(config.datalist.read_bytes()).hexdigest() for site, config in sites.items()}
     bundle = Bundle(job.study.bundle, job.study.overlays).digest
     own = {"job": files(job), "bundle": bundle, "sites": settings, "datalists": lists, "fedmed": package_digest()}
-    return own | ({"start": start.name, "blank": blank} if start else {})
+    return own | _server(job) | ({"start": start.name, "blank": blank} if start else {})
+
+
+def _server(job: Job) -> dict[str, Any]:
+    """What a server that trains has beside the sites: its settings and the digest of its list."""
+    if job.method.server_training() is None:
+        return {}
+    facts = load_server(None, job.study.sites).facts()
+    digest = hashlib.sha256(Path(facts["datalist"]).read_bytes()).hexdigest()
+    return {"server": {**{key: str(value) for key, value in facts.items()}, "digest": digest}}
 
 
 @cache

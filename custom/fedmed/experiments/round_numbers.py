@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from fedmed.experiments.arm_figures import heading
-from fedmed.experiments.score_table import ROUNDS, SERVER, selected
+from fedmed.experiments.score_table import ROUNDS, SERVER, SPEED, selected
 from fedmed.experiments.site_scores import mean_and_spread
 from fedmed.experiments.table_layout import ShownArm, ShownTable, TableLayout
 from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, seeds_phrase
@@ -15,7 +15,6 @@ from fedmed.reports.plots import WIDTH, png, style
 from fedmed.reports.words import NOTHING, fixed
 
 MEGABYTE = 1e6
-SPEED = "speed"  # list of what a model was measured by, see fedmed.experiments.inference_speed
 
 
 class RoundCurves(TableLayout):

@@ -17,6 +17,7 @@ COLUMNS = ["arm", "seed", "site", "list", "model", "unit", "metric", "value"]
 MEAN_UNIT = "mean"  # unit of a list of which a run has one score alone
 SENT = "sent"  # list of numbers of a whole testing list that a site sent, such as counts
 ROUNDS = "rounds"  # list of what the rounds of a federated job recorded; a unit is a round
+SPEED = "speed"  # list of how fast a model was, see fedmed.experiments.inference_speed
 SERVER = "server"  # site of what is of a round as a whole
 
 

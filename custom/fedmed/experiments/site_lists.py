@@ -15,6 +15,7 @@ from fedmed.files import write_atomically
 from fedmed.methods.method import Method
 from fedmed.settings.site import SiteConfig
 
+BESIDE = "synthetic"  # list of labelled pictures of nobody, which a labelled site may train on beside its own
 POOL = "pool"  # site that holds the cases of several
 
 
@@ -34,10 +35,11 @@ def site_for(config: SiteConfig, role: str, folder: Path, labelled: str | None =
             raise DataError(f"{path} does not exist; 'labelled' in the federation's YAML names it, so write it")
         path = config.datalist  # a population without any masks has only the one
     there = read_datalist(path)
-    lists = {name: listed(path, name) for name in LABELLED if name in there}
+    lists = {name: listed(path, name) for name in (*LABELLED, BESIDE) if name in there}
     if role == "unsupervised":
         scans = [*lists.pop("training", []), *listed(path, UNLABELED)]
-        lists.pop("validation", None)
+        for name in ("validation", BESIDE):
+            lists.pop(name, None)
         lists = {UNLABELED: [{key: value for key, value in e.items() if key not in LABEL_KEYS} for e in scans], **lists}
     return with_list(config, folder, lists)
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,20 +15,16 @@ from PIL import Image, UnidentifiedImageError
 from pydantic import Field
 from torch import nn
 
-from fedmed.bundles.bundle import Bundle
-from fedmed.bundles.network import initial_network
-from fedmed.durable_files import load_tensors
 from fedmed.engines.evaluation_files import write_table
 from fedmed.errors import DataError, JobError
 from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.federation_data import FederationData
-from fedmed.experiments.job_scores import RUN
+from fedmed.experiments.job_network import JobNetwork
 from fedmed.experiments.job_step import JobStep
 from fedmed.experiments.score_table import score_frame
 from fedmed.experiments.tip_boxes import COVERED, BoxedFrame, boxed_frames, hits, least_saturated, moved, scattered
 from fedmed.files import data_root
-from fedmed.recovery.model_store import LAST
 from fedmed.reports.run_files import column, read_table
 from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
@@ -99,7 +95,8 @@ class TipStep(ChainStep):
     def make(self) -> None:
         torch.set_num_threads(max(site.threads for site in self.machines()))
         frames = [frame for video in self.operations for frame in boxed_frames(self.folder, video)]
-        network, size = load_model(self.before)
+        made = JobNetwork(self.before)
+        network, size = made.last(), made.size
         generator = np.random.default_rng(derive_seed(self.before.job.study.seed, "pixels beside a model"))
         rows = [self._row(frame, network, size, generator) for frame in frames]
         write_table(self.path, ["video", "second", "boxes", "called", *WAYS], rows)
@@ -122,22 +119,6 @@ class TipStep(ChainStep):
         masks = (mask, scattered(mask, generator), moved(mask, generator), least_saturated(mask, image))
         found = [hits(one, frame.boxes, self.covered) for one in masks]
         return [frame.video, str(frame.second), str(len(frame.boxes)), f"{mask.mean():.6f}", *map(str, found)]
-
-
-def load_model(step: JobStep) -> tuple[nn.Module, tuple[int, int]]:
-    """The last model of a finished job, ready for single frames, and their height and width."""
-    study = step.job.study
-    args: dict[str, Any] = step.job.of_role("supervised")
-    parser = Bundle(study.bundle, args["overlays"], args["overrides"]).parser(device="cpu", **_nowhere(study.sites))
-    network = initial_network(parser, study.seed)
-    network.load_state_dict(load_tensors(step.path / "server" / RUN.parent / "app_server" / LAST)["model"])
-    height, width = parser.get("image_size")
-    return network.eval(), (int(height), int(width))
-
-
-def _nowhere(sites: Any) -> dict[str, Any]:
-    """What describes a frame of no site, to a bundle that asks for it."""
-    return {"site_index": None, "site_count": len(sites)}
 
 
 def read_rgb(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:

@@ -48,8 +48,9 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     expected = policies.of("supervised", round).private(names)
     if not expected:
         raise ExportError(f"the model after round {round} is complete: no tensor is a site's own; leave out --unseen")
+    entries = [entry for entry in run.result.get("releases") or [] if entry.get("kept") is True]
     path = next(iter(sorted(run.records.parent.glob(f"app_*/{MEAN_OF_PRIVATE.format(round=round)}"))), None)
-    if path is None:
+    if path is None or not entries:  # a file alone may be of an earlier run in the same folder
         raise ExportError(f"the run kept no mean of the sites' private layers after round {round}: {_why(run, round)}")
     try:
         content = load_tensors(path)
@@ -58,7 +59,8 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     tensors, meta = content.get("tensors"), content.get("meta")
     if not isinstance(tensors, Mapping) or not isinstance(meta, Mapping) or not meta.get("weights"):
         raise ExportError(f"{path} is damaged: it does not hold a mean and its weights; copy the run again")
-    if meta.get("round") != round or set(tensors) != set(expected):
+    told = any(entry.get("weights") == meta["weights"] for entry in entries)
+    if meta.get("round") != round or set(tensors) != set(expected) or not told:
         raise ExportError(f"{path} is not of the model after round {round}; the folder mixes two runs: copy it again")
     return KeptMean(dict(tensors), str(meta.get("weighting")), dict(meta["weights"]))
 

@@ -76,7 +76,7 @@ class Borrower:
         able = [site for site in server.plan.lenders if self._trained(site, model)]
         for site in [site for site in server.plan.lenders if site not in able]:
             self._refuse(site, "it has not trained private layers of its own for this model")
-        if self._hopeless():
+        if self._hopeless() or not able:
             self._give_up()
             return {}
         self._asked = set(able)

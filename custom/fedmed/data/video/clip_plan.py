@@ -79,7 +79,9 @@ class ClipRule:
         return rows[np.stack([random_order(len(rows), self.size, rng) for _ in range(number)])]
 
     def with_history(self, video: StoredVideo, rows: Rows) -> Rows:
-        """(n, size) clips that end with the frames ``rows``."""
+        """(n, size) clips that end with the frames ``rows``; single pictures have no history but themselves."""
+        if video.facts.get("single"):
+            return np.repeat(rows[:, None], self.size, axis=1)
         step = 1 if self.interval is None else frames_between(self.interval, video.facts["rate"])
         return history(rows, step, self.size, video.kept)
 

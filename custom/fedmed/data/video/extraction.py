@@ -25,8 +25,8 @@ class Extraction:
 
     Args:
         path: a file, or a folder of frames.
-        settings: size, rate, and what is cut off or dropped. Frames to be dropped come out black, so that frame k stays
-            the one at k / rate seconds.
+        settings: size, rate (single pictures are taken once each instead), and what is cut off or dropped. Frames to be
+            dropped come out black, so that frame k stays the one at k / rate seconds.
 
     Raises:
         DataError: the video cannot be read; while going through it: it is damaged and to be refused, holds no frames,
@@ -36,6 +36,7 @@ class Extraction:
     def __init__(self, path: Path | str, settings: FrameSettings) -> None:
         self.path, self.settings = Path(path), settings
         self.source: VideoSource = open_video(path, settings.names_rate)
+        self.rate = None if self.source.single else settings.rate
         self.damage = Damage(self.path, refuse=settings.damage == "refuse")
         self.flagged: dict[str, list[int]] = {name: [] for name in RULES}
         self.count = self.repeated = 0
@@ -72,10 +73,11 @@ class Extraction:
             "frames": self.count,
             "height": self.settings.size[0],
             "width": self.settings.size[1],
-            "rate": self.settings.rate,
+            "rate": self.rate,
+            "single": self.source.single,
             "seconds": round(self.end - self.start, 6),
             "first_second": round(self.start, 6),
-            "times": self.times if self.settings.rate is None else None,
+            "times": self.times if self.rate is None else None,
             "repeated": self.repeated,
             "source_sizes": [list(size) for size in damage.sizes],
             "picture_box": list(self.box),
@@ -104,14 +106,14 @@ class Extraction:
                 self.repeated += 1
             for name in marks:
                 self.flagged[name].append(self.count)
-            if self.settings.rate is None:
+            if self.rate is None:
                 self.times.append(round(shown.second - self.start, 6))
             self.count += 1
             yield frame
 
     def _due(self, second: float, first: bool) -> bool:
         """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
-        rate = self.settings.rate
+        rate = self.rate
         return first if rate is None else self.start + self.count / rate < second - SAME
 
     def _scaled(self, shown: ShownFrame) -> Frame:

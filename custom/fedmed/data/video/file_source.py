@@ -21,6 +21,8 @@ class VideoFile:
     more. The file cannot lead FFmpeg to other files or into the network.
     """
 
+    single = False
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self.av = need_av()

@@ -16,6 +16,7 @@ from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
 
 TABLE = "frames.csv"
+SINGLES = "pictures.csv"
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
 
 
@@ -25,13 +26,23 @@ class FrameFolder:
     Times stand in ``frames.csv`` (columns ``file``, relative to the folder, and ``second``); without it, the last
     number of a file's name divided by ``names_rate`` is its second. A frame is shown until the next; the last one as
     long as most others.
+
+    A folder with ``pictures.csv`` (column ``file``) is no video: its pictures have nothing to do with each other. The
+    n-th of its lines, counted from 0, is taken as that of second n, so that masks and tables can name it.
+
+    Attributes:
+        single: whether it is such a folder.
     """
 
     def __init__(self, path: Path, names_rate: float | None = None) -> None:
         self.path = path
         self.av = need_av()
-        table = path / TABLE
-        self.listed = self._from_table(table) if table.is_file() else self._from_names(names_rate)
+        table, singles = path / TABLE, path / SINGLES
+        self.single = singles.is_file()
+        if self.single:
+            self.listed = [(name, float(n)) for n, (name, _) in enumerate(self._from_table(singles, "file"))]
+        else:
+            self.listed = self._from_table(table) if table.is_file() else self._from_names(names_rate)
         if not self.listed:
             raise DataError(f"{path}: has no frames; put pictures into it, or remove the entry")
 
@@ -75,12 +86,19 @@ class FrameFolder:
         with Image.open(self.path / name) as image:
             return self.av.VideoFrame.from_ndarray(np.asarray(image.convert("RGB")), format="rgb24")
 
-    def _from_table(self, table: Path) -> list[tuple[str, float]]:
+    def _from_table(self, table: Path, *columns: str) -> list[tuple[str, float]]:
+        """(file, second) of each line; the second is that of the column, or 0 where ``columns`` do not name it."""
+        columns = columns or ("file", "second")
         with table.open(newline="", encoding="utf-8-sig") as stream:
             rows = csv.DictReader(stream)
-            if not {"file", "second"} <= set(rows.fieldnames or ()):
-                raise DataError(f"{table}: needs the columns 'file' and 'second'; it has {rows.fieldnames}")
-            return [(self._inside(table, row["file"]), _second(table, n, row["second"])) for n, row in enumerate(rows)]
+            if not set(columns) <= set(rows.fieldnames or ()):
+                names = " and ".join(f"'{name}'" for name in columns)
+                raise DataError(f"{table}: needs the columns {names}; it has {rows.fieldnames}")
+            seconds = {"second"} & set(columns)
+            return [
+                (self._inside(table, row["file"]), _second(table, n, row["second"]) if seconds else 0.0)
+                for n, row in enumerate(rows)
+            ]
 
     def _inside(self, table: Path, name: str) -> str:
         if not name or Path(name).is_absolute() or ".." in Path(name).parts:
@@ -106,7 +124,7 @@ def folder_facts(path: Path, contents: bool) -> str:
     """A digest of a folder's pictures and table: of names, sizes and times of change, or of names and contents."""
     digest = hashlib.sha256()
     for file in sorted(path.rglob("*")):
-        if file.is_file() and (file.name == TABLE or file.suffix.lower() in PICTURES):
+        if file.is_file() and (file.name in (TABLE, SINGLES) or file.suffix.lower() in PICTURES):
             digest.update(f"\0{file.relative_to(path)}\0".encode(errors="surrogateescape"))
             facts = file.stat()
             digest.update(file.read_bytes() if contents else f"{facts.st_size} {facts.st_mtime_ns}".encode())

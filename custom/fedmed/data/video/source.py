@@ -56,7 +56,13 @@ class ShownFrame:
 
 
 class VideoSource(Protocol):
-    """A file or a folder of frames."""
+    """A file or a folder of frames.
+
+    Attributes:
+        single: whether its pictures have nothing to do with each other.
+    """
+
+    single: bool
 
     def frames(self, damage: Damage) -> Iterator[ShownFrame]:
         """All frames in the order of their times, each valid until the next; DataError for what cannot be read."""

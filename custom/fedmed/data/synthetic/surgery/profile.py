@@ -14,7 +14,7 @@ from fedmed.errors import DataError
 
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 2  # grows with every change of the frames: the folder's name holds it
-INSTRUMENTS_VERSION = 1  # of the federation that labels parts of instruments
+INSTRUMENTS_VERSION = 2  # of the federation that labels parts of instruments
 FOLDER = Path(__file__).parent / "profiles"
 
 Shaft = Literal["steel", "grey", "black", "white"]
@@ -89,6 +89,7 @@ class VideoList(Model):
 
     videos: int = Field(gt=0)
     validates: int = Field(0, ge=0)  # of ``unlabeled``: how many, the last, validate where all labels are used
+    seconds: Range | None = None  # of an operation, where it is another than in the other lists
     without: tuple[Tool, ...] = ()  # tools that none of its videos shows
 
 
@@ -109,6 +110,8 @@ class Hospital(Model):
     instruments: Instruments = Instruments()
     course: Course = Course()
     lists: Mapping[str, VideoList]
+    simulated_by: str = ""  # the hospital of the same file whose training pictures it has too
+    simulator: "Hospital | None" = None  # that hospital
 
     @property
     def counts(self) -> dict[str, int]:
@@ -125,11 +128,12 @@ class Hospital(Model):
         course = self.course.model_copy(update={"seconds": seconds, "tools": often})
         few = {name: min(one.validates, 1) for name, one in self.lists.items()}
         lists = {
-            name: one.model_copy(update={"videos": 1 + few[name], "validates": few[name]})
+            name: one.model_copy(update={"videos": 1 + few[name], "validates": few[name], "seconds": None})
             for name, one in self.lists.items()
         }
         small = {"size": (64, 48), "rate": rate, "mask_every": mask_every, "pictures": min(self.pictures, 4)}
-        return self.model_copy(update=small | {"course": course, "lists": lists})
+        simulator = self.simulator and self.simulator.tiny(rate, mask_every, seconds)
+        return self.model_copy(update=small | {"course": course, "lists": lists, "simulator": simulator})
 
 
 class Federation(Model):
@@ -164,4 +168,9 @@ def read_profiles(path: Path) -> dict[str, Hospital]:
         federation = Federation.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise DataError(f"{path}: these profiles of hospitals cannot be used; correct the file: {error}") from error
-    return {hospital.name: hospital for hospital in federation.hospitals}
+    found = {hospital.name: hospital for hospital in federation.hospitals}
+    for name, hospital in found.items():
+        if (other := hospital.simulated_by) and other not in found:
+            raise DataError(f"{path}: {name} is simulated by '{other}'; name one of {', '.join(found)}")
+        found[name] = hospital.model_copy(update={"simulator": found.get(other)})
+    return found

@@ -14,23 +14,25 @@ from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.surgery.profile import Hospital
 from fedmed.data.synthetic.surgery.recording import Frame, Recording, Room
-from fedmed.data.video.folder_source import TABLE
+from fedmed.data.video.folder_source import SINGLES
 from fedmed.data.video.movie import write_movie
 from fedmed.seeds import derive_seed
 
 Entry = dict[str, str]
+SYNTHETIC = "synthetic"  # a list beside those of patients: pictures of a simulator for training
 SAME = 1e-6  # seconds
 
 
 def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
 
-    A hospital of single pictures has ``images`` in place of ``videos``.
+    A hospital of single pictures has ``images`` in place of ``videos``; one with a simulator has both, and the list
+    ``synthetic``.
 
     Tables are written of ``unlabeled`` too. ``datalist_labelled.json`` has them: for experiments in which every video
     may have labels, those of ``unlabeled`` train there, and the last of them validate, as the profile says.
     """
-    for name in (place(hospital), "labels", "masks"):
+    for name in {place(one) for one in (hospital, hospital.simulator) if one} | {"labels", "masks"}:
         (folder / name).mkdir()
     people = roster(hospital)
     with ThreadPoolExecutor(threads) as pool:
@@ -38,6 +40,9 @@ def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     lists: dict[str, list[Entry]] = {name: [] for name in hospital.lists}
     for (name, _), entry in zip(people, written, strict=True):
         lists[name].append(entry)
+    if hospital.simulator:
+        lists[SYNTHETIC] = [write_patient(hospital.simulator, folder, seed, *one) for one in roster(hospital.simulator)
+                            if one[0] == "training"]  # fmt: skip
     if hospital.labels:
         _write_lists(folder / LABELLED_DATALIST, _labelled(hospital, lists))
     _write_lists(folder / "datalist.json", lists)
@@ -75,6 +80,8 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
     frame at that time in milliseconds, eight digits: 0 background, 1 shaft, 2 wrist, 3 jaw or another working end; or
     0 and 1. Entries of ``unlabeled`` have neither. A hospital of single pictures: see :func:`write_pictures`.
     """
+    seconds = hospital.lists[name].seconds or hospital.course.seconds
+    hospital = hospital.model_copy(update={"course": hospital.course.model_copy(update={"seconds": seconds})})
     recording = Recording(hospital, patient, seed, hospital.lists[name].without)
     if hospital.pictures:
         return write_pictures(recording, folder)
@@ -99,8 +106,7 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
 def write_pictures(recording: Recording, folder: Path) -> Entry:
     """Write single pictures of one patient in drawn order, and a mask of each; return its entry of the datalist.
 
-    ``images/<patient>/00003000.png`` has the mask ``masks/<patient>/00003000.png``. Their names and ``frames.csv`` put
-    them a second apart, as if they were a video, but neighbours have nothing to do with each other.
+    ``images/<patient>/00003000.jpg`` has the mask ``masks/<patient>/00003000.png``; ``pictures.csv`` lists them.
     """
     hospital, patient, room = recording.hospital, recording.patient, Room(recording)
     rng = np.random.default_rng(derive_seed(recording.seed, "pictures", hospital.name, patient))
@@ -110,12 +116,11 @@ def write_pictures(recording: Recording, folder: Path) -> Entry:
     masks.mkdir()
     order = rng.permutation(hospital.pictures).tolist()
     for number, (second, time) in enumerate(zip(order, times.tolist(), strict=True)):
-        frame, file = room.frame(number, time), f"{1000 * second:08d}.png"
-        cv2.imwrite(str(images / file), frame.image[..., ::-1])
-        cv2.imwrite(str(masks / file), hospital.part_values(frame.mask))
-    rows = [("file", "second"), *((f"{1000 * second:08d}.png", second) for second in sorted(order))]
-    with (images / TABLE).open("w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream, lineterminator="\n").writerows(rows)
+        frame, name = room.frame(number, time), f"{1000 * second:08d}"
+        cv2.imwrite(str(images / f"{name}.jpg"), frame.image[..., ::-1], (cv2.IMWRITE_JPEG_QUALITY, 92))
+        cv2.imwrite(str(masks / f"{name}.png"), hospital.part_values(frame.mask))
+    names = [f"{1000 * second:08d}.jpg" for second in sorted(order)]
+    (images / SINGLES).write_text("\n".join(["file", *names, ""]), encoding="utf-8")
     return {"video": f"images/{patient}", "patient": patient, "masks": f"masks/{patient}/"}
 
 
