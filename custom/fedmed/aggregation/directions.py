@@ -83,7 +83,7 @@ def direction_weights(products: Tensor, share: float) -> list[float]:
     total, norms = float(strengths.clamp_min(0).sum()), products.diagonal().clamp_min(0).sqrt()
     weights = torch.zeros(count, dtype=torch.float64)
     if not total:
-        return weights.tolist()  # type: ignore[no-any-return] # nobody has moved
+        return weights.tolist()  # nobody has moved
     kept = max(1, math.floor(round(share * count, 9)))  # 0.07 * 100 is 7.000000000000001
     for place in range(count - 1, count - 1 - kept, -1):
         strength, vector = float(strengths[place]), vectors[:, place]
@@ -93,7 +93,7 @@ def direction_weights(products: Tensor, share: float) -> list[float]:
         along = length * vector  # of g_i, on w_j / ‖w_j‖
         signs = torch.where(along.abs() > NOTHING * norms, along.sign(), 0.0)
         weights += strength / total * float((norms * signs).mean()) / length * vector
-    return weights.tolist()  # type: ignore[no-any-return]
+    return weights.tolist()
 
 
 @torch.no_grad()
