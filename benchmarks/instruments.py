@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""What does time cost the network for instruments: attention, frames a second, memory?
+
+Measures, in turns, so that a busy machine slows both alike; on a CPU by processor time:
+
+    attention   all windows at once against a loop over windows that says the same, forward and backward (target 10)
+    frames      a second with attention over time and selection against the newest frame alone (target 0.70), and with
+                the maps of past frames kept (target 0.85)
+    training    peak memory of one step on clips of 4 frames, batch 2 (stated), with the published network
+    inference   peak memory of a stream of 12 frames against one of 6 (target 1.05)
+
+    python benchmarks/instruments.py --threads 1
+"""
+
+import argparse
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "instrument_segmentation"
+sys.path.append(str(BUNDLE))
+
+from instrument_nets.instrument_net import InstrumentNet  # noqa: E402
+from instrument_nets.stream import FrameStream  # noqa: E402
+from instrument_nets.temporal_attention import TemporalAttention  # noqa: E402
+from instrument_nets.windows import relative_positions, seen_tokens  # noqa: E402
+
+GIB = 2**30
+PEAKS = ("load", "train", "6", "12")
+SELECTION = torch.ones(512)  # as wide as CLIP's embeddings
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--side", type=int, default=512, help="height and width of frames (default 512)")
+    parser.add_argument("--turns", type=int, default=5, help="timed turns of each kind (default 5)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument(
+        "--peak", choices=("load", "train", "6", "24"), help=argparse.SUPPRESS
+    )  # one process of its own
+    return parser.parse_args()
+
+
+def loop_over_windows(made: TemporalAttention, frames: Tensor) -> Tensor:
+    """F* as its equations read: for each window, cut and pool what it sees of each frame, then attend (Eq. 3-4)."""
+    size, height, width = made.window, *frames.shape[3:]
+    normed = made.norm(frames.movedim(2, -1))
+    result, rows = frames[:, -1].clone(), [relative_positions(size, reach) for reach in made.reaches]
+    for top in range(0, height, size):
+        for left in range(0, width, size):
+            own = normed[:, -1, top : top + size, left : left + size]
+            place = [y * size + x for y in range(own.shape[1]) for x in range(own.shape[2])]
+            tokens, added = [], []
+            for number, (pool, reach) in enumerate(zip(made.frame_pools, made.reaches, strict=True)):
+                down = seen_tokens(height, size, pool, reach)[top // size].tolist()
+                across = seen_tokens(width, size, pool, reach)[left // size].tolist()
+                blocks, seen = [], []
+                for a, y in enumerate(down):
+                    for b, x in enumerate(across):
+                        if 0 <= y * pool < height and 0 <= x * pool < width:
+                            ys = torch.arange(y * pool, (y + 1) * pool).clamp(max=height - 1)
+                            xs = torch.arange(x * pool, (x + 1) * pool).clamp(max=width - 1)
+                            blocks.append(normed[:, number][:, ys][:, :, xs].flatten(1, 2))
+                            seen.append(a * reach + b)
+                if not seen:
+                    continue
+                weight = made.pools[number].weight.flatten()
+                tokens.append(torch.stack(blocks, dim=1).movedim(2, -1) @ weight + made.pools[number].bias)
+                added.append(made.tables[number][:, rows[number][place][:, seen].to(frames.device)])
+            context = torch.cat(tokens, dim=1)
+            q, k, v = (
+                linear(x).unflatten(-1, (made.heads, -1)).transpose(1, 2)
+                for linear, x in ((made.query, own.flatten(1, 2)), (made.key, context), (made.value, context))
+            )
+            weights = torch.softmax(q @ k.mT * q.shape[-1] ** -0.5 + torch.cat(added, dim=-1), dim=-1)
+            found = (weights @ v).transpose(1, 2).flatten(2).unflatten(1, own.shape[1:3]).movedim(-1, 1)
+            result[:, :, top : top + size, left : left + size] += found
+    return result
+
+
+def in_turns(kinds: list[Callable[[], object]], args: argparse.Namespace) -> list[float]:
+    """Seconds of each kind, the median of turns after one that is not counted."""
+    rows = []
+    for _ in range(args.turns + 1):
+        row = []
+        for kind in kinds:
+            start = now(args)
+            kind()
+            row.append(now(args) - start)
+        rows.append(row)
+    return [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+
+
+def now(args: argparse.Namespace) -> float:
+    if args.device == "cpu":
+        return time.process_time() / args.threads
+    torch.cuda.synchronize(args.device)
+    return time.perf_counter()
+
+
+def attention(size: tuple[int, int], args: argparse.Namespace) -> list[float]:
+    """Seconds of the loop and of all windows at once on maps of this size, after checking that they give the same."""
+    made = TemporalAttention(256).to(args.device)
+    frames = torch.randn(2, 4, 256, *size, device=args.device, requires_grad=True)
+    with torch.no_grad():
+        torch.testing.assert_close(made(frames), loop_over_windows(made, frames), atol=1e-5, rtol=1e-4)
+    kinds = (lambda: loop_over_windows(made, frames), lambda: made(frames))
+    return in_turns([lambda kind=kind: kind().square().mean().backward() for kind in kinds], args)
+
+
+@torch.inference_mode()
+def frames_a_second(args: argparse.Namespace) -> list[float]:
+    """Of single frames, of clips, and of a stream that keeps maps, one video's frames one after the other."""
+    single = InstrumentNet(temporal=False, selection=False).to(args.device).eval()
+    whole = InstrumentNet(indicator=SELECTION).to(args.device).eval()
+    clip, stream = torch.rand(1, 12, args.side, args.side, device=args.device), FrameStream(whole)
+    for _ in range(4):
+        stream(clip[:, -3:])
+    kinds = [lambda: single(clip[:, -3:]), lambda: whole(clip), lambda: stream(clip[:, -3:])]
+    return [1 / seconds for seconds in in_turns(kinds, args)]
+
+
+def peak(args: argparse.Namespace) -> None:
+    """Print the peak of a new process in bytes: after loading, training one step, or streaming some frames."""
+    network = InstrumentNet(indicator=SELECTION).to(args.device)
+    if args.peak == "train":
+        optimizer = torch.optim.AdamW(network.parameters(), 6e-5)
+        network(torch.rand(2, 12, args.side, args.side, device=args.device)).square().mean().backward()
+        optimizer.step()
+    elif args.peak != "load":
+        stream = FrameStream(network.eval())
+        with torch.inference_mode():
+            for _ in range(int(args.peak)):
+                stream(torch.rand(1, 3, args.side, args.side, device=args.device))
+    if args.device != "cpu":
+        print(torch.cuda.max_memory_allocated(args.device))
+    else:
+        print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+
+
+def peak_of(kind: str, args: argparse.Namespace) -> float:
+    """GiB that a process of its own has at most."""
+    given = ("--peak", kind, "--side", args.side, "--device", args.device, "--threads", args.threads)
+    done = subprocess.run([sys.executable, __file__, *map(str, given)], check=True, capture_output=True, text=True)
+    return int(done.stdout.split()[-1]) / GIB
+
+
+def attention_rows(table: Table, args: argparse.Namespace) -> None:
+    for size in ((args.side // 32, args.side // 32), (30, 40)):  # of the deepest map; of a shallower one
+        loop, own = attention(size, args)
+        name = f"attention on {size[0]} x {size[1]}, batch 2, ms"
+        table.add_row(name, f"{1000 * loop:.0f}", f"{1000 * own:.0f}", f"{loop / own:.1f}", "≥ 10")
+
+
+def frame_rows(table: Table, args: argparse.Namespace) -> None:
+    single, clips, kept = frames_a_second(args)
+    for name, rate, target in (("clips", clips, "≥ 0.70"), ("maps kept", kept, "≥ 0.85")):
+        table.add_row(f"frames / s, {name}", f"{single:.2f}", f"{rate:.2f}", f"{rate / single:.2f}", target)
+
+
+def memory_rows(table: Table, args: argparse.Namespace) -> None:
+    load, train, short, long = (peak_of(kind, args) for kind in PEAKS)
+    table.add_row("peak of training, batch 2, GiB (loaded, trained)", f"{load:.2f}", f"{train:.2f}", "", "")
+    ratio = f"{long / short:.2f}"
+    table.add_row("peak of a stream, GiB (6, 12 frames)", f"{short:.2f}", f"{long:.2f}", ratio, "≤ 1.05")
+
+
+PARTS = {"attention": attention_rows, "frames": frame_rows, "memory": memory_rows}
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    torch.manual_seed(0)
+    if args.peak:
+        return peak(args)
+    table = Table("", "plain", "FedMed", "ratio", "target", title=f"{args.device}, {args.threads} threads")
+    for part in args.parts:
+        PARTS[part](table, args)
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()
