@@ -30,7 +30,7 @@ def write_configs(exporter: Exporter, folder: Path) -> list[str]:
     for name in MAIN:
         path = bundle.config_file(name)
         header = f"Made by FedMed from configs/{path.name} of {bundle.name} {bundle.version}"
-        baked = _sources(names, overrides)
+        baked = _sources(names, overrides, exporter.site_facts)
         header += f" with {baked}:\nwhat the weights in models/ were trained with. " if baked else ".\n"
         header += "The comments are in that bundle."
         content = merged(path, overlays, overrides)
@@ -48,10 +48,12 @@ def write_configs(exporter: Exporter, folder: Path) -> list[str]:
     return left
 
 
-def _sources(names: Collection[str], overrides: Mapping[str, Any]) -> str:
+def _sources(names: Collection[str], overrides: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
-    values = [f"the job's {', '.join(overrides)}"] * bool(overrides)
-    return " and ".join([*overlays, *values])
+    asked = [name for name in overrides if name not in own]
+    values = [f"the job's {', '.join(asked)}"] * bool(asked)
+    words = ["words of the site for which it was made"] * bool(own)
+    return " and ".join([*overlays, *values, *words])
 
 
 def _unfit(main: Path, overlay: Path) -> bool:
