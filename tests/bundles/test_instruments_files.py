@@ -14,8 +14,8 @@ from PIL import Image
 from fedmed.data.video.frame_masks import FrameMasks
 
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / "instrument_segmentation"
-if str(BUNDLE) not in sys.path:
-    sys.path.append(str(BUNDLE))
+APP = BUNDLE.parents[1] / "monailabel_app"
+sys.path += [str(place) for place in (BUNDLE, APP) if str(place) not in sys.path]
 SIZE = (32, 40)
 
 
@@ -105,3 +105,17 @@ def test_a_folder_of_broken_files_is_one_clear_error(tmp_path):
     writer.note(engine)
     with pytest.raises(ValueError, match="none of 1 frames could be read; the first:"):
         writer.finish()
+
+
+def test_a_mask_in_monai_label_lies_over_its_picture(tmp_path):
+    """The upper half of a picture that is wider than high; the network's grid has other proportions."""
+    writers = importlib.import_module("fedmed_label.writers")
+    grey(9, (90, 60)).save(tmp_path / "a.png")
+    load = part("clips").LoadClipd("image", SIZE, 4)
+    case = load({"image": str(tmp_path / "a.png")})
+    case["pred"] = torch.zeros(1, *SIZE)
+    case["pred"][:, : SIZE[0] // 2] = 2
+    case["width_first"] = writers.read_width_first([load], str(tmp_path / "a.png"))
+    with Image.open(writers.write_png(writers.flat_label(case, "pred", "image"))) as png:
+        mask = np.asarray(png)
+    assert mask.shape == (60, 90) and (mask[:30] == 2).all() and not mask[30:].any()

@@ -8,7 +8,7 @@ import torch
 from fedmed.durable_files import save_tensors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
-from fedmed.export.site_facts import words_of
+from fedmed.export.site_facts import lacking_words, site_facts, words_of
 from fedmed.export.weights import complete_weights
 from fedmed.recovery.model_store import MEAN_OF_PRIVATE
 
@@ -103,3 +103,12 @@ def test_words_are_written_as_a_site_would():
     for wrong in ("procedure", "Procedure=x", "procedure=$x", "procedure="):
         with pytest.raises(ExportError, match="write it as procedure=nephrectomy"):
             words_of([wrong])
+
+
+def test_words_are_of_one_site_and_for_bundles_that_take_them(opened, written):
+    bundle = opened(written())[1].bundle
+    assert site_facts(bundle, None, {}) == {} == lacking_words(bundle, {})
+    with pytest.raises(ExportError, match="name that with --site or --unseen"):
+        site_facts(bundle, None, {"procedure": "lobectomy"})
+    with pytest.raises(ExportError, match="takes no words of a site at inference"):
+        site_facts(bundle, "ct_west", {"procedure": "lobectomy"})

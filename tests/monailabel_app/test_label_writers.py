@@ -77,3 +77,10 @@ def test_the_likeliest_class_is_called_or_each_from_the_threshold_on(threshold, 
 def test_scores_that_are_not_one_a_class_are_an_error(values):
     with pytest.raises(BundleError, match="for its 2 classes"):
         scores(torch.tensor(values), {0: "a", 1: "b"})
+
+
+def test_a_reader_of_a_bundles_own_says_the_order_of_its_axes(tmp_path):
+    class RowsFirst:
+        width_first = False
+
+    assert not read_width_first([RowsFirst()], str(tmp_path / "a.png"))

@@ -152,7 +152,8 @@ class RepresentationTraining:
 
     def _phase(self, phase: Phase, name: str, batches: LoadedAhead) -> dict[str, float]:
         penalty: Penalty | None = None
-        network, optimizer, weight = self.network, self.optimizer, 0.0
+        network, weight = self.network, 0.0
+        optimizer: torch.optim.Optimizer = self.optimizer
         if self.separation and name == PRE:
             assert self.separation.optimizer is not None  # made with the average
             network, optimizer = self.separation.pre, self.separation.optimizer

@@ -136,5 +136,7 @@ class Separation:
 def plain_feature(network: Any, images: Tensor) -> Tensor:
     """Features of images alone, without the decoder where the network can leave it out."""
     if hasattr(network, "plain_feature"):
-        return network.plain_feature(images)  # type: ignore[no-any-return]  # a bundle's network
-    return network.forward_plain(images)[1]  # type: ignore[no-any-return]
+        feature: Tensor = network.plain_feature(images)
+    else:
+        feature = network.forward_plain(images)[1]
+    return feature

@@ -92,7 +92,7 @@ def export_bundle(
     check_apart(out, store.bundle.root)
     exporter = exporter_of(store.bundle, finished.method)
     weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
-    exporter.site_facts = site_facts(store.bundle, unseen or site, words or {})
+    exporter.site_facts = {**site_facts(store.bundle, unseen or site, words or {}), **weights.settings}
     federation = provenance(finished, store, exporter, weights, model, site)
     federation |= lacking_words(store.bundle, words or {})
     check_version(version, store.bundle.root)
@@ -119,7 +119,7 @@ def _fill(
     (folder / MODELS).mkdir()
     with (folder / MODELS / part.weights).open("wb") as stream:  # given a path, torch writes that into the file
         torch.save(dict(weights.tensors), stream)
-    overlays = write_configs(exporter, folder, weights.settings)
+    overlays = write_configs(exporter, folder)
     config = folder / CONFIGS / bundle.config_file("inference").name
     digest = hashlib.sha256((folder / MODELS / part.weights).read_bytes()).hexdigest()
     version = version or f"{bundle.version.partition('+')[0]}+{digest[:8]}"

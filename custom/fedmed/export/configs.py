@@ -15,24 +15,22 @@ MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")
 
 
-def write_configs(exporter: Exporter, folder: Path, settings: Mapping[str, Any] | None = None) -> list[str]:
+def write_configs(exporter: Exporter, folder: Path) -> list[str]:
     """Bake the run's overlays and overrides into ``inference`` and ``train``; remove overlays of other models.
 
     Args:
         exporter: of the run's bundle and kind.
         folder: the exported bundle, which holds a copy of the configs.
-        settings: of the site whose model it is, baked in last.
 
     Returns:
         Names of the overlays that are left: those that leave the network and the preparation of an image as they are.
     """
     bundle, (names, overrides) = exporter.bundle, exporter.baked
-    overrides = {**overrides, **(settings or {})}
     overlays = [bundle.config_file(name) for name in names]
     for name in MAIN:
         path = bundle.config_file(name)
         header = f"Made by FedMed from configs/{path.name} of {bundle.name} {bundle.version}"
-        baked = _sources(names, overrides)
+        baked = _sources(names, overrides, exporter.site_facts)
         header += f" with {baked}:\nwhat the weights in models/ were trained with. " if baked else ".\n"
         header += "The comments are in that bundle."
         content = merged(path, overlays, overrides)
@@ -50,10 +48,12 @@ def write_configs(exporter: Exporter, folder: Path, settings: Mapping[str, Any] 
     return left
 
 
-def _sources(names: Collection[str], overrides: Mapping[str, Any]) -> str:
+def _sources(names: Collection[str], overrides: Mapping[str, Any], own: Mapping[str, Any]) -> str:
     overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
-    values = [f"the job's or site's {', '.join(overrides)}"] * bool(overrides)
-    return " and ".join([*overlays, *values])
+    asked = [name for name in overrides if name not in own]
+    values = [f"the job's {', '.join(asked)}"] * bool(asked)
+    words = [f"{', '.join(own)} of the site for which it was made"] * bool(own)
+    return " and ".join([*overlays, *values, *words])
 
 
 def _unfit(main: Path, overlay: Path) -> bool:

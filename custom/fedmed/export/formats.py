@@ -50,25 +50,34 @@ MODEL = Part()
 def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> str:
     """Write ``models/<name>.ts`` from the exported configs and weights; return in words that it computes the same.
 
+    A network that TorchScript cannot read, as those of transformers, is traced: the file then takes images of one size.
+
     Raises:
         ExportError: MONAI cannot convert the network, or the result computes something else than PyTorch.
     """
     path, state = folder / MODELS / f"{part.name}.ts", folder / MODELS / PART
     torch.save(part.state(folder), state)
     with _explained("TorchScript"), quiet():
-        ckpt_export(
-            net_id=part.id,
-            filepath=str(path),
-            ckpt_file=str(state),
-            meta_file=str(folder / CONFIGS / METADATA),
-            config_file=str(config),
-            bundle_root=str(folder),
-        )
+        traced = _convert(folder, config, part, path, state)
         _strip_torchscript(path)
         script = torch.jit.load(str(path), map_location="cpu")
     state.unlink()
     _compare(folder, config, script, "TorchScript", part)
-    return f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output."
+    size = ", for images of this size alone" if traced else ""
+    return f"`{part.name}.ts` computes what PyTorch does, within {TOLERANCE:.0e} of the largest output{size}."
+
+
+def _convert(folder: Path, config: Path, part: Part, path: Path, state: Path) -> bool:
+    """Write TorchScript by MONAI; return whether it had to be traced."""
+    places = {"net_id": part.id, "filepath": str(path), "ckpt_file": str(state), "bundle_root": str(folder)}
+    places |= {"meta_file": str(folder / CONFIGS / METADATA), "config_file": str(config)}
+    try:
+        ckpt_export(**places)
+    except Exception:  # noqa: BLE001 - what the compiler cannot read raises many kinds; tracing needs no such reading
+        shape = list(open_network(folder, config, part)[1](2).shape)
+        ckpt_export(**places, use_trace=True, input_shape=shape)
+        return True
+    return False
 
 
 def write_onnx(folder: Path, config: Path, part: Part = MODEL) -> str:

@@ -54,7 +54,8 @@ def site_settings(run: FinishedRun, site: str, site_run: Path | None, round: int
     kept = _state(run, site, site_run, round)[2].get("engine", {}).get("corrections", ())
     found: dict[str, Any] = {}
     for entry in kept:
-        found |= load_class(entry["path"], ("fedmed.engines",)).inference_settings(entry["state"])
+        kind: type[Correction] = load_class(entry["path"], ("fedmed.engines",))
+        found |= kind.inference_settings(entry["state"])
     return found
 
 

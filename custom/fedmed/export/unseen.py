@@ -51,7 +51,7 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     entries = [entry for entry in run.result.get("releases") or [] if entry.get("kept") is True]
     path = next(iter(sorted(run.records.parent.glob(f"app_*/{MEAN_OF_PRIVATE.format(round=round)}"))), None)
     if path is None or not entries:  # a file alone may be of an earlier run in the same folder
-        raise ExportError(f"the run kept no mean of the sites' private layers after round {round}: {_why(run, round)}")
+        raise ExportError(f"the run kept no mean of the sites' private layers after round {round}: {_why(run)}")
     try:
         content = load_tensors(path)
     except StateError as error:
@@ -65,7 +65,7 @@ def kept_mean(run: FinishedRun, policies: RolePolicies, names: Collection[str], 
     return KeptMean(dict(tensors), str(meta.get("weighting")), dict(meta["weights"]))
 
 
-def _why(run: FinishedRun, round: int) -> str:
+def _why(run: FinishedRun) -> str:
     if not run.plan.release_keep:
         return (
             "its study must say 'release_from: all' and 'release_keep: true', and each site 'allow_release: true' and "

@@ -1,6 +1,7 @@
 """What a site is sent for one task."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
@@ -61,7 +62,7 @@ class TaskMaker:
             **self.place(site),
         )
 
-    def place(self, site: str) -> dict[str, int | None]:
+    def place(self, site: str) -> dict[str, Any]:
         """The site's place among those that train, by their names, and how many these are; ``{}`` where nobody does."""
         training = self.plan.of_role(*TRAINING_ROLES)
         index = training.index(site) if site in training else None

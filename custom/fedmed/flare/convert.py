@@ -62,7 +62,7 @@ def answer_to_model(answer: Answer) -> FLModel:
         facts = {"round": answer.round, "extras": extras_to_numpy(answer.values)}
         return FLModel(params_type=ParamsType.FULL, params={}, meta={KEY: facts})
     if isinstance(answer, Release):
-        facts = {"round": answer.round, "allowed": answer.allowed, "keep": answer.keep}
+        facts = {"round": answer.round, "allowed": answer.allowed, **({"keep": True} if answer.keep else {})}
         return FLModel(params_type=ParamsType.FULL, params=to_numpy(answer.tensors), meta={KEY: facts})
     scores = plain_metrics(answer)
     return FLModel(metrics=scores, meta={KEY: {"metrics": scores}})

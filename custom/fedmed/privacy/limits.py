@@ -78,7 +78,7 @@ class SiteLimits:
             PrivacyError: as :meth:`apply`.
         """
         self.allowed.check_release(release.tensors)
-        content = {"tensors": release.tensors, "allowed": release.allowed, "keep": release.keep}
+        content = {"tensors": release.tensors, "allowed": release.allowed, **({"keep": True} if release.keep else {})}
         self._write("release", "release", release.round, content)
         return release
 

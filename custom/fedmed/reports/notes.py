@@ -59,7 +59,7 @@ def mean_note(entry: Mapping[str, Any]) -> str:
     sent = f"{count(int(entry.get('n_tensors') or 0), 'tensor')} each, {size(number(entry.get('bytes_up')))} in all"
     text = f"Tested with the mean of the sites' private layers, {how}{where}. Released by {join(shares)} ({sent})."
     kept = {True: " The mean is kept for an export.", False: f" The mean is not kept: {entry.get('not_kept')}."}
-    return " ".join([text, *(f"{one}." for one in refused)]) + kept.get(entry.get("kept"), "")
+    return " ".join([text, *(f"{one}." for one in refused)]) + kept.get(bool(entry["kept"]) if "kept" in entry else None, "")
 
 
 def resumed_note(run: Run) -> str:
