@@ -1,5 +1,7 @@
 """Layouts of what the rounds of a job recorded: a number over the rounds, and what an arm costs."""
 
+from typing import cast
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure

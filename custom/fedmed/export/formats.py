@@ -69,7 +69,12 @@ def write_torchscript(folder: Path, config: Path, part: Part = MODEL) -> str:
 
 def _convert(folder: Path, config: Path, part: Part, path: Path, state: Path) -> bool:
     """Write TorchScript by MONAI; return whether it had to be traced."""
-    places = {"net_id": part.id, "filepath": str(path), "ckpt_file": str(state), "bundle_root": str(folder)}
+    places: dict[str, Any] = {
+        "net_id": part.id,
+        "filepath": str(path),
+        "ckpt_file": str(state),
+        "bundle_root": str(folder),
+    }
     places |= {"meta_file": str(folder / CONFIGS / METADATA), "config_file": str(config)}
     try:
         ckpt_export(**places)

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from fedmed.class_paths import load_class
+from fedmed.engines.gradient_correction import Correction
 from fedmed.errors import ExportError, StateError
 from fedmed.export.finished_run import FinishedRun
 from fedmed.jobs.role_sharing import RolePolicies

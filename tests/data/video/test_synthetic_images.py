@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 import pytest
 import torch
-from fedmed.data.video.synthetic_images import SyntheticImages
 
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.masked_videos import masked_clip_loader
+from fedmed.data.video.synthetic_images import SyntheticImages
 from fedmed.errors import DataError
 
 RULE = ClipRule("history", 4, interval=0.2)

@@ -28,7 +28,7 @@ def procedure_vector(name: str, width: int = WIDTH) -> NDArray[np.float64]:
     for start in range(len(name) - 2):
         digest = hashlib.sha256(name[start : start + 3].encode()).digest()
         vector[digest[0] % width] += 1 if digest[1] % 2 else -1
-    length = np.linalg.norm(vector)
+    length = float(np.linalg.norm(vector))
     if not length:  # all that was counted cancelled out
         vector[len(name) % width] = length = 1.0
     return vector / length
