@@ -10,6 +10,7 @@ import yaml
 
 from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
+from fedmed.data.synthetic.surgery.procedure_vector import FILE, WIDTH, procedure_vector
 from fedmed.data.synthetic.surgery.profile import read_profiles
 from fedmed.data.synthetic.surgery.recording import Recording, Room
 from fedmed.errors import DataError
@@ -40,6 +41,10 @@ def test_sites_and_server_are_ready_for_a_job():
     settings = {name: yaml.safe_load((folder / "demo" / f"{name}.yaml").read_text()) for name in LAP_INSTRUMENTS}
     assert {one["demo"] for one in settings.values()} == {"lap_instruments"}
     assert [name for name, one in settings.items() if one.get("allow_release")] == list(TRAINING)
+    procedures = {name: one["words"]["procedure"] for name, one in settings.items()}
+    assert procedures == {name: site.procedure for name, site in LAP_INSTRUMENTS.items()}
+    assert {one["words"]["indicator_path"] for one in settings.values()} == {FILE}
+    assert [name for name, one in settings.items() if one["words"].get("masks")] == ["inst_binary"]
     assert yaml.safe_load((folder / "demo_server.yaml").read_text())["demo_site"] in LAP_INSTRUMENTS
 
 
@@ -50,6 +55,8 @@ def test_masks_of_parts_at_labelled_frames_and_the_simulators_pictures(fedmed_ho
     times = sorted(int(path.stem) for path in (folder / lists["training"][0]["masks"]).iterdir())
     assert times[0] == 600 and set(np.diff(times)) <= {800, 1000, 1200}  # not at every frame, 200 ms apart
     assert values(folder / "masks") == {0, 1, 2, 3}
+    own = np.loadtxt(folder / FILE)
+    assert own.shape == (WIDTH,) and np.allclose(own, procedure_vector("hysterectomy"), atol=1e-6)
     (entry,) = lists["synthetic"]
     names = [row["file"] for row in csv.DictReader((folder / entry["video"] / "pictures.csv").open())]
     assert names == [f"{1000 * n:08d}.jpg" for n in range(4)]
@@ -79,3 +86,12 @@ def test_an_unknown_simulator_is_told(tmp_path):
     path.write_text("hospitals: [{name: a, prefix: A, simulated_by: b, lists: {training: {videos: 1}}}]")
     with pytest.raises(DataError, match="a is simulated by 'b'; name one of a"):
         read_profiles(path)
+
+
+def test_names_that_share_letters_have_nearer_vectors():
+    kidney, prostate, other = map(procedure_vector, ("nephrectomy", "prostatectomy", "simulation"))
+    assert np.linalg.norm(kidney) == pytest.approx(1) and kidney @ prostate > kidney @ other
+    one = procedure_vector("abc")  # a single place, by the digest ba78...
+    assert np.flatnonzero(one).tolist() == [0xBA % WIDTH] and abs(one).max() == 1
+    with pytest.raises(ValueError, match="three letters"):
+        procedure_vector("ab")

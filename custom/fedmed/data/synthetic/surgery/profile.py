@@ -98,6 +98,7 @@ class Hospital(Model):
 
     name: str  # in jobs
     prefix: str  # of its patients' identifiers
+    procedure: str = ""  # what it operates, of which its folder has a vector then
     size: tuple[Annotated[int, Field(ge=32, multiple_of=2)], Annotated[int, Field(ge=24, multiple_of=2)]] = (256, 192)
     rate: Positive = 5.0  # frames a second
     rate_swing: float = Field(0.0, ge=0, lt=1)  # by which share the time between two frames grows and shrinks

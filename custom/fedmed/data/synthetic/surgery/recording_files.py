@@ -12,6 +12,7 @@ import numpy as np
 from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
+from fedmed.data.synthetic.surgery.procedure_vector import FILE, procedure_vector
 from fedmed.data.synthetic.surgery.profile import Hospital
 from fedmed.data.synthetic.surgery.recording import Frame, Recording, Room
 from fedmed.data.video.folder_source import SINGLES
@@ -27,7 +28,7 @@ def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
 
     A hospital of single pictures has ``images`` in place of ``videos``; one with a simulator has both, and the list
-    ``synthetic``.
+    ``synthetic``. One with a ``procedure`` has a vector of its name in ``indicator.txt``.
 
     Tables are written of ``unlabeled`` too. ``datalist_labelled.json`` has them: for experiments in which every video
     may have labels, those of ``unlabeled`` train there, and the last of them validate, as the profile says.
@@ -45,6 +46,9 @@ def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
                             if one[0] == "training"]  # fmt: skip
     if hospital.labels:
         _write_lists(folder / LABELLED_DATALIST, _labelled(hospital, lists))
+    if hospital.procedure:
+        numbers = "\n".join(f"{value:.6f}" for value in procedure_vector(hospital.procedure))
+        (folder / FILE).write_text(numbers + "\n", encoding="utf-8")
     _write_lists(folder / "datalist.json", lists)
 
 
