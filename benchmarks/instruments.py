@@ -45,9 +45,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--turns", type=int, default=5, help="timed turns of each kind (default 5)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument(
-        "--peak", choices=("load", "train", "6", "24"), help=argparse.SUPPRESS
-    )  # one process of its own
+    parser.add_argument("--parts", nargs="+", choices=tuple(PARTS), default=list(PARTS), help="what to measure")
+    parser.add_argument("--peak", choices=PEAKS, help=argparse.SUPPRESS)  # in a process of its own
     return parser.parse_args()
 
 
