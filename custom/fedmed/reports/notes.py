@@ -58,8 +58,9 @@ def mean_note(entry: Mapping[str, Any]) -> str:
     how = "by training samples" if entry.get("weighting") == "samples" else "with equal weights"
     sent = f"{count(int(entry.get('n_tensors') or 0), 'tensor')} each, {size(number(entry.get('bytes_up')))} in all"
     text = f"Tested with the mean of the sites' private layers, {how}{where}. Released by {join(shares)} ({sent})."
-    kept = {True: " The mean is kept for an export.", False: f" The mean is not kept: {entry.get('not_kept')}."}
-    return " ".join([text, *(f"{one}." for one in refused)]) + kept.get(entry.get("kept"), "")
+    if "kept" in entry:
+        text += " The mean is kept for an export." if entry["kept"] else f" It is not kept: {entry.get('not_kept')}."
+    return " ".join([text, *(f"{one}." for one in refused)])
 
 
 def resumed_note(run: Run) -> str:
