@@ -1,15 +1,18 @@
 """The model of a site that never trained: what all share, and the kept mean of the sites' private layers."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 import torch
+from monai.bundle import ConfigParser
 
 from fedmed.durable_files import save_tensors
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
-from fedmed.export.site_facts import lacking_words, site_facts, words_of
+from fedmed.export.site_facts import facts_to_set, site_facts, words_of
 from fedmed.export.weights import complete_weights
+from fedmed.jobs.plan import Plan
 from fedmed.recovery.model_store import MEAN_OF_PRIVATE
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_west": "evaluate"}
@@ -106,9 +109,26 @@ def test_words_are_written_as_a_site_would():
 
 
 def test_words_are_of_one_site_and_for_bundles_that_take_them(opened, written):
-    bundle = opened(written())[1].bundle
-    assert site_facts(bundle, None, {}) == {} == lacking_words(bundle, {})
+    run, store, _ = opened(written())
+    assert site_facts(store.bundle, run.plan, None, {}) == {} == facts_to_set(store.bundle, "ct_west", {})
     with pytest.raises(ExportError, match="name that with --site or --unseen"):
-        site_facts(bundle, None, {"procedure": "lobectomy"})
+        site_facts(store.bundle, run.plan, None, {"procedure": "lobectomy"})
     with pytest.raises(ExportError, match="takes no words of a site at inference"):
-        site_facts(bundle, "ct_west", {"procedure": "lobectomy"})
+        site_facts(store.bundle, run.plan, "ct_west", {"procedure": "lobectomy"})
+
+
+def test_a_bundle_for_one_site_has_its_place_and_its_words_where_a_person_says_them(tmp_path):
+    path = tmp_path / "inference.yaml"
+    path.write_text("{site_name: alone, site_words: {}, site_index: 0, site_count: 1}")
+    parser = lambda: ConfigParser({"words_needed": {"procedure": ["nephrectomy", "lobectomy"]}})  # noqa: E731
+    bundle = SimpleNamespace(name="b", config_file=lambda name: path, parser=parser)
+    plan, words = Plan(sites=SITES, rounds=1), {"procedure": "lobectomy"}
+    assert site_facts(bundle, plan, None, {}) == {} == facts_to_set(bundle, None, {})
+    assert site_facts(bundle, plan, "ct_south", {}) == {"site_index": 1, "site_count": 2}
+    told = {"site_name": "ct_west", "site_words": words, "site_index": None, "site_count": 2}
+    assert site_facts(bundle, plan, "ct_west", words) == told
+    assert facts_to_set(bundle, "ct_west", words) == {}
+    needed = {"site_facts_needed": ["site_name", "site_words"], "words_needed": ["procedure"]}
+    assert facts_to_set(bundle, "ct_west", {}) == needed
+    with pytest.raises(ExportError, match="which the bundle does not know; did you mean 'lobectomy'"):
+        site_facts(bundle, plan, "ct_west", {"procedure": "lobektomy"})

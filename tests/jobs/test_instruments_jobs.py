@@ -156,6 +156,7 @@ def test_the_same_seed_gives_the_same_result(run, place, sites):
     assert all(torch.equal(other[name], model[name]) for name in model) and again.tensors
 
 
+@pytest.mark.slow
 def test_a_hospitals_model_is_exported_with_onnx(run, place):
     made = export_bundle(run, place / "exported_segmentation", site="inst_nephro1", onnx=True, verify=True)
     card = (made.out / "docs/README.md").read_text()

@@ -17,7 +17,7 @@ from fedmed.export.finished_run import SELECTED, read_finished
 from fedmed.export.folder import CONFIGS, DOCS, METADATA, MODELS, check_apart, check_target, copy_parts, staged
 from fedmed.export.formats import open_network, write_onnx, write_torchscript
 from fedmed.export.metadata import check_version, metadata
-from fedmed.export.site_facts import lacking_words, site_facts
+from fedmed.export.site_facts import facts_to_set, site_facts
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
 from fedmed.export.weights import Weights, complete_weights, open_store
@@ -92,9 +92,10 @@ def export_bundle(
     check_apart(out, store.bundle.root)
     exporter = exporter_of(store.bundle, finished.method)
     weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
-    exporter.site_facts = {**site_facts(store.bundle, unseen or site, words or {}), **weights.settings}
+    own = site_facts(store.bundle, finished.plan, unseen or site, words or {})
+    exporter.site_facts = {**own, **weights.settings}
     federation = provenance(finished, store, exporter, weights, model, site)
-    federation |= lacking_words(store.bundle, words or {})
+    federation |= facts_to_set(store.bundle, unseen or site, words or {})
     check_version(version, store.bundle.root)
     with staged(out) as folder:
         return _fill(

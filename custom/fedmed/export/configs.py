@@ -52,7 +52,7 @@ def _sources(names: Collection[str], overrides: Mapping[str, Any], own: Mapping[
     overlays = [f"the overlay{'s' * (len(names) > 1)} {', '.join(names)}"] * bool(names)
     asked = [name for name in overrides if name not in own]
     values = [f"the job's {', '.join(asked)}"] * bool(asked)
-    words = [f"{', '.join(own)} of the site for which it was made"] * bool(own)
+    words = ["facts of the site for which it was made"] * bool(own)
     return " and ".join([*overlays, *values, *words])
 
 

@@ -1,43 +1,62 @@
-"""Words of the one site for which a bundle is made: written into its configs only where a person gives them."""
+"""Facts of the one site for which a bundle is made; its words are written into it only where a person gives them."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.site_words import words_fault, words_needed
 from fedmed.errors import ExportError
+from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.settings.site_file import WORD_NAME, WORD_TEXT
 
 
-def site_facts(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
-    """Return ids of the exported configs -> values that are the site's own; {} where nobody gives any.
+def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
+    """Return ids of the exported configs -> values that are those of the one site for which it is made.
+
+    Its place among the sites that trained is such a value wherever the bundle has it; words, and with them the site's
+    name, only where a person gives words.
 
     Args:
         bundle: of the run, with its overlays.
-        site: whose model it is; None: the model of all.
+        plan: of the run.
+        site: whose model it is, or for which it is, if it never trained; None: the model of all.
         words: the site's.
 
     Raises:
         ExportError: words without a site, of a bundle that takes none, or not those that it needs.
     """
-    if not words:
-        return {}
-    if site is None:
+    if words and site is None:
         raise ExportError("--word is of the site for which the bundle is made: name that with --site or --unseen")
-    known = BundleParser.load_config_file(bundle.config_file("inference"))
+    known = _inference_ids(bundle)
+    training = plan.of_role(*TRAINING_ROLES)
+    index = training.index(site) if site in training else None
+    place: dict[str, Any] = {"site_index": index, "site_count": len(training)} if site is not None else {}
+    found = {id: value for id, value in place.items() if id in known}
+    if not words:
+        return found
     if "site_words" not in known:
         raise ExportError(f"bundle '{bundle.name}' takes no words of a site at inference; leave out --word")
     if fault := words_fault(words_needed(bundle.parser()), words):
         raise ExportError(f"bundle '{bundle.name}': {fault}, here as --word")
-    return {"site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
+    return {**found, "site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
 
 
-def lacking_words(bundle: Bundle, words: Mapping[str, str]) -> dict[str, Any]:
-    """For the metadata: names of words that the bundle needs and nobody has given; {} where it lacks none."""
-    lacking = [name for name in words_needed(bundle.parser()) if name not in words]
-    return {"words_needed": lacking} if lacking else {}
+def facts_to_set(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
+    """For the metadata: what of a site whoever runs the bundle must set; {} where it lacks nothing.
+
+    Returns:
+        ``site_facts_needed``: ids of ``configs/inference.yaml``; ``words_needed``: names of the words among them.
+    """
+    if site is None or words:
+        return {}
+    ids = [id for id in ("site_name", "site_words") if id in _inference_ids(bundle)]
+    return {"site_facts_needed": ids, "words_needed": list(words_needed(bundle.parser()))} if ids else {}
+
+
+def _inference_ids(bundle: Bundle) -> Collection[str]:
+    return BundleParser.load_config_file(bundle.config_file("inference"))
 
 
 def words_of(given: Sequence[str]) -> dict[str, str]:

@@ -145,9 +145,12 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
         found.append("It is for a site that took no part in the training: nobody trained all its layers together.")
         if others := [row["site"] for row in tested if row.get("decoder_of") != ALL_SITES]:
             found.append(f"{join(others)} had other layers when tested: those scores are not this model's.")
-    if fed.get("words_needed"):
-        asked = join([f"`{name}`" for name in fed["words_needed"]])
-        found.append(f"It needs words of its site, {asked}: set `site_words` in `configs/inference.yaml` before use.")
+    if ids := fed.get("site_facts_needed"):
+        words = f" with {join([f'`{name}`' for name in fed['words_needed']])}" if fed["words_needed"] else ""
+        asked = join([f"`{id}`" for id in ids])
+        found.append(
+            f"It is for one site: set {asked}{words} in `configs/inference.yaml` to what that site says of itself."
+        )
     return found
 
 
