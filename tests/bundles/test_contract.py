@@ -28,6 +28,7 @@ OVERLAYS = {
         ["lidc", "cpu"],
     ],
     "cxr_classification": [[], ["demo", "linear"], ["demo", "linear_sgd"], ["small", "finetune"], ["demo", "pretrain"]],
+    "instrument_segmentation": [[], ["demo"], ["demo", "single_frame"], ["cpu"]],
     "surgical_phase_classification": [[], ["demo"], ["demo", "groupnorm"], ["cpu"]],
     "surgical_tool_classification": [
         [],

@@ -82,7 +82,7 @@ class RoundCosts(TableLayout):
         if not rows:
             return {}
         heads = list(COSTS.values())
-        lines = [[str(row["arm"]), *(fixed(cast("float | None", row.get(head))) for head in heads)] for row in rows]
+        lines = [[str(row["arm"]), *(fixed(cast("float | None", row.get(head)), 2) for head in heads)] for row in rows]
         table = markdown_table(["arm", *heads], lines, "|---" + "|--:" * len(heads) + "|")
         words = "Means over rounds and seeds; seconds are of this machine."
         text = "\n".join([f"# {shown.title}", "", words, "", *table, ""])

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from fedmed.errors import FedMedError
 
+TRACE = "fim_trace"  # the trace of a site's Fisher information, as it is sent
+
 
 def features_by_place(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Return the features of every place that has a class, (N, D), and these classes, (N,) int64.

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedmed.engines.corrections.alignment import TRACE
 from fedmed.in_range import in_range
+from fedmed.losses.prototypes import TRACE
 from fedmed.methods.declarations import LOSS, WITH_UPDATE, BesideModel, Role, Scalar
 from fedmed.methods.method import MEAN, Method
 from fedmed.methods.private_group import private_roles, said_elsewhere, what_stays

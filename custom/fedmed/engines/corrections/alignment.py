@@ -11,10 +11,9 @@ from torch import Tensor, nn
 from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_kept
 from fedmed.engines.trainer import plain_batch
 from fedmed.in_range import in_range
-from fedmed.losses.prototypes import PrototypeSums, alignment_loss, features_by_place
+from fedmed.losses.prototypes import TRACE, PrototypeSums, alignment_loss, features_by_place
 
 log = logging.getLogger("fedmed.site")
-TRACE = "fim_trace"  # what is sent
 LEAST = 1e-12  # a weight must be above 0, and a model that fits all labels has no gradient
 
 
