@@ -6,10 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainStep, Place
 from fedmed.experiments.federated_training import FederatedTraining
-from fedmed.experiments.job_step import JobStep, run_folder
+from fedmed.experiments.job_step import JobStep, job_before, run_folder
 from fedmed.recovery.model_store import BEST, LAST
 
 FILES = {"last": LAST, "selected": BEST}
@@ -29,8 +28,7 @@ class ContinuedTraining(FederatedTraining):
     blank: bool = False
 
     def steps(self, place: Place, before: ChainStep | None) -> Sequence[ChainStep]:
-        if not isinstance(before, JobStep):
-            raise JobError(f"arm '{place.arm}': ContinuedTraining needs a link before it that is a job; put one there")
+        before = job_before(self, place, before)
         turns = [replace(place, data=turn) for turn in place.data.turns() if turn.turn == before.turn]
         return [
             self._after(before, step, place)

@@ -2,9 +2,7 @@
 
 import json
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import median
 from typing import Annotated
 
@@ -13,18 +11,16 @@ import torch
 from pydantic import Field
 
 from fedmed.durable_files import save_json
-from fedmed.errors import JobError
-from fedmed.experiments.chain import ChainLink, ChainStep, Place
-from fedmed.experiments.job_network import JobNetwork
+from fedmed.experiments.chain import Place
+from fedmed.experiments.job_network import JobNetwork, NetworkLink, NetworkStep
 from fedmed.experiments.job_step import JobStep
 from fedmed.experiments.score_table import SPEED, score_frame
-from fedmed.settings.site import SiteConfig
 
 FILE = "speed.json"
 WARM_UP = 3  # passes that are not measured
 
 
-class InferenceSpeed(ChainLink):
+class InferenceSpeed(NetworkLink):
     """Measures forward passes of a batch of one, on the CPU with one thread; the median of them counts.
 
     Attributes:
@@ -33,25 +29,15 @@ class InferenceSpeed(ChainLink):
 
     passes: Annotated[int, Field(ge=1)] = 21
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
-        if not isinstance(before, JobStep):
-            raise JobError(f"arm '{place.arm}': InferenceSpeed needs a link before it that is a job; put one there")
-        return [SpeedStep(before, self.passes, before.path / FILE)]
+    def step(self, place: Place, before: JobStep) -> NetworkStep:
+        return SpeedStep(before, before.path / FILE, self.passes)
 
 
 @dataclass(frozen=True)
-class SpeedStep(ChainStep):
+class SpeedStep(NetworkStep):
     """Frames a second in a file of the job's folder; other numbers of passes are no reason to measure again."""
 
-    before: JobStep
     passes: int
-    path: Path
-
-    def machines(self) -> Sequence[SiteConfig]:
-        return self.before.machines()
-
-    def missing(self) -> bool:
-        return not self.path.is_file()
 
     def make(self) -> None:
         made = JobNetwork(self.before)

@@ -1,5 +1,8 @@
 """The network of a finished job, for links that use it themselves."""
 
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from monai.bundle import ConfigParser
@@ -8,9 +11,11 @@ from torch import nn
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network
 from fedmed.durable_files import load_tensors
+from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.job_scores import RUN
-from fedmed.experiments.job_step import JobStep
+from fedmed.experiments.job_step import JobStep, job_before
 from fedmed.recovery.model_store import LAST
+from fedmed.settings.site import SiteConfig
 
 
 class JobNetwork:
@@ -47,3 +52,28 @@ class JobNetwork:
     def path(self) -> Path:
         """File of the last round's model."""
         return self.step.path / "server" / RUN.parent / "app_server" / LAST
+
+
+class NetworkLink(ChainLink):
+    """A link whose one step uses the network of the job before it."""
+
+    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
+        return [self.step(place, job_before(self, place, before))]
+
+    @abstractmethod
+    def step(self, place: Place, before: JobStep) -> "NetworkStep":
+        """The step after this job."""
+
+
+@dataclass(frozen=True)
+class NetworkStep(ChainStep):
+    """A step whose result is one file, made once."""
+
+    before: JobStep
+    path: Path
+
+    def machines(self) -> Sequence[SiteConfig]:
+        return self.before.machines()
+
+    def missing(self) -> bool:
+        return not self.path.is_file()

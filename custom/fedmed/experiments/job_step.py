@@ -18,7 +18,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import package_digest
 from fedmed.durable_files import save_json
 from fedmed.errors import JobError
-from fedmed.experiments.chain import ChainStep, Place
+from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, read_rounds, tested_patients
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.site_lists import state_of_files
@@ -209,3 +209,14 @@ def _logged(path: Path) -> Iterator[None]:
         log.setLevel(level)
         log.propagate = propagate
         handler.close()
+
+
+def job_before(link: ChainLink, place: Place, before: ChainStep | None) -> JobStep:
+    """The step before, of a link that goes on from a finished job.
+
+    Raises:
+        JobError: it is none, or not a job.
+    """
+    if isinstance(before, JobStep):
+        return before
+    raise JobError(f"arm '{place.arm}': {type(link).__name__} needs a link before it that is a job; put one there")

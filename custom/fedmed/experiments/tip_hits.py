@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -17,17 +16,16 @@ from torch import nn
 
 from fedmed.engines.evaluation_files import write_table
 from fedmed.errors import DataError, JobError
-from fedmed.experiments.chain import ChainLink, ChainStep, Place
+from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.federation_data import FederationData
-from fedmed.experiments.job_network import JobNetwork
+from fedmed.experiments.job_network import JobNetwork, NetworkLink, NetworkStep
 from fedmed.experiments.job_step import JobStep
 from fedmed.experiments.score_table import score_frame
 from fedmed.experiments.tip_boxes import COVERED, BoxedFrame, boxed_frames, hits, least_saturated, moved, scattered
 from fedmed.files import data_root
 from fedmed.reports.run_files import column, read_table
 from fedmed.seeds import derive_seed
-from fedmed.settings.site import SiteConfig
 
 WAYS = ("model", "random", "moved", "saturation")  # how pixels are chosen, the same number of each frame
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -49,7 +47,7 @@ class TipData(FederationData):
         return shown | super().shown_sites([name for name in wanted if name not in shown])
 
 
-class TipHits(ChainLink):
+class TipHits(NetworkLink):
     """What share of the boxes the last model of the job before hits.
 
     The job must share all tensors: there is no site whose private ones the frames could have.
@@ -62,9 +60,7 @@ class TipHits(ChainLink):
 
     covered: Share = COVERED
 
-    def steps(self, place: Place, before: ChainStep | None) -> list[ChainStep]:
-        if not isinstance(before, JobStep):
-            raise JobError(f"arm '{place.arm}': TipHits needs a link before it that is a job; put one there")
+    def step(self, place: Place, before: JobStep) -> NetworkStep:
         if before.job.keeps_private:
             raise JobError(
                 f"arm '{place.arm}': sites keep layers of their own, which real frames do not have; share all"
@@ -73,24 +69,16 @@ class TipHits(ChainLink):
         folder = data_root("../shared/data") / data.folder
         asked = {"folder": str(folder), "operations": data.operations, "covered": self.covered}
         name = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:8]
-        return [TipStep(before, folder, tuple(data.operations), self.covered, before.path / f"tips-{name}.csv")]
+        return TipStep(before, before.path / f"tips-{name}.csv", folder, tuple(data.operations), self.covered)
 
 
 @dataclass(frozen=True)
-class TipStep(ChainStep):
+class TipStep(NetworkStep):
     """A line for each frame with boxes: how many it has, and how many each way hits."""
 
-    before: JobStep
     folder: Path
     operations: tuple[str, ...]
     covered: float
-    path: Path
-
-    def machines(self) -> Sequence[SiteConfig]:
-        return self.before.machines()
-
-    def missing(self) -> bool:
-        return not self.path.is_file()
 
     def make(self) -> None:
         torch.set_num_threads(max(site.threads for site in self.machines()))

@@ -1,8 +1,11 @@
-"""What the YAMLs of a site and of the server say of a machine, checked in the same way."""
+"""What the YAMLs of a site and of the server both say: their images and their machine, checked in the same way."""
 
 from pathlib import Path
 
 import torch
+from pydantic import Field, field_validator
+
+from fedmed.settings.yaml_model import BesideTheFile, YamlModel
 
 
 def existing_folder(folder: Path | None) -> Path | None:
@@ -32,3 +35,28 @@ def usable_device(device: str) -> str:
     if kind == "cuda" and not cuda:
         raise ValueError("this machine shows no CUDA device; use auto or cpu")
     return device
+
+
+class Machine(YamlModel):
+    """Where the images lie, and what the machine trains with."""
+
+    data_root: BesideTheFile | None = None
+    """Folder that holds every image, absolute or relative to this file."""
+
+    demo: str | None = None
+    """Kind of demo data, made on first use, in place of data_root."""
+
+    datalist: str = "datalist.json"
+    """MONAI datalist, relative to data_root: training, validation, testing, unlabeled; a server's the first alone."""
+
+    device: str = Field("auto", validate_default=True)
+    """Where it trains: auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1."""
+
+    threads: int = Field(1, ge=1)
+    """CPU threads of a job; part of what makes two runs bit-identical."""
+
+    cache_dir: BesideTheFile | None = None
+    """Folder of prepared images, readable by its owner only. Default: $FEDMED_HOME/cache."""
+
+    _is_there = field_validator("data_root")(existing_folder)
+    _is_a_device = field_validator("device")(usable_device)

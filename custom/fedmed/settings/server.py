@@ -5,21 +5,14 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import model_validator
 
 from fedmed.errors import SiteConfigError
 from fedmed.files import CHECKOUT, SITES, fedmed_home, folders_of
-from fedmed.settings.machine import existing_folder, usable_device
+from fedmed.settings.machine import Machine
 from fedmed.settings.site import find_site_file
 from fedmed.settings.site_file import ClassPath
-from fedmed.settings.yaml_model import (
-    BesideTheFile,
-    Contradictions,
-    Document,
-    YamlModel,
-    check_model,
-    read_model,
-)
+from fedmed.settings.yaml_model import Contradictions, Document, check_model, read_model
 
 EXAMPLE = """\
     allowed_classes: [our_package.methods.OurMethod]  # class paths that jobs may name, beside FedMed's own
@@ -33,35 +26,14 @@ CONFIG = "FEDMED_SERVER_CONFIG"  # the server's YAML, for a single run
 DEMO = CHECKOUT / "site_configs" / "demo_server.yaml"  # beside the folder of the demo's sites
 
 
-class ServerFile(YamlModel):
+class ServerFile(Machine):
     """Settings of the server. No job can change them."""
 
     allowed_classes: tuple[ClassPath, ...] = ()
     """Classes of methods and rules beyond FedMed's own that a job may name."""
 
-    data_root: BesideTheFile | None = None
-    """Folder of the images that the server itself trains with, absolute or relative to this file."""
-
-    demo: str | None = None
-    """Kind of demo data, made on first use, in place of data_root."""
-
     demo_site: str | None = None
     """Site of the demo data whose images are the server's."""
-
-    datalist: str = "datalist.json"
-    """Datalist relative to data_root; the server trains with the list training."""
-
-    device: str = Field("auto", validate_default=True)
-    """Where the server trains: auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1."""
-
-    threads: int = Field(1, ge=1)
-    """CPU threads while the server trains; part of what makes two runs bit-identical."""
-
-    cache_dir: BesideTheFile | None = None
-    """Folder of the server's prepared images, readable by its owner only. Default: $FEDMED_HOME/cache."""
-
-    _is_there = field_validator("data_root")(existing_folder)
-    _is_a_device = field_validator("device")(usable_device)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -4,9 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from fedmed.settings.machine import existing_folder, usable_device
+from fedmed.settings.machine import Machine
 from fedmed.settings.privacy import Privacy
-from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, YamlModel, not_required
+from fedmed.settings.yaml_model import BesideTheFile, Contradictions, InWords, not_required
 
 EXAMPLE = """\
     site: hospital_a            # optional; must equal the site's name in the federation
@@ -35,35 +35,17 @@ WordText = Annotated[
 ]
 
 
-class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
+class SiteFile(Machine, json_schema_extra=not_required("privacy")):
     """Settings of one site. They stay at the site: no job can change them."""
 
     site: str | None = None
     """Optional; must equal the site's name in the federation."""
-
-    data_root: BesideTheFile | None = None
-    """Folder that holds every image of the site, absolute or relative to this file."""
-
-    demo: str | None = None
-    """Kind of demo data, made on first use, in place of data_root."""
-
-    datalist: str = "datalist.json"
-    """MONAI datalist, relative to data_root: training, validation, testing, unlabeled."""
-
-    device: str = Field("auto", validate_default=True)
-    """auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1."""
-
-    threads: int = Field(1, ge=1)
-    """CPU threads of a job."""
 
     workers: int = Field(0, ge=0)
     """Processes that load images."""
 
     amp: bool = False
     """Mixed precision: faster and smaller, GPU only."""
-
-    cache_dir: BesideTheFile | None = None
-    """Folder of preprocessed images, readable by its owner only. Default: $FEDMED_HOME/cache."""
 
     max_batch_size: int | None = Field(None, ge=1)
     """The largest batch that this machine's memory holds; a job's larger one is cut to it."""
@@ -93,9 +75,6 @@ class SiteFile(YamlModel, json_schema_extra=not_required("privacy")):
         if name not in (None, called):
             raise ValueError(f"this site is called '{called}'")
         return name
-
-    _is_there = field_validator("data_root")(existing_folder)
-    _is_a_device = field_validator("device")(usable_device)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -57,7 +57,7 @@ def test_every_picture_once_and_never_another_before_it(images, rate):
 @pytest.mark.parametrize(
     ("made", "told"),
     [
-        ({"masks": (0, 0)}, "none of the 2 masks of 'training' shows an instrument"),
+        ({"masks": (0, 0)}, "list .training.: none of its 2 masks shows an instrument"),
         ({"masks": ()}, "images: has no frames; put pictures into it"),
         ({"listed": ["../p0.png"]}, "is not a path below the folder"),
         ({"listed": ["p0.png", "gone.png", "p2.png"]}, "the frame gone.png cannot be read"),

@@ -54,6 +54,10 @@ class MaskedVideos(PreparedVideos):
                     f"{masks.folder}: no mask is of a frame of {video.source} that is used; use a higher rate, or the "
                     "masks of this video"
                 )
+        self.check(f"{datalist}, list '{key}'", classes)
+
+    def check(self, source: str, classes: Sequence[str]) -> None:
+        """Look at all videos and masks together; the source is for errors."""
 
 
 def masked_frames(prepared: MaskedVideos, rule: ClipRule) -> Clips:

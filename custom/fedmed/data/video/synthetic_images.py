@@ -1,10 +1,8 @@
 """Pictures of a simulator with masks of instruments, such as a server trains with (Fang et al. 2025, Section 4)."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from fedmed.data.video.frame_masks import picture
-from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.masked_videos import MaskedVideos
 from fedmed.errors import DataError
 
@@ -15,24 +13,13 @@ class SyntheticImages(MaskedVideos):
     ``masked_clip_loader(images, ClipRule("history", k), …)`` gives batches with ``image`` (B, k, 3, H, W), uint8, a
     picture k times, and ``labels`` (B, 1, H, W), int64.
 
-    Args:
-        data_root, datalist, key, classes, settings, cache_dir: see
-            :class:`fedmed.data.video.masked_videos.MaskedVideos`. The rate does not matter.
+    The arguments are those of :class:`fedmed.data.video.masked_videos.MaskedVideos`; the rate does not matter.
 
     Raises:
         DataError: as :class:`MaskedVideos`; an entry is a video; or no mask shows an instrument.
     """
 
-    def __init__(
-        self,
-        data_root: Path | str,
-        datalist: Path | str,
-        key: str,
-        classes: Sequence[str],
-        settings: FrameSettings,
-        cache_dir: Path | str,
-    ) -> None:
-        super().__init__(data_root, datalist, key, classes, settings, cache_dir)
+    def check(self, source: str, classes: Sequence[str]) -> None:
         for video in self.videos:
             if not video.facts.get("single"):
                 raise DataError(
@@ -42,7 +29,7 @@ class SyntheticImages(MaskedVideos):
         if not any(picture(file).any() for files in self.files for file in files.values()):
             count = sum(map(len, self.files))
             raise DataError(
-                f"{datalist}: none of the {count} masks of '{key}' shows an instrument ({', '.join(classes)}); a model "
+                f"{source}: none of its {count} masks shows an instrument ({', '.join(classes)}); a model "
                 "learns nothing from them: use other pictures, or say which values are instruments when they are "
                 "prepared"
             )
