@@ -35,6 +35,14 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, nargs="+", help="instead of the table's own")
     parser.add_argument("--arms", nargs="+", help="only these rows")
+    parser.add_argument(
+        "--scores",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="scores.csv of the same table from other machines; the seeds that these have are not run here",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--jobs", type=_at_least_one, help="runs at the same time (default: what the cores allow)")
     where.add_argument("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler instead")
@@ -75,7 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     tables = read(arguments.tables)
     data = load_data(find(arguments.data or tables[0].data, EXPERIMENTS / "data"))
     tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
-    return reproduce(tables, data, arguments.out, arguments.seeds, arguments.jobs, arguments.dask)
+    return reproduce(tables, data, arguments.out, arguments.seeds, arguments.jobs, arguments.dask, arguments.scores)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -138,12 +138,25 @@ def test_a_table_from_end_to_end_and_again(data, in_this_process, load_script, c
     assert main(command(data)) == 0 and len(in_this_process) == 4
     assert (folder / "scores.csv").read_bytes() == before
     assert "4 runs, 0 of them shared, 4 finished before" in capsys.readouterr().out
+    _takes_over_the_seed(data, main, (folder / "table.md").read_bytes())
+    assert len(in_this_process) == 4
     # A lost prediction is made again, and the same, from the encoder that is there.
     lost = next((data / "out" / "runs").glob("*/downstream/*-linear-1-*.npz"))
     wanted = np.load(lost)["internal_last"]
     lost.unlink()
     assert main(command(data)) == 0 and len(in_this_process) == 5
     assert np.array_equal(np.load(lost)["internal_last"], wanted)
+
+
+def _takes_over_the_seed(data, main, table):
+    """With the scores that another machine wrote, nothing is run and the files are the same."""
+    theirs = data / "theirs.csv"
+    theirs.write_bytes((data / "out" / "two" / "t" / "scores.csv").read_bytes())
+    elsewhere = [*command(data), "--out", str(data / "elsewhere"), "--scores", str(theirs)]
+    assert main(elsewhere) == 0
+    made = data / "elsewhere" / "two" / "t"
+    assert (made / "table.md").read_bytes() == table
+    assert (made / "scores.csv").read_bytes() == theirs.read_bytes()
 
 
 def test_an_arm_with_a_failed_run_is_left_out(data, monkeypatch, load_script, capsys):

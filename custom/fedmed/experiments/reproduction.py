@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from fedmed.errors import JobError
 from fedmed.experiments.chain import ChainWork, Place, chain_works
 from fedmed.experiments.experiment_data import ExperimentData
 from fedmed.experiments.experiment_table import ExperimentTable, only
+from fedmed.experiments.given_scores import GivenScores, given_scores
 from fedmed.experiments.job_step import LOG
 from fedmed.experiments.judgement import claims_markdown, comparisons_csv, judge
 from fedmed.experiments.score_table import joined, part_of, write_scores
@@ -28,6 +30,7 @@ def reproduce(
     seeds: Sequence[int] | None = None,
     jobs: int | None = None,
     dask: str | None = None,
+    scores: Sequence[Path] = (),
 ) -> int:
     """Run tables on some data and write their files.
 
@@ -37,6 +40,7 @@ def reproduce(
         out: runs go to ``out/runs``, files to ``out/<data>/<table>``.
         seeds: instead of the data's or the table's.
         jobs, dask: see :func:`run_works`.
+        scores: of one table, made elsewhere; their seeds are not run, see :func:`given_scores`.
 
     Returns:
         Exit code: 0, or 2 if a run failed. A FedMedError if a table cannot be run on the data.
@@ -45,11 +49,15 @@ def reproduce(
     for table in tables:
         table.check_data(data)
     tables = [_available(table, data) for table in tables]
+    if scores and len(tables) > 1:
+        raise JobError("--scores belongs to one table, and several are asked for; ask for one at a time")
+    given = given_scores(scores, [arm.name for table in tables for arm in table.arms])
     works = {}
     for table in tables:
         works[table.name] = [
             work
             for seed in seeds or data.seeds or table.seeds
+            if seed not in given.seeds
             for arm in table.arms
             for work in chain_works(arm.links, Place(arm.name, seed, data, table.test, out / "runs"))
         ]
@@ -58,7 +66,7 @@ def reproduce(
         log = path / LOG
         print(f"error: {reason} (see {log if log.is_file() else path})", file=sys.stderr)
     for table in tables:
-        for path in _write(table, data, works[table.name], set(failed), out / data.name / table.name):
+        for path in _write(table, data, works[table.name], set(failed), given, out / data.name / table.name):
             print(path)
     return 2 if failed else 0
 
@@ -118,17 +126,23 @@ def _available(table: ExperimentTable, data: ExperimentData) -> ExperimentTable:
 
 
 def _write(
-    table: ExperimentTable, data: ExperimentData, works: Sequence[ChainWork], failed: set[Path], folder: Path
+    table: ExperimentTable,
+    data: ExperimentData,
+    works: Sequence[ChainWork],
+    failed: set[Path],
+    given: GivenScores,
+    folder: Path,
 ) -> list[Path]:
     """The outputs of one table; an arm with a failed run is left out, because its mean would be over other seeds."""
     bad = {work.arm for work in works if work.path in failed}
     good = [work for work in works if work.arm not in bad]
-    if not good:
+    table = only(table, [arm.name for arm in table.arms if arm.name not in bad])
+    if not table.arms:
         print(f"{table.name}: every arm has a failed run, so nothing is written to {folder}", file=sys.stderr)
         return []
-    frame = scores_of(good)
+    frames = (given.of(arm.name for arm in table.arms), scores_of(good))
+    frame = joined([part for part in frames if len(part)])
     write_scores(folder / "scores.csv", frame)
-    table = only(table, [arm.name for arm in table.arms if arm.name not in bad])
     return [folder / "scores.csv", *write_table_files(folder, table, data.name, data.shown_sites(table.test), frame)]
 
 
