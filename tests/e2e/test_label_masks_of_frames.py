@@ -14,7 +14,7 @@ from fedmed.settings.site import load_file
 
 NAME, SITE, FRAMES = "instrument_segmentation", "inst_hyst", ("red", "noise")
 ASK = """
-result = [client.infer(given["model"], image)[0] for image in given["images"]]
+result = [client.infer(given["model"], image, {})[0] for image in given["images"]]
 """
 
 
