@@ -78,7 +78,9 @@ make_venv() {
 }
 
 install() { # arguments of pip install; what is already there is not worth a line
-    "$python" -m pip install --disable-pip-version-check "$@" >&2 9>&- ||
+    local compile=--no-compile                                 # see setup.sh
+    [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || compile=--compile # else every start would compile everything anew
+    "$python" -m pip install "$compile" --disable-pip-version-check "$@" >&2 9>&- ||
         die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
 }
 

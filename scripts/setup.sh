@@ -94,7 +94,10 @@ fi
 rm -f "$stamp"
 say "installing requirements.txt and the package in custom/ (the first time some minutes and about 3 GB;" \
     "all that pip says: .venv/pip.log)"
-.venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt -e . |
+# Python compiles what it imports, once; to compile every file of every package takes a minute, and most are never used.
+compile=--no-compile
+[[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || compile=--compile # then Python does not keep what it compiles
+.venv/bin/python -m pip install "$compile" --disable-pip-version-check --progress-bar off -r requirements.txt -e . |
     tee .venv/pip.log | in_short ||
     die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
 fingerprint >"$stamp"
