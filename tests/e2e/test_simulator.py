@@ -47,6 +47,7 @@ def job(tiny_job):
     return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 
 
+@pytest.mark.slow
 def test_with_one_thread_it_equals_the_loop(job, tmp_path):
     """Each task of each site is then a new process; those of scoring are left out."""
     folder = job(evaluate=False, select="last")

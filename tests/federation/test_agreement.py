@@ -122,13 +122,14 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(job, allow, monkeypa
     assert noted[0] == noted[1]
 
 
+@pytest.mark.slow
 def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     """The labelled sites' mean, the gate, the classes' shares and what sites report go through NVFlare as they are."""
     allow(*ALL)
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
     folder = job(sites=sites, evaluate=False, args={"gate": True})
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(folder), "-w", str(tmp_path / "flare")]
-    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
     run_job(folder, tmp_path / "loop")
     assert equal(model(tmp_path / "flare"), model(tmp_path / "loop"))
