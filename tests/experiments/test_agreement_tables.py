@@ -1,5 +1,6 @@
 """The tables of the agreement plan: one setting in all, seeds of their own, and arms that differ as they say."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.judgement import judge
-from fedmed.experiments.score_table import joined, score_frame
+from fedmed.experiments.score_table import score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.jobs.app_configs import files
 
@@ -95,14 +96,12 @@ def test_each_site_is_once_the_one_without_labels(name):
 
 def verdicts(name, gains):
     """Claim -> verdict, where these arms are so much above the others everywhere."""
-    read, frames = table(name), []
-    for arm in read.arms:
+    read, rows = table(name), []
+    for arm, seed, site in product(read.arms, read.seeds, read.test):
         gain = gains.get(arm.name.split(": ")[-1], 0.0)
-        for seed in read.seeds:
-            rows = [{"unit": f"case_{n}", "value": 0.3 + 0.01 * n + gain + 1e-4 * (n % 3)} for n in range(20)]
-            common = {"arm": arm.name, "list": "test", "model": "last", "metric": "dice"}
-            frames += [score_frame(rows, seed=seed, site=site, **common) for site in read.test]
-    evidence = Evidence(joined(frames), read.scores, {site: site for site in read.test})
+        keys = {"arm": arm.name, "seed": seed, "site": site, "list": "test", "model": "last", "metric": "dice"}
+        rows += [{**keys, "unit": f"case_{n}", "value": 0.3 + 0.01 * n + gain + 1e-4 * (n % 3)} for n in range(20)]
+    evidence = Evidence(score_frame(rows), read.scores, {site: site for site in read.test})
     return {one.claim.id: str(one.verdict) for one in judge(read.claims, evidence)}
 
 

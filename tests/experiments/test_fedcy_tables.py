@@ -1,5 +1,6 @@
 """The tables of FedCy: arms are runs that the bundle accepts, none twice, and every claim can hold and can fail."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.judgement import judge
 from fedmed.experiments.reproduction import write_table_files
-from fedmed.experiments.score_table import SENT, joined, score_frame
+from fedmed.experiments.score_table import SENT, score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.jobs.app_configs import files
 
@@ -92,18 +93,15 @@ def test_temporal_stages_train_with_the_labels_of_their_row(tables, made):
 
 def evidence(table, gains):
     """Made-up videos of every test site, each arm so much above the others; at the labelled hospital 0.3 more."""
-    frames = []
-    for arm in table.arms:
-        gain = gains(arm)
-        for seed in table.seeds:
-            for site in table.test:
-                at = 0.3 if site == "C_L" else 0.0
-                common = {"arm": arm.name, "seed": seed, "site": site, "model": "last"}
-                rows = [{"unit": f"v{n}", "value": 0.3 + at + 0.01 * n + gain + 1e-4 * (n % 3)} for n in range(5)]
-                frames.append(score_frame(rows, list="test", metric="f1", **common))
-                sent = [{"metric": f"frames_{a}>{b}", "value": 3.0 + (a == b)} for a in "ab" for b in "ab"]
-                frames.append(score_frame(sent, list=SENT, unit="mean", **common))
-    return Evidence(joined(frames), table.scores, {site: site for site in table.test})
+    rows = []
+    for arm, seed, site in product(table.arms, table.seeds, table.test):
+        base = 0.3 + gains(arm) + (0.3 if site == "C_L" else 0.0)
+        common = {"arm": arm.name, "seed": seed, "site": site, "model": "last"}
+        scored = {**common, "list": "test", "metric": "f1"}
+        rows += [{**scored, "unit": f"v{n}", "value": base + 0.01 * n + 1e-4 * (n % 3)} for n in range(5)]
+        sent = {**common, "list": SENT, "unit": "mean"}
+        rows += [{**sent, "metric": f"frames_{a}>{b}", "value": 3.0 + (a == b)} for a in "ab" for b in "ab"]
+    return Evidence(score_frame(rows), table.scores, {site: site for site in table.test})
 
 
 def verdicts(table, gains):

@@ -1,5 +1,6 @@
 """Tables of instruments: every arm is a chain of jobs, runs are shared, and all claims can hold and fail."""
 
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.judgement import judge
 from fedmed.experiments.reproduction import write_table_files
-from fedmed.experiments.score_table import ROUNDS, SERVER, joined, score_frame
+from fedmed.experiments.score_table import ROUNDS, SERVER, score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.jobs.app_configs import files
 
@@ -83,22 +84,19 @@ def test_intervals_change_rounds_and_not_iterations(made):
 
 def evidence(table, gains):
     """Made-up videos of every site, each arm so much above the others; B and D are weak before."""
-    frames = []
-    for arm in table.arms:
-        for seed in table.seeds:
-            for site in table.test:
-                weak = site in "BD" and not arm.name.startswith("FedST")
-                base = 0.3 + gains(arm.name, site) - (0.05 if weak and gains("FedST", "A") > 0 else 0)
-                rows = [{"unit": f"v{n}", "value": base + 0.01 * n + 1e-4 * (n % 3)} for n in range(10)]
-                common = {"arm": arm.name, "seed": seed, "model": "last"}
-                frames += [score_frame(rows, site=site, list="test", metric=name, **common) for name in table.scores]
-            numbers = {"score": 0.4, "bytes_up": 8e6, "bytes_down": 8e6, "seconds": 4.0, "server_seconds": 1.0}
-            lines = [{"unit": f"{n}", "metric": k, "value": v + n} for n in range(3) for k, v in numbers.items()]
-            frames.append(score_frame(lines, site=SERVER, list=ROUNDS, **common))
-            frames.append(
-                score_frame([{"unit": "0", "metric": "weight", "value": 0.5}] * 2, site="A", list=ROUNDS, **common)
-            )
-    return Evidence(joined(frames), table.scores, {site: site for site in table.test})
+    numbers = {"score": 0.4, "bytes_up": 8e6, "bytes_down": 8e6, "seconds": 4.0, "server_seconds": 1.0}
+    rows = []
+    for arm, seed in product(table.arms, table.seeds):
+        common = {"arm": arm.name, "seed": seed, "model": "last"}
+        for site, metric in product(table.test, table.scores):
+            weak = site in "BD" and not arm.name.startswith("FedST")
+            base = 0.3 + gains(arm.name, site) - (0.05 if weak and gains("FedST", "A") > 0 else 0)
+            scored = {**common, "site": site, "list": "test", "metric": metric}
+            rows += [{**scored, "unit": f"v{n}", "value": base + 0.01 * n + 1e-4 * (n % 3)} for n in range(10)]
+        told = {**common, "site": SERVER, "list": ROUNDS}
+        rows += [{**told, "unit": f"{n}", "metric": k, "value": v + n} for n in range(3) for k, v in numbers.items()]
+        rows += [{**common, "site": "A", "list": ROUNDS, "unit": "0", "metric": "weight", "value": 0.5}] * 2
+    return Evidence(score_frame(rows), table.scores, {site: site for site in table.test})
 
 
 def as_claimed(arm, site):
