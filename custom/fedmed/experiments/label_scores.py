@@ -170,13 +170,16 @@ class LabelScores:
     def _tables(self) -> dict[tuple[str, int, str], tuple[Floats, np.ndarray]]:
         """(arm, seed, site) -> counts of its videos, (n, 3 J), and whose each is, (n,)."""
         names = [f"{count}_{label}" for count in COUNTED for label in self.labels]
-        videos = self._videos[self._videos["metric"].isin(names)].astype({"unit": str, "metric": str})
-        found = {}
-        for (arm, seed, site), own in videos.groupby(["arm", "seed", "site"], observed=True):
-            wide = own.drop_duplicates(["unit", "metric"]).pivot(index="unit", columns="metric", values="value")
-            owners = own.drop_duplicates("unit").set_index("unit")["patient"].astype(str)[wide.index]
-            found[arm, int(seed), site] = wide[names].to_numpy(float), owners.to_numpy()
-        return found
+        keys = ["arm", "seed", "site"]
+        text = dict.fromkeys(["arm", "site", "unit", "metric", "patient"], str)
+        videos = self._videos[self._videos["metric"].isin(names)].astype(text)
+        wide = videos.drop_duplicates([*keys, "unit", "metric"]).pivot(
+            index=[*keys, "unit"], columns="metric", values="value"
+        )
+        owners = videos.drop_duplicates([*keys, "unit"]).set_index([*keys, "unit"])["patient"][wide.index].to_numpy()
+        counts = wide.reindex(columns=names).to_numpy(float)
+        own = wide.groupby(level=keys).indices
+        return {(arm, int(seed), site): (counts[at], owners[at]) for (arm, seed, site), at in own.items()}
 
     def _f1(self, counts: LabelCounts | None, absent: str) -> Floats:
         return np.full(len(self.labels), np.nan) if counts is None else counts.f1(absent)
