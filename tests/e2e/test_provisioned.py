@@ -22,7 +22,7 @@ from fedmed.federation.loop import run_job
 from fedmed.reports.run import read_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
 LATE = "ct_south"  # joins later, with a kit that lets jobs bring no code
 
 

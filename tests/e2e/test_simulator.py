@@ -42,7 +42,7 @@ def model(workspace):
 @pytest.fixture
 def job(tiny_job):
     """Return a function that writes a tiny job of two sites; keyword arguments change it."""
-    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+    overrides = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
     lively = {**overrides, "confidence": 0.5, "unsupervised_learning_rate": 1e-3}
     return lambda **changes: tiny_job(sites=TWO, overrides={"supervised": overrides, "unsupervised": lively}, **changes)
 

@@ -20,7 +20,7 @@ from fedmed.federation.client import Client
 from fedmed.settings.site import load_site
 
 ROOM = "fedmed.experiments"
-SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [64, 64, 16], "pixdim": [5.5, 5.5, 12.0]}
+SMALL = {"batch_size": 1, "patch_size": [16, 16, 16], "window_size": [32, 32, 16], "pixdim": [8.0, 8.0, 16.0]}
 DATA = {
     "path": f"{ROOM}.federation_data.FederationData",
     "bundle": "covid_ct_segmentation",
