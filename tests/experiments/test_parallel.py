@@ -19,7 +19,8 @@ from fedmed.experiments.parallel import in_processes
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
     try:
-        print(list(in_processes([0.0] + [3600.0] * 5, 3, time.sleep)))
+        for item, _ in in_processes([0.0] + [3600.0] * 5, 3, time.sleep):
+            print(item, flush=True)
     except KeyboardInterrupt:
         sys.exit(130)
 """
@@ -54,10 +55,12 @@ def test_leaving_the_loop_ends_the_processes():
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda sent: sent.name)
 def test_no_process_outlives_its_parent(tmp_path, sent):
     (tmp_path / "parent.py").write_text(PARENT)
-    parent = subprocess.Popen([sys.executable, tmp_path / "parent.py"], start_new_session=True)
-    _until(lambda: len(_members(parent.pid)) >= 4)  # parent, resource tracker, and those at work
-    os.kill(parent.pid, sent)
-    assert parent.wait(600) == (130 if sent is signal.SIGINT else -sent)
+    command = [sys.executable, tmp_path / "parent.py"]
+    with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout.readline() == "0.0\n"  # the first item is done: all processes have begun
+        assert len(_members(parent.pid)) >= 4  # parent, resource tracker, and those at work
+        os.kill(parent.pid, sent)
+        assert parent.wait(600) == (130 if sent is signal.SIGINT else -sent)
     _until(lambda: not _members(parent.pid))
 
 
