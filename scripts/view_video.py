@@ -5,7 +5,7 @@
     scripts/view_video.py 0 --site lap_hei2 --run runs/tools --out sheet.png            # the first of 'testing'
     scripts/view_video.py a.mp4 --labels a.csv --masks a_masks --out sheet.png --video a_labels.mp4
     scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # of a bundle's inference
-    scripts/view_video.py a.mp4 --masks a_masks --called eval/masks/a --video parts.mp4 # true and called masks
+    scripts/view_video.py a.mp4 --masks a_masks --called eval/masks/a.mp4 --video parts.mp4 # true and called masks
 
 Truth blue, prediction orange; true masks are outlined, called ones filled. Labels and masks of a site's video are
 those of its datalist.
@@ -15,6 +15,7 @@ and names: treat the pictures as you treat the video.
 
 import argparse
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
     add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
     add("--called", type=Path, metavar="FOLDER", help="the same, as a bundle's inference wrote them")
+    add("--classes", nargs="+", default=(), metavar="NAME", help="what 1, 2, … stand for in masks: shaft wrist jaw")
     add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
     add("--predictions", type=Path, metavar="CSV", help="columns 'second' and 'p_<label>', probabilities")
     add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
@@ -128,6 +130,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
         path, labels, masks = files["video"], labels or files.get("labels"), masks or files.get("masks")
         predictions = find_predictions(options.run, site.site, key, place, path) if options.run else predictions
     video = read_viewed(path, labels, masks, predictions, options.threshold, options.called)
+    video = replace(video, classes=options.classes)
     if not video.rows:
         print(f"note: nothing is known of {path}; give --labels, --masks, --called or --predictions", file=sys.stderr)
     out = options.out or Path(f"{path.stem}.png")

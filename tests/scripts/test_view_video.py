@@ -101,6 +101,19 @@ def test_masks_are_outlined(script, site, tmp_path):
     assert script.main([*files, "--masks", str(tmp_path / "masks"), "--out", str(plain)]) == 2
 
 
+def test_values_of_masks_have_the_names_that_are_given(script, site, tmp_path, monkeypatch):
+    _, root = site
+    entry = json.loads((root / "datalist.json").read_text())["training"][0]
+    shown = []
+    monkeypatch.setattr("fedmed.reports.dark_picture.save_picture", lambda figure, *_: shown.append(figure))
+    asked = [str(root / entry["video"]), "--masks", str(root / entry["masks"]), "--out", str(tmp_path / "a.png")]
+    for more in ([], ["--classes", "shaft", "wrist"]):
+        assert script.main([*asked, "--frames", "30", "--dpi", "50", *more]) == 0
+    plain, named = ({text.get_text() for text in figure.texts} for figure in shown)
+    assert {"mask 1", "mask 2", "mask 3"} <= plain and not plain & {"shaft", "wrist"}
+    assert {"shaft", "wrist", "mask 3"} <= named and "mask 1" not in named
+
+
 def test_single_frames_count_in_their_own_time_and_may_differ_in_size(script, site, tmp_path, capsys):
     for number in range(3):
         Image.fromarray(np.full((48 + number, 64, 3), 60 * number, np.uint8)).save(tmp_path / f"{number}.png")

@@ -92,7 +92,7 @@ def _heading(figure: Figure, title: str, video: ViewedVideo, frames: Sequence[St
     """The title, and what the colours mean."""
     figure.text(MARGIN / WIDE, y, title, color=INK_DARK, fontsize=11, fontweight="bold", va="center")
     values = sorted({value for still in frames for value in (*still.covered, *(own for own, _ in still.outlines))})
-    legend = {kind: COLOURS[kind] for kind in video.ribbons} | {f"mask {n}": outline_colour(n) for n in values}
+    legend = {kind: COLOURS[kind] for kind in video.ribbons} | {video.class_name(n): outline_colour(n) for n in values}
     legend |= {"filled: called": INK_DARK} if video.called else {}
     for place, (name, colour) in enumerate(reversed(legend.items())):
         figure.text(1 - (MARGIN + 0.95 * place) / WIDE, y, name, color=colour, fontsize=10, ha="right", va="center")

@@ -1,6 +1,6 @@
 """A video with what is known of it and what a model says of it, read to be shown."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -30,6 +30,7 @@ class ViewedVideo:
         width: of its frames, in pixels.
         ribbons: ``truth`` and ``prediction``, as far as they are known.
         masks, called: second -> file, of what is there and of what a model called.
+        classes: what 1, 2, … stand for in them, as far as it is known.
     """
 
     path: Path
@@ -38,6 +39,7 @@ class ViewedVideo:
     ribbons: Mapping[str, Ribbon]
     masks: Mapping[float, Path]
     called: Mapping[float, Path] = field(default_factory=dict)
+    classes: Sequence[str] = ()
 
     @property
     def rows(self) -> list[str]:
@@ -45,6 +47,10 @@ class ViewedVideo:
         known = sorted(self.ribbons.values(), key=lambda ribbon: -len(ribbon.names))
         names = [name for ribbon in known for name in ribbon.names]
         return list(dict.fromkeys([*names, *([MASKS] if self.masks or self.called else [])]))
+
+    def class_name(self, value: int) -> str:
+        """What a value of a mask stands for."""
+        return self.classes[value - 1] if value <= len(self.classes) else f"mask {value}"
 
 
 def read_viewed(
