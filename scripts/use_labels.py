@@ -28,10 +28,10 @@ if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, f
 
 def show(result: "CorrectionResult", site: "SiteConfig", dry_run: bool) -> None:
     """Print what was done to each label, and what happens next."""
-    table = Table("case", "foreground, ml", "", "", title=f"labels of {site.site}", title_justify="left")
+    table = Table("case", f"foreground, {result.unit}", "", "", title=f"labels of {site.site}", title_justify="left")
     for outcome in result.outcomes:
-        ml = "" if outcome.ml is None else f"{outcome.ml:.2f}"
-        table.add_row(escape(outcome.case), ml, outcome.done, escape(outcome.note))
+        foreground = "" if outcome.foreground is None else f"{outcome.foreground:.2f}"
+        table.add_row(escape(outcome.case), foreground, outcome.done, escape(outcome.note))
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     console.print(table)
     if dry_run:
@@ -43,7 +43,8 @@ def show(result: "CorrectionResult", site: "SiteConfig", dry_run: bool) -> None:
 
 def next_step(result: "CorrectionResult", has: str) -> str:
     """Say in a sentence what the site has, and what its next rounds do with it."""
-    has = f"{has} {result.labelled} labelled and {result.unlabelled} unlabelled scans for training"
+    words = {"image": "scans", "video": "videos"}
+    has = f"{has} {result.labelled} labelled and {result.unlabelled} unlabelled {words[result.word]} for training"
     if not result.labelled:
         return f"{has}."
     if not result.unlabelled:

@@ -9,7 +9,10 @@ from monailabel.datastore.local import LocalDatastore
 from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
 
 from fedmed.errors import DataError
+from fedmed.labelling.frame_mask import read_frame_mask
 from fedmed.labelling.masks import NIFTI, read_grid, read_mask
+
+PICTURES = (".png", ".jpg", ".jpeg")
 
 
 class LinkedDatastore(LocalDatastore):
@@ -51,7 +54,8 @@ class LinkedDatastore(LocalDatastore):
 
         Raises:
             MONAILabelException: the tag is not a plain name.
-            DataError: the mask of a scan does not fit on the scan's grid; the study stays open.
+            DataError: the mask of a scan does not fit on the scan's grid, or that of a picture on its pixels; the study
+                stays open.
         """
         _check_plain(label_tag, "tag")
         _check_grid(Path(self.get_image_uri(image_id)), Path(label_filename))
@@ -69,6 +73,8 @@ class LinkedDatastore(LocalDatastore):
 
 def _check_grid(image: Path, label: Path) -> None:
     """Of a mask with the scan's shape the values are its reader's affair: other apps have more than one structure."""
+    if image.suffix.lower() in PICTURES:
+        read_frame_mask(label, image)
     if not image.name.lower().endswith(NIFTI):
         return
     shape, affine = read_grid(image)

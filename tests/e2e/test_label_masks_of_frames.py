@@ -1,5 +1,7 @@
 """Masks of frames of operations in MONAI Label: parts of instruments, as PNG of the frame's own size."""
 
+import json
+
 import numpy as np
 import pytest
 import yaml
@@ -10,11 +12,23 @@ from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
+from fedmed.labelling.corrections import use_labels
+from fedmed.labelling.studies import read_site
+from fedmed.labelling.work_folder import read_work
 from fedmed.settings.site import load_file
 
 NAME, SITE, FRAMES = "instrument_segmentation", "inst_hyst", ("red", "noise")
 ASK = """
 result = [client.infer(given["model"], image, {})[0] for image in given["images"]]
+"""
+CORRECT = """
+result = []
+for mask in given["masks"]:
+    try:
+        client.save_label(given["image"], mask)
+        result.append("saved")
+    except Exception as error:
+        result.append(str(error))
 """
 
 
@@ -50,3 +64,26 @@ def test_masks_of_frames_are_served(label_server, label_client, studies, bundle,
         served, expected = (np.asarray(Image.open(path)) for path in (file, tmp_path / f"out/masks/{frame}.png"))
         assert served.shape == expected.shape == (54, 96)
         assert (served == expected).mean() > 0.98, "pixels at edges may be nearest to another one"
+
+
+@pytest.mark.slow
+def test_a_corrected_mask_becomes_training_data(label_server, label_client, bundle, tmp_path):
+    root = tmp_path / "theatre"
+    for video in "ab":
+        (root / video).mkdir(parents=True)
+        Image.new("RGB", (96, 54), (150, 40, 30)).save(root / video / f"{video}.png")
+        (root / video / "frames.csv").write_text(f"file,second\n{video}.png,12\n")
+    (root / "datalist.json").write_text(json.dumps({"unlabeled": [{"video": "a"}, {"video": "b"}]}))
+    site = tmp_path / "theatre.yaml"
+    site.write_text(yaml.safe_dump({"site": "theatre", "data_root": str(root)}))
+    masks = [str(tmp_path / name) for name in ("turned.png", "good.png")]
+    Image.new("L", (54, 96), 1).save(masks[0])
+    Image.new("L", (96, 54), 2).save(masks[1])
+    with label_server(site, bundle, options=("--work", str(tmp_path / "work"))) as server:
+        turned, good = label_client(server.url, CORRECT, image="a", masks=masks)
+    assert "the mask has shape (96, 54), its picture (54, 96)" in turned and good == "saved"
+    result = use_labels(read_site(site), read_work(tmp_path / "work"))
+    assert [(one.case, one.done, one.foreground) for one in result.outcomes] == [("a", "new", 100)]
+    trained = json.loads((root / "datalist.json").read_text())["training"]
+    assert trained == [{"video": "a", "masks": "corrected_labels/a"}]
+    assert np.asarray(Image.open(root / "corrected_labels/a/00012000.png")).max() == 2

@@ -58,7 +58,7 @@ def test_a_mask_becomes_a_training_case(serve, submit):
     result = use_labels(site, work)
     (outcome,) = result.outcomes
     assert (outcome.case, outcome.done, outcome.note) == ("a", "new", "")
-    assert outcome.ml == pytest.approx(7 * 0.7 * 0.7 * 2 / 1000)
+    assert outcome.foreground == pytest.approx(7 * 0.7 * 0.7 * 2 / 1000)
     assert (result.labelled, result.unlabelled, result.changed) == (1, 2, True)
     assert datalist(site) == {
         "training": [{**entry("a"), "label": "corrected_labels/a.nii.gz", "scanner": "S7"}],
@@ -167,7 +167,7 @@ def test_without_any_foreground_nothing_is_changed(serve, submit):
     site, work = serve()
     submit(work.folder, "a", ones(0))
     before = tree(site.data_root)
-    with pytest.raises(DataError, match="none of 1 training masks would have a foreground.*Nothing was changed"):
+    with pytest.raises(DataError, match="none of 1 training masks would have any foreground.*Nothing was changed"):
         use_labels(site, work)
     assert tree(site.data_root) == before
     submit(work.folder, "b")
@@ -359,6 +359,6 @@ def test_a_site_of_videos_is_told_where_its_labels_go(serve, submit):
     lists = {"training": tables, "unlabeled": [{"video": "videos/b.mp4"}]}
     site.datalist.write_text(json.dumps(lists))
     before = tree(site.data_root)
-    with pytest.raises(DataError, match="lists videos.*without their times, so nothing was changed. Write what"):
+    with pytest.raises(DataError, match="lists videos with tables.*so nothing was changed. Write what"):
         use_labels(site, work)
     assert tree(site.data_root) == before

@@ -11,9 +11,11 @@ from fedmed.data.entry_forms import UNLABELED, ImageWithMask, Video
 from fedmed.errors import DataError
 from fedmed.kinds.find_kind import kind_by_look
 from fedmed.labelling.correction_plan import REFUSED, TRAINING, CorrectionPlan, LabelOutcome
+from fedmed.labelling.frame_corrections import FrameCorrections
 from fedmed.labelling.label_origin import provenance, read_notes
 from fedmed.labelling.staging import Staging
 from fedmed.labelling.study_images import CORRECTED, LISTS, ending_of
+from fedmed.labelling.volume_corrections import VolumeCorrections
 from fedmed.labelling.work_folder import WorkFolder, uploaded
 from fedmed.settings.site import SiteConfig
 
@@ -26,11 +28,15 @@ class CorrectionResult:
 
     Attributes:
         outcomes: one for each saved label, by id.
-        labelled, unlabelled: scans that the site has for training afterwards.
+        unit: of their foreground.
+        word: what an entry of the datalist is.
+        labelled, unlabelled: entries that the site has for training afterwards.
         changed: whether the datalist or a mask is (or would be) another.
     """
 
     outcomes: list[LabelOutcome]
+    unit: str
+    word: str
     labelled: int
     unlabelled: int
     changed: bool
@@ -42,7 +48,8 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
     A mask that fits its image is written to ``<data_root>/corrected_labels``, and the image's entry moves from
     ``unlabeled`` to ``training`` with its other keys. The last image of ``unlabeled`` stays there too, because training
     with both losses needs both lists. An image that is in ``training`` gets the new mask; the file that it had is kept,
-    unless it was an earlier correction. Images, and patients, of ``validation`` and ``testing`` are left alone.
+    unless it was an earlier correction. Images, and patients, of ``validation`` and ``testing`` are left alone. Videos
+    are treated as images are; their masks are those of single frames.
 
     Either everything is done or nothing: all files are written before the first one gets its name. The former datalist
     stays as ``<datalist>.before``; ``corrected_labels/corrections.json`` says when each mask was drawn and used, and
@@ -56,8 +63,7 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
         before = site.datalist.read_bytes()
     except OSError as error:
         raise DataError(f"the datalist {site.datalist} cannot be read ({error.strerror}); restore it") from error
-    refuse_other_labels(site)
-    plan = CorrectionPlan(site, dict(read_datalist(site.datalist)))
+    plan = _plan(site)
     notes, foreign = read_notes(work.folder), uploaded(work.folder)
     images = {key: path for key, path in work.all_images.items() if key not in foreign}
     outcomes: list[LabelOutcome] = []
@@ -71,23 +77,27 @@ def use_labels(site: SiteConfig, work: WorkFolder, *, dry_run: bool = False) -> 
         if not dry_run:
             _write(site, plan, before)
     labelled, unlabelled = (len(plan.lists.get(name, [])) for name in (TRAINING, UNLABELED))
-    return CorrectionResult(outcomes, labelled, unlabelled, changed=bool(plan.masks))
+    return CorrectionResult(outcomes, plan.unit, plan.form.main, labelled, unlabelled, changed=bool(plan.masks))
 
 
-def refuse_other_labels(site: SiteConfig) -> None:
-    """Refuse a site whose labels no viewer draws: words of the datalist, or tables by time of its videos."""
-    if kind_by_look(read_datalist(site.datalist)).form().main == Video.main:
-        raise DataError(
-            f"{site.site}: {site.datalist} lists videos. A video's label covers it from its beginning to its end, and "
-            "what a reader saves is of single frames and without their times, so nothing was changed. Write what the "
-            "frames show into the video's table"
-        )
+def _plan(site: SiteConfig) -> CorrectionPlan:
+    """The plan of a site, or DataError where no viewer draws its labels: names of classes, or tables by time."""
+    content = dict(read_datalist(site.datalist))
     listed = [(name, entry) for name in LISTS for entry in list_entries(site.datalist, name)]
+    if kind_by_look(content).form().main == Video.main:
+        if any(isinstance(entry, Mapping) and "labels" in entry for _, entry in listed):
+            raise DataError(
+                f"{site.site}: {site.datalist} lists videos with tables. A table covers its video from the beginning "
+                "to the end, and what a reader saves is of single frames, so nothing was changed. Write what the "
+                "frames show into the video's table"
+            )
+        return FrameCorrections(site, content)
     if any(isinstance(entry, Mapping) and ImageWithMask().wrong(name, "", entry) for name, entry in listed):
         raise DataError(
             f"{site.site}: the labels in {site.datalist} are names of classes, and what readers draw are masks. Write "
             f"an image's class into the datalist: move its entry from '{UNLABELED}' to '{TRAINING}' and add \"label\""
         )
+    return VolumeCorrections(site, content)
 
 
 def _saved(folder: Path) -> list[tuple[str, Path]]:

@@ -24,10 +24,11 @@ class Staging(contextlib.ExitStack):
         Raises:
             OSError: no space, or no right to write.
         """
-        if not path.parent.is_dir():
-            path.parent.mkdir()
-            self.callback(_remove_if_empty, path.parent)
-            path.parent.chmod(stat.S_IMODE(like.parent.stat().st_mode) | stat.S_IRWXU)
+        for folder in reversed(path.parents):
+            if not folder.is_dir():
+                folder.mkdir()
+                self.callback(_remove_if_empty, folder)
+                folder.chmod(stat.S_IMODE(like.parent.stat().st_mode) | stat.S_IRWXU)
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
         temporary = Path(name)
         self.callback(temporary.unlink, missing_ok=True)

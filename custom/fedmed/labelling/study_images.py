@@ -53,9 +53,9 @@ def _frames(video: Path) -> list[Path]:
 
 
 def _corrected(entry: Any) -> bool:
-    """Whether the label of an entry is a mask that a reader drew in the label server."""
-    label = entry.get("label") if isinstance(entry, Mapping) else None
-    return isinstance(label, str) and Path(label).is_relative_to(CORRECTED)
+    """Whether the label of an entry is a mask, or a folder of masks, that a reader drew in the label server."""
+    labels = [entry.get(key) for key in ("label", "masks")] if isinstance(entry, Mapping) else []
+    return any(isinstance(label, str) and Path(label).is_relative_to(CORRECTED) for label in labels)
 
 
 def folder_images(root: Path, pictures: bool) -> list[Path]:

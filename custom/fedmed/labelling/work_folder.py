@@ -95,7 +95,7 @@ def write_map(work: WorkFolder) -> None:
 
 def uploaded(folder: Path) -> set[str]:
     """Ids of images that a reader uploaded: files in the folder that are not links."""
-    return {_stem(path.name) for path in folder.iterdir() if not path.is_symlink() and ending_of(path.name)}
+    return {plain_name(path.name) for path in folder.iterdir() if not path.is_symlink() and ending_of(path.name)}
 
 
 def give_ids(paths: list[Path], known: Mapping[str, Path], taken: set[str]) -> dict[str, Path]:
@@ -104,14 +104,14 @@ def give_ids(paths: list[Path], known: Mapping[str, Path], taken: set[str]) -> d
     used = {key.casefold() for key in (*known, *taken)}
     for path in paths:
         if path not in given:
-            name = _stem(path.name)
+            name = plain_name(path.name)
             names = chain([name], (f"{name}-{number}" for number in count(2)))
             given[path] = next(candidate for candidate in names if candidate.casefold() not in used)
             used.add(given[path].casefold())
     return {given[path]: path for path in paths}
 
 
-def _stem(name: str) -> str:
+def plain_name(name: str) -> str:
     """The file's name without its ending, in characters that neither MONAI Label nor a URL reads otherwise."""
     return re.sub(r"[^\w-]", "_", name[: len(name) - len(ending_of(name))], flags=re.ASCII) or "image"
 

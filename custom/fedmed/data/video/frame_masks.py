@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,7 +100,7 @@ class FrameMasks:
             raise DataError(f"{path}: the mask has the value {others[0]}; use {known}")
 
 
-def picture(file: Path) -> NDArray[Any]:
+def picture(file: Path | IO[bytes]) -> NDArray[Any]:
     """The values of a PNG as they are stored; DataError where it cannot be read."""
     try:
         with Image.open(file) as image:
