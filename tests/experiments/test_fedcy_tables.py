@@ -22,6 +22,7 @@ GAINS = {  # arm -> how much above the others, if everything is as claimed
     "FedTCC": 0.04, "FedCy": 0.08, "FedCy-GN": 0.085, "FedAvg": 0.14, "FullSup-All": 0.16, "with contrast": 0.08,
     "with contrast, left out": 0.02, "stride": 0.03, "random": 0.03, "partition": 0.06, "FullSup of C_L": 0.001,
     "FedTCC, left out": 0.002, "FedCy, left out": 0.003, "FedCy, silent": 0.004,
+    "FedCy-GN, left out": 0.005, "FedCy-GN, silent": 0.006,
 }  # fmt: skip
 WHOLE = {("FedCy", "clock"): 0.1, ("FullSup of C_L", "clock"): 0.1}
 
@@ -72,12 +73,17 @@ def test_tables_share_the_runs_that_they_have_in_common(made):
     assert run("clock", "FullSup of C_L") == run("table2", "FullSup of C_L")
 
 
-def test_controls_differ_from_the_method_in_nothing_else(made):
-    whole, silent, left = (made["table2"][arm][0].study for arm in ("FedCy", "FedCy, silent", "FedCy, left out"))
+@pytest.mark.parametrize("method", ["FedCy", "FedCy-GN"])
+def test_controls_differ_from_the_method_in_nothing_else(made, method):
+    arms = (method, f"{method}, silent", f"{method}, left out")
+    whole, silent, left = (made["table2"][arm][0].study for arm in arms)
     assert silent.overrides["unsupervised"] == {"learning_rate": 0, "statistics_momentum": 0}
     assert silent.model_copy(update={"overrides": whole.overrides}) == whole
     assert left.of_role("unsupervised") == [] and left.overrides["supervised"] == whole.overrides["supervised"]
     assert left.model_copy(update={"sites": whole.sites, "overrides": whole.overrides}) == whole
+
+
+def test_features_by_cycles_have_a_control_without_the_others(made):
     cycles, alone = made["table2"]["FedTCC"], made["table2"]["FedTCC, left out"]
     assert len(cycles[0].study.sites) == 5 and len(alone[0].study.sites) == 1 and cycles[1].study == alone[1].study
 
