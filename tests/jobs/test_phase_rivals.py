@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 
+from fedmed.export.bundle import export_bundle
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.reports.run_page import write_report
@@ -179,6 +180,11 @@ def test_rounds_of_two_parts_with_helpers(allow_extras, one_round, answers, tmp_
     assert server.applied.values == {}, "helpers stay until others come"
     html, _ = write_report(tmp_path / "ws", tmp_path / "report")
     assert "Entries of ψ that are not 0" in html.read_text(), "though no tensor is of all sites"
+    exported = export_bundle(tmp_path / "ws", tmp_path / "surgical_phase_classification", verify=True)
+    weights = torch.load(exported.out / "models/model.pt", weights_only=True)
+    first = server.tensors["sigma.classifier.weight"] + server.tensors["psi.classifier.weight"]
+    assert torch.allclose(weights["classifier.weight"], first, atol=1e-4)
+    assert "fedmed" not in (exported.out / "configs/inference.yaml").read_text()
 
 
 def test_without_leave_nothing_of_one_hospital_reaches_another(one_round, answers, caplog):

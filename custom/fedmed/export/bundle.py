@@ -20,7 +20,7 @@ from fedmed.export.metadata import check_version, metadata
 from fedmed.export.site_facts import facts_to_set, site_facts
 from fedmed.export.verify import check_image
 from fedmed.export.verify import verify as verify_bundle
-from fedmed.export.weights import Weights, complete_weights, open_store
+from fedmed.export.weights import Weights, complete_weights, open_store, without_parts
 from fedmed.export.weights_origin import provenance
 
 BASE_NOTE = "> The bundle that this one was made from. Weights, settings and overlays have changed: see "
@@ -90,7 +90,7 @@ def export_bundle(
     finished = read_finished(run)
     store = open_store(finished)
     check_apart(out, store.bundle.root)
-    exporter = exporter_of(store.bundle, finished.method)
+    exporter = exporter_of(without_parts(store.bundle, finished.method), finished.method)
     weights = complete_weights(finished, store, exporter, model, site, site_run, unseen)
     own = site_facts(store.bundle, finished.plan, unseen or site, words or {})
     exporter.site_facts = {**own, **weights.settings}

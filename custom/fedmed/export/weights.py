@@ -10,12 +10,15 @@ from torch import Tensor
 
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.sharing import Patterns
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.network import initial_network
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
 from fedmed.export.private_tensors import private_state, site_settings
 from fedmed.export.unseen import KeptMean, kept_mean
 from fedmed.jobs.role_sharing import RolePolicies
+from fedmed.methods.method import Method
 from fedmed.recovery.model_store import ModelStore
 
 STARTED_FROM = ("checkpoint", "checkpoint_tensors", "encoder")  # of a run's description
@@ -113,8 +116,23 @@ def complete_weights(
             "never trained, with --unseen NAME"
         )
     whole = fitted(shared, store.initial, "the run's model")
+    if exporter.method.summed:
+        return Weights(_summed(store, whole), round)
     prefix = exporter.part.prefix if held else ""  # what the sites hold back has old values in the server's file
     return Weights({name: tensor for name, tensor in whole.items() if name.startswith(prefix)}, round)
+
+
+def without_parts(bundle: Bundle, method: Method) -> Bundle:
+    """The run's bundle, without the overlay in which a network's weights are the sum of parts."""
+    if method.summed is None:
+        return bundle
+    return Bundle(bundle.name, [name for name in bundle.overlays if name != method.summed], bundle.overrides)
+
+
+def _summed(store: ModelStore, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    network: Any = initial_network(store.bundle.parser(device="cpu"), store.seed)
+    network.load_state_dict(tensors)
+    return {name: tensor.clone() for name, tensor in network.summed().items()}
 
 
 def fitted(given: Mapping[str, Tensor], network: Mapping[str, Tensor], what: str) -> dict[str, Tensor]:

@@ -28,6 +28,7 @@ class FedMatch(FedFixMatch):
 
     title: ClassVar[str] = "FedMatch"
     source: ClassVar[str] = "Jeong et al. 2021, arXiv 2006.12097, with the values of Kassem et al. 2023"
+    summed: ClassVar[str | None] = "fedmatch"
 
     helpers: int = 2
     every: int = 10

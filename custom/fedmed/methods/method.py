@@ -23,6 +23,8 @@ class Method:
         example: values of a study that suit it, of its paper's size; ``scripts/package_job.py --init`` writes them.
         small: other values, with which a laptop ends in minutes.
         frozen: sharing group whose layers nobody trains: sites keep what the job started with, and so does the server.
+        summed: overlay with which a network's weights are the sum of parts; its ``summed`` gives the tensors of a plain
+            network, and that is exported, without the overlay.
         caution: what sites without labels learned from that can mislead, a sentence for a model's card, where
             ``{labels}`` stands for what these sites lack; empty: nothing.
     """
@@ -33,6 +35,7 @@ class Method:
     example: ClassVar[Mapping[str, Any]] = {}
     small: ClassVar[Mapping[str, Any]] = {}
     frozen: ClassVar[str | None] = None
+    summed: ClassVar[str | None] = None
     caution: ClassVar[str] = ""
 
     def roles(self) -> Mapping[str, Role]:

@@ -64,6 +64,12 @@ class Decomposed(nn.Module):
         output: Tensor = functional_call(self.sigma, weights, (x,))
         return output
 
+    def summed(self) -> dict[str, Tensor]:
+        """The state dict of one network that answers as this one does in eval mode."""
+        psi = {name: value * (value.abs() > self.threshold) for name, value in self.psi.named_parameters()}
+        state = {name: value.detach() for name, value in self.sigma.state_dict().items()}
+        return {name: value + psi[name].detach() if name in psi else value for name, value in state.items()}
+
     def size(self) -> Tensor:
         """‖ψ‖₁, the sum over all entries."""
         return torch.stack([value.abs().sum() for value in self.psi.parameters()]).sum()
