@@ -28,6 +28,8 @@ def test_every_arm_is_a_job_that_the_bundle_accepts(table, arms):
         job = one.job_of(Place(name, 0, data, table.test, Path("nowhere")))
         assert files(job) and job.study.epochs == (2 if name.startswith("FedRep") else 1)
         texts[name] = job.study.model_dump_json()
+        sizes = {str(job.study.overrides[role].get("image_size")) for role in job.study.sites.values()}
+        assert sizes == {"[27, 48]"}, "a model is tested on frames of the size that it was trained with"
     assert len(set(texts.values())) == len(texts) == arms, "two arms would be one run"
 
 
@@ -39,7 +41,11 @@ def test_all_tables_have_the_same_arms(name):
 def test_a_round_of_a_few_arms_fills_all_four_tables(tmp_path, tiny_site_configs, monkeypatch, capsys):
     data = yaml.safe_load((EXPERIMENTS / "data" / "lap_tools.yaml").read_text())
     data |= {"sites": {"HEI1": "lap_hei1", "HEI2": "lap_hei2"}, "budget": {"rounds": 1, "epochs": 1}}
-    data |= {"networks": {"default": ["demo"]}, "overrides": {"supervised": {"image_size": [24, 32], "batch_size": 8}}}
+    size = {"image_size": [24, 32]}
+    data |= {
+        "networks": {"default": ["demo"]},
+        "overrides": {"supervised": {**size, "batch_size": 8}, "evaluate": size},
+    }
     (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(data))
     text = (EXPERIMENTS / "tools_a1.yaml").read_text()
     for other in ("CHO1", "CHO2", "CHO3"):

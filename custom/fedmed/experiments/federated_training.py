@@ -12,8 +12,10 @@ from fedmed.experiments.chain import ChainLink, ChainStep, Place
 from fedmed.experiments.experiment_data import ExperimentData, Positive, link_job
 from fedmed.experiments.federation_data import (
     DEFAULT_NETWORK,
+    ArmRole,
     Budget,
     FederationData,
+    RoleOverrides,
     TrainingRole,
 )
 from fedmed.experiments.job_step import JobStep, run_folder
@@ -26,7 +28,6 @@ from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
-ArmOverrides = dict[TrainingRole | Literal["evaluate"], dict[str, Any]]
 
 
 class Scaled(YamlModel):
@@ -75,7 +76,7 @@ class FederatedTraining(ChainLink):
     network: str = DEFAULT_NETWORK
     overlays: list[str] = []
     weights: dict[str, int | float] = {}
-    overrides: ArmOverrides = {}
+    overrides: RoleOverrides = {}
     scaled: dict[TrainingRole, dict[str, Scaled]] = {}
     job: dict[str, Any] = {}
 
@@ -150,14 +151,14 @@ class FederatedTraining(ChainLink):
         schedule = (self.budget or data.budget).schedule(self.interval, late)
         schedule["warm_start"] |= given.pop("warm_start", {})
         schedule |= {key: given.pop(key) for key in {"epochs"} & set(schedule) & set(given)}
-        left_out = set(self.train) - set(self._training())
+        left_out, roles = set(self.train) - set(self._training()), self._site_roles(place)
         return link_job(
             place.arm,
             given,
             name=JOB_NAME,
-            sites=self._site_roles(place),
+            sites=roles,
             overlays=overlays,
-            overrides=self._overrides(data, given, overlays),
+            overrides=self._overrides(data, given, overlays, tested="evaluate" in roles.values()),
             user_weights={
                 data.shown_sites([site])[site]: w for site, w in self.weights.items() if site not in left_out
             },
@@ -184,13 +185,15 @@ class FederatedTraining(ChainLink):
         trained = {names[site]: role for site, role in self._training().items()}
         return roles | ({POOL: "supervised"} if self.pool else {}) | trained
 
-    def _overrides(self, data: FederationData, job: dict[str, Any], overlays: list[str]) -> dict[str, dict[str, Any]]:
+    def _overrides(
+        self, data: FederationData, job: dict[str, Any], overlays: list[str], tested: bool
+    ) -> dict[str, dict[str, Any]]:
         """The factors are of what the federation has set, where it has, else of what the bundle has."""
-        overrides: dict[str, dict[str, Any]] = {
-            role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in self._roles()
-        }
-        if tested := self.overrides.get("evaluate"):
-            overrides["evaluate"] = dict(tested)
+        roles: list[ArmRole] = [*self._roles()]
+        if tested:
+            roles.append("evaluate")
+        merged = {role: {**data.overrides.get(role, {}), **self.overrides.get(role, {})} for role in roles}
+        overrides: dict[str, dict[str, Any]] = {r: own for r, own in merged.items() if own or r != "evaluate"}
         present = {role: settings for role, settings in self.scaled.items() if role in overrides}
         for role, settings in present.items():
             config = Bundle(job["bundle"], overlays).parser()
@@ -202,6 +205,6 @@ class FederatedTraining(ChainLink):
                     raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
                 overrides[role][name] = base * scaled.by
         if self.control == "silent":
-            roles = load_method(job.get("method")).roles()
-            overrides["unsupervised"] |= dict(roles["unsupervised"].silent) if "unsupervised" in roles else {}
+            declared = load_method(job.get("method")).roles()
+            overrides["unsupervised"] |= dict(declared["unsupervised"].silent) if "unsupervised" in declared else {}
         return overrides

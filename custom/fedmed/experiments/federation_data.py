@@ -12,7 +12,8 @@ from fedmed.settings.yaml_model import YamlModel
 
 DEFAULT_NETWORK = "default"
 TrainingRole = Literal["supervised", "unsupervised"]
-RoleOverrides = dict[TrainingRole, dict[str, Any]]
+ArmRole = TrainingRole | Literal["evaluate"]  # the latter: of sites that are only tested
+RoleOverrides = dict[ArmRole, dict[str, Any]]
 
 
 class IterationBudget(YamlModel):
