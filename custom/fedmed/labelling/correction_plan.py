@@ -46,11 +46,13 @@ class DrawnMask:
         values: on the grid of the image.
         image: what it is of.
         foreground: how much of it is foreground, in the plan's unit.
+        file: what it is called among the masks of a video; empty for a scan, which has one.
     """
 
     values: np.ndarray
     image: Path
     foreground: float
+    file: str = ""
 
 
 @dataclass
@@ -104,7 +106,8 @@ class CorrectionPlan(ABC):
         done, notes = self.put(target, former, mask), [self._change(entry, target, former, where.get(UNLABELED, []))]
         self.foreground |= bool(mask.values.any())
         used = datetime.now(UTC).isoformat(timespec="seconds")
-        more = {self.key: target, "replaces": former, **self.told_of(image), **origin, "used": used}
+        frame = {"frame": mask.file} if mask.file else {}
+        more = {self.key: target, "replaces": former, **frame, **origin, "used": used}
         self.record.append({self.form.main: entry[self.form.main], **more})
         notes += [] if mask.values.any() else [f"no foreground: {self.healthy}"]
         return LabelOutcome(case, done, "; ".join(filter(None, notes)), mask.foreground)
@@ -136,10 +139,6 @@ class CorrectionPlan(ABC):
     def place_of(self, image: Path) -> str:
         """Where what an entry names lies, without links, for an image of it."""
         return os.path.realpath(image)
-
-    def told_of(self, image: Path) -> dict[str, str]:
-        """What the record says of the image beside its entry."""
-        return {}
 
     def require_foreground(self) -> None:
         """Raise DataError if the site could not train: no training mask has foreground."""

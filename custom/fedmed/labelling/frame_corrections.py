@@ -31,10 +31,10 @@ class FrameCorrections(CorrectionPlan):
 
     def read(self, label: Path, image: Path) -> DrawnMask:
         values = read_frame_mask(label, image)
-        return DrawnMask(values, image, 100 * float((values != 0).mean()))
+        return DrawnMask(values, image, 100 * float((values != 0).mean()), self._file(image))
 
     def is_same(self, former: str, mask: DrawnMask) -> bool:
-        file = f"{former}/{self._file(mask.image)}"
+        file = f"{former}/{mask.file}"
         try:
             earlier = picture(io.BytesIO(self.masks[file]) if file in self.masks else self.site.data_root / file)
         except DataError:
@@ -42,7 +42,7 @@ class FrameCorrections(CorrectionPlan):
         return bool(np.array_equal(earlier, mask.values))
 
     def put(self, target: str, former: str | None, mask: DrawnMask) -> str:
-        file = self._file(mask.image)
+        file = mask.file
         had = former and (f"{former}/{file}" in self.masks or (self.site.data_root / former / file).is_file())
         if former and former != target:
             for other in self._files(former):
@@ -69,9 +69,6 @@ class FrameCorrections(CorrectionPlan):
     def place_of(self, image: Path) -> str:
         folder = Path(os.path.realpath(image.parent))  # a table may list frames of folders in the video's own
         return next((place for place in self._places.values() if folder.is_relative_to(place)), str(folder))
-
-    def told_of(self, image: Path) -> dict[str, str]:
-        return {"frame": self._file(image)}
 
     def _files(self, masks: str) -> list[Path]:
         folder = self.site.data_root / masks  # is not there before the plan is carried out

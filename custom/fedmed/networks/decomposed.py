@@ -58,17 +58,19 @@ class Decomposed(nn.Module):
         return self._with(x, {name: value.to(own[name]) for name, value in found.items()})
 
     def _with(self, x: Tensor, psi: Mapping[str, Tensor]) -> Tensor:
-        if not self.training:
-            psi = {name: value * (value.abs() > self.threshold) for name, value in psi.items()}
-        weights = {name: value + psi[name] for name, value in self.sigma.named_parameters()}
-        output: Tensor = functional_call(self.sigma, weights, (x,))
+        output: Tensor = functional_call(self.sigma, self._sums(psi, cut=not self.training), (x,))
         return output
+
+    def _sums(self, psi: Mapping[str, Tensor], cut: bool) -> dict[str, Tensor]:
+        """σ + ψ; ``cut``: without what counts as 0 in eval mode."""
+        if cut:
+            psi = {name: value * (value.abs() > self.threshold) for name, value in psi.items()}
+        return {name: value + psi[name] for name, value in self.sigma.named_parameters()}
 
     def summed(self) -> dict[str, Tensor]:
         """The state dict of one network that answers as this one does in eval mode."""
-        psi = {name: value * (value.abs() > self.threshold) for name, value in self.psi.named_parameters()}
-        state = {name: value.detach() for name, value in self.sigma.state_dict().items()}
-        return {name: value + psi[name].detach() if name in psi else value for name, value in state.items()}
+        with torch.no_grad():
+            return {**self.sigma.state_dict(), **self._sums(dict(self.psi.named_parameters()), cut=True)}
 
     def size(self) -> Tensor:
         """‖ψ‖₁, the sum over all entries."""
