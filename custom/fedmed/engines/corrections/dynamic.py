@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedmed.engines.corrections.pull import add_pull
 from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart, check_kept
 from fedmed.in_range import in_range
 
@@ -38,7 +39,7 @@ class DynamicTerm(Correction):
         """∇H + α (ω - ω_t) - g."""
         for name, received in self._received.items():
             if (gradient := parameters[name].grad) is not None:
-                gradient.add_(parameters[name] - received, alpha=self.alpha)
+                add_pull(gradient, parameters[name], received, self.alpha)
                 if name in self._linear:
                     gradient.sub_(self._linear[name])
 

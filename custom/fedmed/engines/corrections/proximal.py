@@ -1,5 +1,6 @@
 """FedProx's term: a site's weights are drawn back to those that it received."""
 
+from fedmed.engines.corrections.pull import add_pull
 from fedmed.engines.gradient_correction import Correction, Parameters, RoundStart
 from fedmed.in_range import in_range
 
@@ -25,4 +26,4 @@ class ProximalTerm(Correction):
         """∇H + μ (ω - ω_t)."""
         for name, received in self._received.items():
             if self.mu and (gradient := parameters[name].grad) is not None:
-                gradient.add_(parameters[name] - received, alpha=self.mu)
+                add_pull(gradient, parameters[name], received, self.mu)
