@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from fedmed.reports.precision_recall import frames_of, precision_recall, precision_recall_points
 from fedmed.reports.run import read_run
@@ -26,3 +27,18 @@ def test_a_panel_a_label_and_a_curve_a_site_that_shows_it(fake_run):
     figure = precision_recall(run)
     assert [axes.get_title() for axes in figure.axes] == ["grasper", "clipper"]
     assert [len(axes.lines) for axes in figure.axes] == [4, 0], "of each site a curve and the threshold"
+
+
+def test_where_nothing_is_called_nothing_is_drawn_outside_of_the_panels(fake_run):
+    """A line without a point lies at the figure's corner for the layout, which then leaves no room for the panels."""
+    run = read_run(fake_run())
+    frames = run.sites[0].folder / "evaluation" / "frames"
+    frames.mkdir()
+    (frames / "001_a.csv").write_text(TABLE.replace("0.9", "0.3"))
+    figure = precision_recall(run)
+    assert [len(axes.lines) for axes in figure.axes] == [2, 0]
+    (frames / "001_a.csv").write_text(TABLE.replace("0.9", "0.3").replace("0.6", "0.2"))
+    figure = precision_recall(run)
+    assert [len(axes.lines) for axes in figure.axes] == [1, 0]
+    FigureCanvasAgg(figure).draw()
+    assert all(axes.get_tightbbox().x0 > 0 for axes in figure.axes)

@@ -40,7 +40,8 @@ def precision_recall(run: Run) -> Figure:
             true, values = column(frames, f"{TRUTH}{label}") > 0, column(frames, f"{PROBABILITY}{label}")
             if (curve := precision_recall_points(true, values)) is not None:
                 axes.plot(*curve, color=colours[site], linewidth=1.8, clip_on=False)
-                axes.plot(*_at(true, values, 0.5), color=colours[site], marker="o", markersize=5, clip_on=False)
+                if point := _at(true, values, 0.5):
+                    axes.plot(*point, color=colours[site], marker="o", markersize=5, clip_on=False)
     panels[0].set_ylabel("precision")
     name_sites(figure, sites, colours)
     return figure
@@ -59,10 +60,13 @@ def precision_recall_points(true: np.ndarray, values: np.ndarray) -> tuple[np.nd
     return hits / hits[-1], hits / called
 
 
-def _at(true: np.ndarray, values: np.ndarray, threshold: float) -> tuple[list[float], list[float]]:
-    """Recall and precision at one threshold, as a point; none where nothing is called."""
+def _at(true: np.ndarray, values: np.ndarray, threshold: float) -> tuple[float, float] | None:
+    """Recall and precision at one threshold; None where nothing is called.
+
+    A line without a point, which is not clipped, would lie at the figure's corner for the layout.
+    """
     called = values >= threshold
     if not called.any():
-        return [], []
+        return None
     hits = float((called & true).sum())
-    return [hits / float(true.sum())], [hits / float(called.sum())]
+    return hits / float(true.sum()), hits / float(called.sum())
