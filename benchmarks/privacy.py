@@ -30,7 +30,7 @@ from scipy.stats import norm
 
 from fedmed.data.augment.amplitude import half_spectra, mix_amplitudes
 from fedmed.data.synthetic.federation import LAP_TOOLS
-from fedmed.data.synthetic.surgery.recording import Recording
+from fedmed.data.synthetic.surgery.recording import DrawnRecording
 from fedmed.errors import FedMedError
 from fedmed.federation.loop import run_job
 from fedmed.jobs.job_folder import read_job
@@ -127,7 +127,7 @@ def amplitude(path: Path, second: float = 20.0) -> None:
     """Draw what is left of a frame without its phases, what the phases keep, and what may be sought from amplitudes."""
     frames = []
     for hospital in ("lap_hei1", "lap_cho1"):
-        recording = Recording(LAP_TOOLS[hospital], "amplitude")
+        recording = DrawnRecording(LAP_TOOLS[hospital], "amplitude")
         frame = next(frame for frame in recording if frame.time >= second)
         frames.append(torch.from_numpy(frame.image).permute(2, 0, 1).double() / 255)
     image, other = torch.stack(frames)[:, None]

@@ -21,8 +21,8 @@ from torch.nn import functional
 
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.federation import LAP_INSTRUMENTS, LAP_TOOLS
-from fedmed.data.synthetic.surgery.profile import PARTS, Hospital
-from fedmed.data.synthetic.surgery.recording import Recording, Room
+from fedmed.data.synthetic.surgery.profile import PARTS, HospitalProfile
+from fedmed.data.synthetic.surgery.recording import DrawnRecording, Room
 
 SIZE = (64, 48)  # columns and rows that are classified
 
@@ -77,13 +77,13 @@ def parts_alone(patients: int, epochs: int) -> None:
 
 
 def frames(
-    hospitals: Iterable[Hospital], first: int, last: int
+    hospitals: Iterable[HospitalProfile], first: int, last: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Images (N, H, W, 3) 0 … 1, phases (N,), tools (N, 6) and masks (N, H, W) of patients ``first`` to ``last``."""
     found: list[tuple[np.ndarray, int, tuple[bool, ...], np.ndarray]] = []
     for hospital in hospitals:
         for number in range(first, last):
-            recording = Recording(hospital, f"colour-{number}")
+            recording = DrawnRecording(hospital, f"colour-{number}")
             room = Room(recording)
             for second in range(int(recording.operation.seconds)):
                 frame = room.frame(second, float(second))

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 
 from fedmed.data.prepare.black_edges import split_by_edge
-from fedmed.data.prepare.clients import Client, one_a_video, read_clients, require_tests
+from fedmed.data.prepare.clients import SiteRecordings, one_a_video, read_clients, require_tests
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
 from fedmed.data.prepare.report import table
-from fedmed.data.prepare.video_site import PLAIN, Wanted, find_recordings, layouts, prepare_video_site
+from fedmed.data.prepare.video_site import PLAIN, WantedVideos, find_recordings, layouts, prepare_video_site
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def prepare(options: argparse.Namespace) -> None:
     """Prepare the site, or several, and print what was used and what was not."""
-    wanted = Wanted(
+    wanted = WantedVideos(
         options.layout, options.phases, options.tools, tuple(options.leave_out), options.unlabelled,
         options.patient_pattern, FrameSettings(tuple(options.size), options.rate), options.blocks,
     )  # fmt: skip
@@ -95,7 +95,7 @@ def prepare(options: argparse.Namespace) -> None:
         raise DataError(f"{options.folder}: {made} of {len(clients)} sites could be made")
 
 
-def clients_of(options: argparse.Namespace, wanted: Wanted, parent: Path) -> list[Client]:
+def clients_of(options: argparse.Namespace, wanted: WantedVideos, parent: Path) -> list[SiteRecordings]:
     """Who gets which videos, as the options say; measured edges are printed, and written below ``parent``."""
     recordings = find_recordings(options.folder, wanted)[2]
     if options.each:
@@ -114,7 +114,7 @@ def clients_of(options: argparse.Namespace, wanted: Wanted, parent: Path) -> lis
 
 
 def prepare_one(
-    options: argparse.Namespace, wanted: Wanted, out: Path, site: str, client: Client | None = None
+    options: argparse.Namespace, wanted: WantedVideos, out: Path, site: str, client: SiteRecordings | None = None
 ) -> None:
     """Prepare one site and print what was used and what was not."""
     prepared = prepare_video_site(

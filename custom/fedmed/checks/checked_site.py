@@ -7,7 +7,7 @@ from fedmed.checks.bundle_demands import BundleDemands
 from fedmed.checks.disk import Space
 from fedmed.checks.entries import MEASURED, Cases, Entry
 from fedmed.checks.inspection import Inspection
-from fedmed.checks.machine import Machine
+from fedmed.checks.machine import MachineFacts
 from fedmed.checks.measurement import Measured
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.server_connection import Connection
@@ -42,7 +42,7 @@ class CheckedSite:
     role: str | None = None
     measured: Measured | None = None
     spaces: Sequence[Space] = ()
-    machine: Machine | None = None
+    machine: MachineFacts | None = None
     connection: Connection | None = None
     findings: list[SiteFinding] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)

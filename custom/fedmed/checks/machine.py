@@ -17,7 +17,7 @@ PACKAGES = ("nvflare", "monai", "torch", "numpy", "nibabel")
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineFacts:
     """Facts about the machine; none of them names it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Machine:
     versions: tuple[tuple[str, str], ...]
 
 
-def check_machine(site: SiteConfig) -> tuple[Machine, list[SiteFinding]]:
+def check_machine(site: SiteConfig) -> tuple[MachineFacts, list[SiteFinding]]:
     """Return the machine's facts, and where the site's settings do not fit them."""
     gpus = tuple(_gpu(index) for index in range(torch.cuda.device_count())) if torch.cuda.is_available() else ()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -45,7 +45,7 @@ def check_machine(site: SiteConfig) -> tuple[Machine, list[SiteFinding]]:
     device = f"{site.device} ({gpus[index][0]})" if index is not None and index < len(gpus) else site.device
     memory = psutil.virtual_memory()
     amount = (memory.total, memory.available)
-    machine = Machine(device, gpus, cores, site.threads, site.workers, amount, tuple(_versions()))
+    machine = MachineFacts(device, gpus, cores, site.threads, site.workers, amount, tuple(_versions()))
     return machine, list(_findings(site, machine, index))
 
 
@@ -54,7 +54,7 @@ def _gpu(index: int) -> tuple[str, int, int]:
     return torch.cuda.get_device_name(index), total, free
 
 
-def _findings(site: SiteConfig, machine: Machine, index: int | None) -> Iterator[SiteFinding]:
+def _findings(site: SiteConfig, machine: MachineFacts, index: int | None) -> Iterator[SiteFinding]:
     if index is not None and index >= len(machine.gpus):
         known = ", ".join(f"cuda:{place}" for place in range(len(machine.gpus))) or "none"
         text = f"{site.source}: key 'device' is '{site.device}', but the GPUs here are: {known}; correct it"

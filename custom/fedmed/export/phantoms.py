@@ -52,9 +52,9 @@ def _frame(path: Path) -> Path:
     from PIL import Image
 
     from fedmed.data.synthetic.federation import LAP_TOOLS
-    from fedmed.data.synthetic.surgery.recording import Recording
+    from fedmed.data.synthetic.surgery.recording import DrawnRecording
 
-    Image.fromarray(next(iter(Recording(LAP_TOOLS["lap_hei1"].tiny(), "phantom"))).image).save(path)
+    Image.fromarray(next(iter(DrawnRecording(LAP_TOOLS["lap_hei1"].tiny(), "phantom"))).image).save(path)
     return path
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from fedmed.data.video.frame_masks import FrameMasks
-from fedmed.data.video.label_table import PHASE, SECOND, LabelTable, read_label_table
+from fedmed.data.video.label_table import PHASE, SECOND, TimedLabels, read_label_table
 from fedmed.data.video.source import Damage, VideoSource, open_video
 from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.errors import DataError
@@ -93,7 +93,7 @@ def _files(folder: Path | None, shift: float) -> dict[float, Path]:
     return {second - shift: file for second, file in FrameMasks(folder, ANY).files()} if folder else {}
 
 
-def _truth(table: LabelTable, shift: float) -> Ribbon:
+def _truth(table: TimedLabels, shift: float) -> Ribbon:
     none = np.empty((len(table.seconds), 0))
     phases = none if table.phases is None else np.eye(len(table.phase_names))[table.phases]
     present = np.concatenate([phases, none if table.tools is None else table.tools], axis=1) > 0

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from fedmed.data.prepare.video_inspect import Wanted
+from fedmed.data.prepare.video_inspect import WantedVideos
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.frame_settings import FrameSettings
@@ -30,7 +30,7 @@ def prepare(tmp_path):
     """Return a function that makes a site, all of it for training, and gives its entries and refusals by name."""
 
     def prepare(layout=None):
-        prepared = prepare_video_site(tmp_path / "in", tmp_path / "out", "s", Wanted(layout), fractions=(1, 0, 0))
+        prepared = prepare_video_site(tmp_path / "in", tmp_path / "out", "s", WantedVideos(layout), fractions=(1, 0, 0))
         lists = json.loads((tmp_path / "out" / "datalist.json").read_text())
         refused = {case.case: "; ".join(case.faults) for case in prepared.cases if case.faults}
         return lists.get("training", []), refused
@@ -118,7 +118,7 @@ def test_mistakes_in_the_table_of_values(tmp_path, lines, told):
     png(tmp_path / "masks" / "a.png", [1])
     (tmp_path / "mask_values.csv").write_text(lines)
     with pytest.raises(Exception, match=told):
-        find_recordings(tmp_path, Wanted())
+        find_recordings(tmp_path, WantedVideos())
 
 
 def movie(path):

@@ -12,7 +12,7 @@ import pytest
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
-from fedmed.data.prepare.video_inspect import Wanted
+from fedmed.data.prepare.video_inspect import WantedVideos
 from fedmed.data.prepare.video_site import find_recordings, prepare_video_site
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
@@ -68,7 +68,7 @@ def prepare(tmp_path):
     """Return a function that makes a site and gives lists, and refusals by name."""
 
     def prepare(folder, wanted=None, **options):
-        wanted = wanted or Wanted()
+        wanted = wanted or WantedVideos()
         prepared = prepare_video_site(folder, tmp_path / "out", "s", wanted, **options)
         lists = json.loads((tmp_path / "out" / "datalist.json").read_text())
         return prepared, lists, {case.case: "; ".join(case.faults) for case in prepared.cases if case.faults}
@@ -118,7 +118,7 @@ def test_videos_without_labels_are_noted(plain, prepare):
     assert [note.partition(" ×")[0] for note in notes] == ["1", "1"]
     assert "it has no table of labels, as others have" in notes[0] and "(b.mp4)" in notes[0]
     assert "neither labels nor masks were found" in notes[1] and "(a.mp4)" in notes[1]
-    assert not prepare(plain, Wanted(ignore=True))[0].sections["Worth a look"]
+    assert not prepare(plain, WantedVideos(ignore=True))[0].sections["Worth a look"]
 
 
 def test_tools_that_a_list_never_or_always_shows_and_white_frames(plain, prepare, tmp_path):
@@ -142,10 +142,10 @@ def test_tools_that_a_list_never_or_always_shows_and_white_frames(plain, prepare
 def test_names_of_phases_and_tools(plain, prepare):
     table(plain / "labels" / "a.csv", header="second,phase,graspers")
     assert "differ in the columns grasper, graspers" in prepare(plain)[2]["a.mp4"]
-    refused = prepare(plain, Wanted(tools=("grasper",)))[2]
+    refused = prepare(plain, WantedVideos(tools=("grasper",)))[2]
     assert list(refused) == ["a.mp4"] and "did you mean 'grasper'?" in refused["a.mp4"]
     with pytest.raises(DataError, match="none of 6 videos is usable(.|\n)*the phase 'first' is unknown; use second"):
-        prepare(plain, Wanted(phases=("second",)))
+        prepare(plain, WantedVideos(phases=("second",)))
 
 
 def test_an_earlier_preparation_inside_the_folder_is_not_found(plain):
@@ -155,7 +155,7 @@ def test_an_earlier_preparation_inside_the_folder_is_not_found(plain):
 
 
 def test_patients_of_a_pattern_and_of_a_list(plain, prepare, tmp_path):
-    _, lists, _ = prepare(plain, Wanted(patient_pattern="^[abc]"), fractions=(0, 0, 1))
+    _, lists, _ = prepare(plain, WantedVideos(patient_pattern="^[abc]"), fractions=(0, 0, 1))
     assert [entry["patient"] for entry in lists["testing"]] == ["a", "b", "c"]
     text(plain / "videos.csv", "video,patient,labels,list", "videos/a.mp4,p,labels/a.csv,training",
          "videos/b.mp4,q,labels/b.csv,testing", "videos/c.mp4,p,,unlabeled")  # fmt: skip
@@ -261,8 +261,8 @@ def test_cholect50_frames_stay_where_they_are(prepare, tmp_path):
     assert stored.times.tolist() == [0, 2, 17] and read.phases_of(stored).tolist() == [0, 1, 2]
     assert read.tools[:, 1].tolist() == [1, 1, 1] and read.tool_names[1] == "coagulation"
     with pytest.raises(DataError, match="--leave-out: the phase 'packaging' is unknown.*'gallbladder_packaging'"):
-        prepare(tmp_path / "in", Wanted(leave_out=("packaging",)))
-    prepare(tmp_path / "in", Wanted(leave_out=("clipping_and_cutting",)))
+        prepare(tmp_path / "in", WantedVideos(leave_out=("packaging",)))
+    prepare(tmp_path / "in", WantedVideos(leave_out=("clipping_and_cutting",)))
     assert len(list(video.glob("*.png"))) == 2
 
 
@@ -319,17 +319,17 @@ def test_sar_rarp50_parts(prepare, tmp_path):
 
 
 def test_layouts_are_told_apart(plain, tmp_path):
-    assert find_recordings(plain, Wanted())[0] == "plain"
+    assert find_recordings(plain, WantedVideos())[0] == "plain"
     (plain / "phase_annotations").mkdir()
-    assert find_recordings(plain, Wanted())[0] == "cholec80"
+    assert find_recordings(plain, WantedVideos())[0] == "cholec80"
     cholect50(plain)
     with pytest.raises(DataError, match="looks like cholec80 and cholect50; say which with --layout"):
-        find_recordings(plain, Wanted())
+        find_recordings(plain, WantedVideos())
     with pytest.raises(DataError, match="the layout 'heidelberg' is unknown; use one of cholec80"):
-        find_recordings(plain, Wanted("heidelberg"))
+        find_recordings(plain, WantedVideos("heidelberg"))
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no video for the layout 'plain'"):
-        find_recordings(tmp_path / "empty", Wanted())
+        find_recordings(tmp_path / "empty", WantedVideos())
 
 
 @pytest.mark.skipif(not (DATA / "surgery_cholect50").is_dir(), reason="the real frames are not in ../shared/data")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fedmed.data.prepare.clients import Client
+from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Rows
 from fedmed.data.prepare.video_layouts.layout import Recording
@@ -59,7 +59,7 @@ def split_by_edge(
     limits: tuple[float, float] | None = None,
     workers: int = 1,
     track: Track[Edges] | None = None,
-) -> tuple[list[Client], Rows, list[str]]:
+) -> tuple[list[SiteRecordings], Rows, list[str]]:
     """Divide videos among three clients: ``<site>1`` has large edges, ``<site>2`` intermediate ones, ``<site>3`` small.
 
     Args:
@@ -91,7 +91,7 @@ def split_by_edge(
     if not all(members):
         raise DataError(f"black edges ({said}): {numbers}; each client needs videos: give other limits with --edges")
     clients = [
-        Client(f"{site}{place + 1}", dict.fromkeys(cases, ""), f"{name} black edges; limits {said}")
+        SiteRecordings(f"{site}{place + 1}", dict.fromkeys(cases, ""), f"{name} black edges; limits {said}")
         for place, (name, cases) in enumerate(zip(GROUPS, members, strict=True))
     ]
     rows: Rows = [("video", "edge_percent", "group", "client")]

@@ -15,7 +15,7 @@ from fedmed.errors import DataError
 
 
 @dataclass(frozen=True)
-class Client:
+class SiteRecordings:
     """One of the sites.
 
     Attributes:
@@ -29,12 +29,14 @@ class Client:
     about: str = ""
 
 
-def one_a_video(site: str, recordings: Iterable[Recording]) -> list[Client]:
+def one_a_video(site: str, recordings: Iterable[Recording]) -> list[SiteRecordings]:
     """A client for each recording."""
-    return [Client(f"{site}_{re.sub(r'[^a-z0-9]+', '_', one.stem.lower())}", {one.case: ""}) for one in recordings]
+    return [
+        SiteRecordings(f"{site}_{re.sub(r'[^a-z0-9]+', '_', one.stem.lower())}", {one.case: ""}) for one in recordings
+    ]
 
 
-def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list[Client]:
+def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list[SiteRecordings]:
     """The clients of a YAML (client -> list -> names of videos without folder and ending), as far as they are here.
 
     A client none of whose videos is in the folder belongs to another data set, and is left out.
@@ -63,7 +65,7 @@ def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list
             if not lists.get(key):
                 raise DataError(f"{path}: {name}: has no list '{key}'; a client trains and is tested: name some videos")
         lists_of = {cases[video][0]: key for video, key in where.items()}
-        clients.append(Client(f"{site}_{name}", lists_of, f"{path.name}: {name}"))
+        clients.append(SiteRecordings(f"{site}_{name}", lists_of, f"{path.name}: {name}"))
     if not clients:
         raise DataError(f"{path}: the folder has none of its videos, such as '{listed[0] if listed else ''}'")
     return clients
@@ -85,7 +87,9 @@ def _videos(path: Path, lists: object) -> list[object]:
     raise DataError(f"{path}: {lists!r} are not the lists of a client; write training: […] and testing: […]")
 
 
-def require_tests(clients: Iterable[Client], recordings: Iterable[Recording], fractions: Sequence[float]) -> None:
+def require_tests(
+    clients: Iterable[SiteRecordings], recordings: Iterable[Recording], fractions: Sequence[float]
+) -> None:
     """Refuse a client with too few patients for a test list, before any video is read.
 
     Raises:

@@ -27,7 +27,7 @@ Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedVideos:
     """What is asked for.
 
     Args:
@@ -51,14 +51,14 @@ class Wanted:
     blocks: tuple[float, float] | None = None
 
 
-DEFAULT = Wanted()
+DEFAULT = WantedVideos()
 
 
 def prepare_video(
     recording: Recording,
     layout: Layout,
     staging: Path,
-    wanted: Wanted,
+    wanted: WantedVideos,
     copy: bool = False,
 ) -> VideoCase:
     """Bring one recording into ``staging/prepared``, with its table and masks, and look at all of it.

@@ -9,7 +9,7 @@ from pathlib import Path
 from fedmed.class_paths import classes_below
 from fedmed.data.entry_forms import UNLABELED, Video
 from fedmed.data.prepare.case import VideoCase
-from fedmed.data.prepare.clients import Client
+from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
 from fedmed.data.prepare.place import staging_for
@@ -17,7 +17,7 @@ from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.time_blocks import in_blocks, list_blocks
 from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
-from fedmed.data.prepare.video_inspect import DEFAULT, Wanted, prepare_video
+from fedmed.data.prepare.video_inspect import DEFAULT, WantedVideos, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
 from fedmed.data.prepare.write import write_site
 from fedmed.data.video.frame_rules import WORDS
@@ -39,7 +39,7 @@ def layouts() -> dict[str, type[Layout]]:
     return classes_below(LAYOUTS, Layout)  # type: ignore[type-abstract]  # it returns classes and makes none
 
 
-def find_recordings(folder: Path, wanted: Wanted) -> tuple[str, Layout, list[Recording]]:
+def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, list[Recording]]:
     """The layout of a folder, by name too, and its recordings with their patients.
 
     Raises:
@@ -71,21 +71,21 @@ def prepare_video_site(
     folder: Path,
     out: Path,
     site: str,
-    wanted: Wanted = DEFAULT,
+    wanted: WantedVideos = DEFAULT,
     *,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     workers: int = 1,
     copy: bool = False,
     track: Track[VideoCase] | None = None,
-    client: Client | None = None,
+    client: SiteRecordings | None = None,
 ) -> Prepared:
     """Check every video below ``folder`` and write the site folder ``out``.
 
     Videos and frames stay where they are: ``out/prepared`` holds links to them, their tables and their masks.
 
     Args:
-        folder, wanted: what is there; see :class:`Wanted`.
+        folder, wanted: what is there; see :class:`WantedVideos`.
         out: site folder; what an earlier preparation left there is replaced, other files are not touched.
         site: the site's name in the federation.
         fractions, seed: training, validation, testing, of the patients with labels; seed of the split.

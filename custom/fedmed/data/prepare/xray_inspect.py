@@ -10,7 +10,7 @@ from PIL import Image, ImageOps
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
 from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import file_kind
-from fedmed.data.prepare.xray_view import TAKEN, Wanted, view_of
+from fedmed.data.prepare.xray_view import TAKEN, WantedViews, view_of
 from fedmed.errors import DataError, first_line
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
@@ -19,7 +19,7 @@ COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks on an X-ray are fewer, those of a photograph are more
 
 
-def inspect_xray(source: Source, wanted: Wanted = TAKEN) -> XrayCase:
+def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
     """Check and measure one image. Never raises for bad data: the returned case lists the faults."""
     (path,) = source.files
     view = source.view.upper()

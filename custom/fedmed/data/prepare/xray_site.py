@@ -14,7 +14,7 @@ from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
 from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
-from fedmed.data.prepare.xray_view import TAKEN, Wanted, count_views
+from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views
 from fedmed.errors import DataError
 
 COLUMNS = (
@@ -40,7 +40,7 @@ def prepare_xray_site(
     site: str,
     *,
     labels: Labels = Labels(),
-    wanted: Wanted = TAKEN,
+    wanted: WantedViews = TAKEN,
     fractions: Sequence[float] = (0.6, 0.2, 0.2),
     seed: int = 0,
     patient_pattern: str | None = None,

@@ -34,7 +34,7 @@ def count_views(views: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedViews:
     """Views and body parts to take, in capitals; empty: chests that were not taken from the side.
 
     ``UNKNOWN`` among them stands for images that do not say it, ``ANY`` takes all. By default what is not said passes.
@@ -55,12 +55,12 @@ class Wanted:
         return ""
 
 
-TAKEN = Wanted()
+TAKEN = WantedViews()
 
 
-def parse_wanted(views: str | None, parts: str | None) -> Wanted:
+def parse_wanted(views: str | None, parts: str | None) -> WantedViews:
     """Words between commas each; DataError for an empty one."""
-    return Wanted(_words("--view", views), _words("--body-part", parts))
+    return WantedViews(_words("--view", views), _words("--body-part", parts))
 
 
 def _words(option: str, text: str | None) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ LAP_TOOLS, LAP_PHASES, LAP_INSTRUMENTS = (
     surgery.read_profiles(surgery.FOLDER / f"{name}.yaml") for name in ("lap_tools", "lap_phases", "lap_instruments")
 )
 
-Profile = SiteProfile | Institution | surgery.Hospital
+Profile = SiteProfile | Institution | surgery.HospitalProfile
 KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_ct": hospitals.SITES,
     "chest_ct_tiny": {name: hospitals.tiny(site) for name, site in hospitals.SITES.items()},
@@ -110,7 +110,7 @@ def _make(profile: Profile, final: Path, seed: int) -> None:
         threads = min(THREADS, os.cpu_count() or 1)
         if isinstance(profile, Institution):
             institution_files.fill(profile, making, seed, threads)
-        elif isinstance(profile, surgery.Hospital):
+        elif isinstance(profile, surgery.HospitalProfile):
             from fedmed.data.synthetic.surgery import recording_files  # OpenCV, which others do not need
 
             recording_files.fill(profile, making, seed, threads)

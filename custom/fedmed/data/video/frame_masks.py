@@ -21,7 +21,7 @@ class FrameMasks:
     """A folder of masks: ``00012000.png`` is that of the frame which is shown from 12 000 ms on.
 
     Args:
-        folder: of the files. Times count as those of a table, see :class:`fedmed.data.video.label_table.LabelTable`.
+        folder: of the files. Times count as those of a table, see :class:`fedmed.data.video.label_table.TimedLabels`.
         values: those that a mask may have, such as ``range(4)``.
     """
 

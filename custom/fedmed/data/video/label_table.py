@@ -19,7 +19,7 @@ ODD_RATIO = 1.2  # of lengths: beyond it the table is rather of another rate tha
 
 
 @dataclass(frozen=True)
-class LabelTable:
+class TimedLabels:
     """A table that was read. A row holds from its second to that of the next.
 
     Attributes:
@@ -103,7 +103,7 @@ class LabelTable:
 
 def read_label_table(
     path: Path | str, phases: Sequence[str] | None = (), tools: Sequence[str] | None = ()
-) -> LabelTable:
+) -> TimedLabels:
     """Read a CSV with the columns ``second``, ``phase`` (a name) and one of 0 and 1 for each tool.
 
     Args:
@@ -122,7 +122,7 @@ def read_label_table(
     _check_columns(path, header, phases, wanted, columns if tools else wanted)
     seconds = np.array(list(_seconds(path, rows)))
     used = list(dict.fromkeys(row[PHASE] for row in rows)) if phases is None and PHASE in header else list(phases or ())
-    return LabelTable(
+    return TimedLabels(
         path,
         seconds,
         float(np.median(np.diff(seconds))) if len(seconds) > 1 else 1.0,

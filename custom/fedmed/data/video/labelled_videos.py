@@ -9,7 +9,7 @@ from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import LabelTable, read_label_table
+from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
 
@@ -40,7 +40,7 @@ def load_labelled_videos(
         raise DataError("labels of videos: name either 'tools' or 'phases'")
     cases = load_datalist(data_root, datalist, key, form=Video())
     tables = [read_label_table(case["labels"], phases=phases, tools=tools) for case in cases]
-    store, of = VideoStore(cache_dir, settings), LabelTable.tools_of if tools else LabelTable.phases_of
+    store, of = VideoStore(cache_dir, settings), TimedLabels.tools_of if tools else TimedLabels.phases_of
     labels = [of(table, store.get(case["video"])) for case, table in zip(cases, tables, strict=True)]
     entries = [{"video": case["video"], "labels": own} for case, own in zip(cases, labels, strict=True)]
     return PreparedVideos(entries, settings, cache_dir)

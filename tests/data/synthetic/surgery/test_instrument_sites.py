@@ -12,7 +12,7 @@ from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
 from fedmed.data.synthetic.surgery.procedure_vector import FILE, WIDTH, procedure_vector
 from fedmed.data.synthetic.surgery.profile import read_profiles
-from fedmed.data.synthetic.surgery.recording import Recording, Room
+from fedmed.data.synthetic.surgery.recording import DrawnRecording, Room
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
 
@@ -75,7 +75,7 @@ def test_a_simulator_draws_plain_tissue_and_pictures_in_no_order():
     """Tissue of one patient hardly varies from pixel to pixel there; neighbours in the folder are not in time."""
     rough = {}
     for name in ("inst_nephro1", "inst_simulator"):
-        frame = Room(Recording(KINDS["lap_instruments_tiny"][name], "p")).frame(0, 2.0)
+        frame = Room(DrawnRecording(KINDS["lap_instruments_tiny"][name], "p")).frame(0, 2.0)
         flat = cv2.cvtColor(frame.image, cv2.COLOR_RGB2GRAY).astype(float)
         rough[name] = np.median(np.abs(flat - cv2.medianBlur(flat.astype(np.uint8), 5))[frame.mask == 0])
     assert rough["inst_simulator"] < 1 < rough["inst_nephro1"]

@@ -12,8 +12,8 @@ from fedmed.data.synthetic.surgery.drawing import Drawing
 from fedmed.data.synthetic.surgery.instruments import parts
 from fedmed.data.synthetic.surgery.motion import Pose
 from fedmed.data.synthetic.surgery.profile import Instruments
-from fedmed.data.synthetic.surgery.recording import SEEN, Recording, Room
-from fedmed.data.synthetic.surgery.texture import Grid
+from fedmed.data.synthetic.surgery.recording import SEEN, DrawnRecording, Room
+from fedmed.data.synthetic.surgery.texture import Plane
 from fedmed.data.synthetic.surgery.working_ends import JAW, SHAFT, WRIST, Style
 from fedmed.data.video.frame_rules import dark_sides
 
@@ -27,11 +27,11 @@ def calm(hospital, **optics):
 
 
 def test_same_seed_same_frames_whatever_was_made_before():
-    first = [frame.image for frame in islice(Recording(HOSPITAL, "a"), 8)]
-    next(iter(Recording(HOSPITAL, "b")))
-    again = [frame.image for frame in islice(Recording(HOSPITAL, "a"), 8)]
+    first = [frame.image for frame in islice(DrawnRecording(HOSPITAL, "a"), 8)]
+    next(iter(DrawnRecording(HOSPITAL, "b")))
+    again = [frame.image for frame in islice(DrawnRecording(HOSPITAL, "a"), 8)]
     assert all(np.array_equal(one, two) for one, two in zip(first, again, strict=True))
-    for other in (Recording(HOSPITAL, "b"), Recording(HOSPITAL, "a", seed=1)):
+    for other in (DrawnRecording(HOSPITAL, "b"), DrawnRecording(HOSPITAL, "a", seed=1)):
         assert not np.array_equal(first[0], next(iter(other)).image)
     assert first[0].shape == (48, 64, 3) and first[0].dtype == np.uint8
     assert not np.array_equal(first[0], first[1])  # breath and camera move
@@ -40,7 +40,7 @@ def test_same_seed_same_frames_whatever_was_made_before():
 @pytest.mark.parametrize("site", LAP_TOOLS)
 def test_truth_of_every_frame_is_of_one_piece(site):
     hospital = LAP_TOOLS[site].tiny()
-    recording = Recording(hospital, "p")
+    recording = DrawnRecording(hospital, "p")
     frames = list(recording)
     assert len(frames) == len(recording) == recording.operation.seconds * hospital.rate
     used = set()
@@ -62,7 +62,7 @@ def test_a_mask_lies_on_its_instrument():
     """The same body, camera and hands without instruments differ where the mask is, and little elsewhere."""
     hospital = calm(HOSPITAL.model_copy(update={"size": (128, 96)}))
     hospital = hospital.model_copy(update={"course": hospital.course.model_copy(update={"outside": 0.0, "smoke": 0.0})})
-    recording = Recording(hospital, "p")
+    recording = DrawnRecording(hospital, "p")
     use = next(use for use in recording.operation.uses if use.tool == "grasper")
     time = (use.start + use.end) / 2
     with_tools, without = Room(recording), Room(recording)
@@ -75,7 +75,7 @@ def test_a_mask_lies_on_its_instrument():
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_tool_has_a_shaft_outside_and_a_working_end_at_its_tip(tool):
-    grid = Grid((96, 128), 96.0)
+    grid = Plane((96, 128), 96.0)
     image, height = np.full((96, 128, 3), 90, np.float32), np.zeros((96, 128), np.float32)
     drawing = Drawing(image, height, grid, np.zeros((96, 128), np.float32))
     pose = Pose(tool, np.array((0.1, 0.0)), 0.0, 0.0, 0.5, 0.1, 0.3, np.zeros(2))
@@ -90,7 +90,7 @@ def test_every_tool_has_a_shaft_outside_and_a_working_end_at_its_tip(tool):
 @pytest.mark.parametrize("bend", [-1.1, 0.0, 1.1])
 def test_shaft_wrist_and_jaws_hang_together_however_the_wrist_bends(bend):
     pose = Pose("grasper", np.array((0.1, 0.1)), 0.3, bend, 0.2, 0.1, 0.3, np.zeros(2))
-    grid = Grid((192, 256), 192.0)
+    grid = Plane((192, 256), 192.0)
     flat = np.zeros(grid.shape, np.float32)
     drawing = Drawing(np.zeros((*grid.shape, 3), np.float32), flat, grid, flat)
     drawing.add(parts(pose, Style(1, Instruments(), "grasper")), 1, pose.near, 1.0)
@@ -100,7 +100,7 @@ def test_shaft_wrist_and_jaws_hang_together_however_the_wrist_bends(bend):
 
 
 def test_higher_tissue_hides_the_tip_and_its_mask():
-    grid = Grid((96, 128), 96.0)
+    grid = Plane((96, 128), 96.0)
     flat = np.zeros((96, 128), np.float32)
     wall = flat.copy()
     wall[:, 64:] = 2.0
@@ -117,9 +117,9 @@ def test_higher_tissue_hides_the_tip_and_its_mask():
 @pytest.mark.parametrize("site", LAP_TOOLS)
 def test_black_borders_are_as_wide_as_the_profile_says(site):
     hospital = LAP_TOOLS[site].tiny().model_copy(update={"size": (128, 96)})
-    recording = Recording(hospital, "p")
+    recording = DrawnRecording(hospital, "p")
     frame = Room(recording).frame(0, recording.operation.inside + 1)
-    x, y = Grid((96, 128), 96.0).axes
+    x, y = Plane((96, 128), 96.0).axes
     radius = np.hypot(x, y) / np.hypot(*(0.5, 0.5 * 128 / 96))
     low, high = hospital.optics.border
     dark, light = radius > high + 0.06, radius < low - 0.06
@@ -134,7 +134,9 @@ def test_black_edges_left_and_right_are_large_intermediate_or_small_by_client():
     widths = {}
     for site, hospital in LAP_TOOLS.items():
         small = hospital.tiny().model_copy(update={"size": (256, 192)})
-        recordings = [Recording(small, f"p{number}") for number in range(2 if hospital.optics.border[0] < 0.9 else 1)]
+        recordings = [
+            DrawnRecording(small, f"p{number}") for number in range(2 if hospital.optics.border[0] < 0.9 else 1)
+        ]
         frames = [Room(one).frame(0, one.operation.inside + 1).image for one in recordings]
         widths[site] = dark_sides(np.stack(frames))
     large, intermediate, few = (widths[f"lap_cho{number}"] for number in (1, 2, 3))
@@ -146,7 +148,9 @@ def test_black_edges_left_and_right_are_large_intermediate_or_small_by_client():
 
 def test_two_hospitals_show_the_same_tissue_in_other_colours():
     warm, cold = (calm(HOSPITAL, gain=gain) for gain in ((1.2, 1.0, 0.8), (0.8, 1.0, 1.2)))
-    ratio = [np.divide(*Room(Recording(one, "p")).frame(0, 6.0).image.mean((0, 1))[[0, 2]]) for one in (warm, cold)]
+    ratio = [
+        np.divide(*Room(DrawnRecording(one, "p")).frame(0, 6.0).image.mean((0, 1))[[0, 2]]) for one in (warm, cold)
+    ]
     assert ratio[0] > 1.5 * ratio[1]
 
 
@@ -154,7 +158,7 @@ def test_tools_are_seen_about_as_often_as_the_profile_says():
     hospital = LAP_TOOLS["lap_cho1"].model_copy(update={"size": (64, 48)})
     present = []
     for number in range(6):
-        recording = Recording(hospital, f"p{number}")
+        recording = DrawnRecording(hospital, f"p{number}")
         room = Room(recording)
         present += [room.frame(second, second).present for second in range(0, int(recording.operation.seconds), 2)]
     for tool, share in zip(TOOLS, np.mean(present, axis=0), strict=True):

@@ -13,7 +13,7 @@ from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic import KINDS, demo_site
 from fedmed.data.synthetic.federation import LAP_PHASES, LAP_TOOLS
 from fedmed.data.synthetic.surgery.profile import VERSION, VideoList
-from fedmed.data.synthetic.surgery.recording import Recording
+from fedmed.data.synthetic.surgery.recording import DrawnRecording
 from fedmed.data.synthetic.surgery.recording_files import fill, mask_frames, roster
 from fedmed.data.video.movie import write_movie
 from fedmed.errors import DataError
@@ -54,7 +54,7 @@ def test_entries_name_files_of_the_site(home):
 
 def test_movie_table_and_masks_are_those_of_the_recording(home):
     hospital = KINDS["lap_tools_tiny"]["lap_hei2"]
-    recording = Recording(hospital, "LHB-001")
+    recording = DrawnRecording(hospital, "LHB-001")
     frames = list(recording)
     with av.open(str(home / "videos" / "LHB-001.mp4")) as container:
         decoded = list(container.decode(video=0))
@@ -110,7 +110,7 @@ def test_at_a_changing_rate_the_table_says_what_is_shown_and_unlabelled_videos_h
     assert all(set(entry) == {"video", "patient"} for entry in own["unlabeled"])
     assert [len(labelled[name]) for name in ("training", "validation", "testing")] == [1, 1, 1]
     assert all((folder / entry["labels"]).is_file() for entries in labelled.values() for entry in entries)
-    recording = Recording(KINDS["lap_phases_tiny"]["lap_dune"], "LPD-001")
+    recording = DrawnRecording(KINDS["lap_phases_tiny"]["lap_dune"], "LPD-001")
     with av.open(str(folder / "videos" / "LPD-001.mp4")) as container:
         times = np.array([frame.time for frame in container.decode(video=0)])
     assert times == pytest.approx(recording.times, abs=1e-3) and np.ptp(np.diff(times)) > 0.2

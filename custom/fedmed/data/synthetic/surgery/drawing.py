@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from fedmed.data.synthetic.surgery.instruments import NEARER, Part
-from fedmed.data.synthetic.surgery.texture import SHIFT, Grid, rgb
+from fedmed.data.synthetic.surgery.instruments import NEARER, Piece
+from fedmed.data.synthetic.surgery.texture import SHIFT, Plane, rgb
 from fedmed.data.synthetic.surgery.working_ends import SHAFT, Shape
 
 STEPS = 64  # of a table of brightness from one side of a cylinder to the other
@@ -44,18 +44,18 @@ MATERIALS: Mapping[str, Material] = {
 class Drawing:
     """One frame: ``image`` (H, W, 3) float32, 0 … 255, and what covers each pixel."""
 
-    def __init__(self, image: np.ndarray, height: np.ndarray, grid: Grid, grain: np.ndarray) -> None:
+    def __init__(self, image: np.ndarray, height: np.ndarray, grid: Plane, grain: np.ndarray) -> None:
         self.image, self.height, self.grid, self.grain = image, height, grid, grain
         self.mask = np.zeros(grid.shape, np.uint8)  # place in PARTS
         self.owner = np.zeros(grid.shape, np.uint8)  # number of the instrument, counted from 1
         self.shadow = np.zeros(grid.shape, np.uint8)
 
-    def add(self, pieces: Sequence[Part], number: int, near: float, light: float) -> None:
+    def add(self, pieces: Sequence[Piece], number: int, near: float, light: float) -> None:
         """Draw one instrument; tissue that is higher than its tip covers the tip."""
         for part in pieces:
             self._piece(part, number, near, light)
 
-    def cast(self, pieces: Sequence[Part], near: float) -> None:
+    def cast(self, pieces: Sequence[Piece], near: float) -> None:
         """Remember the shadow of an instrument, beside it by as much as it is above the tissue."""
         move = np.array((0.035, 0.055)) * (0.4 + near)
         for part in pieces:
@@ -69,7 +69,7 @@ class Drawing:
             soft = cv2.resize(cv2.blur(small, (5, 5)), (columns, rows), interpolation=cv2.INTER_LINEAR)
             self.image *= rgb(1 - np.float32(0.5 / 255) * soft)
 
-    def _piece(self, part: Part, number: int, near: float, light: float) -> None:
+    def _piece(self, part: Piece, number: int, near: float, light: float) -> None:
         window = self._window(part.outline)
         if window is None:
             return
@@ -94,7 +94,7 @@ class Drawing:
         covered = alpha > 0.5
         self.mask[area][covered], self.owner[area][covered] = part.shape.value, number
 
-    def _cover(self, part: Part, window: tuple[int, int, int, int]) -> np.ndarray:
+    def _cover(self, part: Piece, window: tuple[int, int, int, int]) -> np.ndarray:
         """Which share of each pixel of a window a piece covers, were it alone."""
         top, bottom, left, right = window
         stamp = np.zeros((bottom - top, right - left), np.uint8)

@@ -13,7 +13,7 @@ NEARER = 0.012  # by which a shaft widens per half width of length, towards the 
 
 
 @dataclass(frozen=True)
-class Part:
+class Piece:
     """One piece to draw, in view units."""
 
     shape: Shape
@@ -24,7 +24,7 @@ class Part:
     half: float  # width from the axis to the side, for shading
 
 
-def parts(pose: Pose, style: Style) -> list[Part]:
+def parts(pose: Pose, style: Style) -> list[Piece]:
     """The pieces of an instrument from back to front."""
     half = 0.5 * pose.width * style.stout * (1 + 0.35 * pose.near)
     shapes = {
@@ -47,11 +47,11 @@ def parts(pose: Pose, style: Style) -> list[Part]:
     return [_place(rod, hinge, pose.angle, half), *(_place(shape, joint, angle, half) for shape in (*ball, *shapes))]
 
 
-def _place(shape: Shape, joint: np.ndarray, angle: float, half: float) -> Part:
+def _place(shape: Shape, joint: np.ndarray, angle: float, half: float) -> Piece:
     angle += shape.turn
     matrix = half * np.array([[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]])
     points = np.asarray(shape.points, dtype=float)
     near = points[points[:, 0] > -12, 1]  # not the far end of the shaft
     origin = joint + np.array((0, near.min() + near.max())) / 2 @ matrix
     holes = tuple(hole @ matrix + joint for hole in shape.holes)
-    return Part(shape, points @ matrix + joint, holes, origin, angle, half * max(float(np.ptp(near)) / 2, 0.2))
+    return Piece(shape, points @ matrix + joint, holes, origin, angle, half * max(float(np.ptp(near)) / 2, 0.2))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import cv2
 import numpy as np
 
-from fedmed.data.synthetic.surgery.texture import Grid, rgb, soften
+from fedmed.data.synthetic.surgery.texture import Plane, rgb, soften
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Surface:
 class Layers:
     """Colour, height and wetness while tissue is laid upon tissue."""
 
-    def __init__(self, grid: Grid, tone: np.ndarray, coarse: np.ndarray, middle: np.ndarray) -> None:
+    def __init__(self, grid: Plane, tone: np.ndarray, coarse: np.ndarray, middle: np.ndarray) -> None:
         self.scale = grid.scale
         self.colour = (tone * (1 + 0.07 * coarse + 0.04 * middle)[..., None]).astype(np.float32)
         self.height = (0.1 * coarse + 0.02 * middle).astype(np.float32)

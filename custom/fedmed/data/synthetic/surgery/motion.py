@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedmed.data.synthetic.surgery.operation import ASSISTANT, LEFT, Operation, Use
+from fedmed.data.synthetic.surgery.operation import ASSISTANT, LEFT, InstrumentUse, Operation
 from fedmed.data.synthetic.surgery.profile import Instruments
 
 TRAVEL = 0.7  # seconds from the port to the site
@@ -31,7 +31,7 @@ def ease(share: float) -> float:
 
 
 @dataclass(frozen=True)
-class View:
+class CameraView:
     """Where the camera looks: from scene units to view units, in which the frame is 1 high and its middle 0."""
 
     centre: np.ndarray
@@ -55,9 +55,9 @@ class Camera:
         self.depth, self.roll, self.zoom = Drift(rng, 1, 14.0, 0.06), Drift(rng, 1, 20.0, 0.05), zoom
         self.tilt, self.middle = float(rng.normal(0, 0.25)), rng.normal(0, 0.06, 2)
 
-    def at(self, time: float, site: np.ndarray) -> View:
+    def at(self, time: float, site: np.ndarray) -> CameraView:
         centre = np.clip(0.45 * site + self.middle + self.sway.at(time), -0.18, 0.18) + self.tremor.at(time)
-        return View(
+        return CameraView(
             centre, float(1.05 * self.zoom * (1 + self.depth.at(time)[0])), self.tilt + float(self.roll.at(time)[0])
         )
 
@@ -93,7 +93,7 @@ class Hands:
         self.rhythm = rng.uniform(0, 6.28, 3)
         self.width = instruments.width * float(rng.uniform(0.88, 1.12))
 
-    def pose(self, use: Use, number: int, time: float, site: np.ndarray) -> Pose | None:
+    def pose(self, use: InstrumentUse, number: int, time: float, site: np.ndarray) -> Pose | None:
         """The pose of ``use`` at ``time`` where the work is at ``site`` (view units); None while it is out of sight."""
         reach = min((time - use.start) / TRAVEL, (use.end - time) / TRAVEL + 0.1)
         if reach < 0 or time > use.end:
@@ -115,14 +115,14 @@ class Hands:
         return Pose(use.tool, tip, angle, bend, opening, self.width, near, pull, burns, yaw)
 
 
-def offset(use: Use) -> np.ndarray:
+def offset(use: InstrumentUse) -> np.ndarray:
     """Where a hand works beside the common site: the left one holds, the assistant keeps away."""
     if use.tool == "specimen_bag":
         return np.array((0.02, 0.02))
     return np.array({LEFT: (-0.2, -0.13), ASSISTANT: (0.12, 0.18)}.get(use.hand, (0.03, 0.02)))
 
 
-def habit(use: Use, time: float, phase: float) -> tuple[np.ndarray, float, float]:
+def habit(use: InstrumentUse, time: float, phase: float) -> tuple[np.ndarray, float, float]:
     """Stroke (2,), opening of the jaws and how firmly tissue is held, each as the tool is used."""
     done = (time - use.start) / max(use.end - use.start, 1e-3)
     slow = np.array((np.cos(0.25 * phase), np.sin(0.31 * phase)))

@@ -24,7 +24,7 @@ MOST = 0.94  # of a phase in which a hand can be busy
 
 
 @dataclass(frozen=True)
-class Use:
+class InstrumentUse:
     """One instrument in one hand from ``start`` to ``end``, seconds, the way in and out included."""
 
     tool: str
@@ -40,7 +40,7 @@ class Operation:
     seconds: float
     inside: float
     phases: tuple[tuple[int, float, float], ...]
-    uses: tuple[Use, ...]
+    uses: tuple[InstrumentUse, ...]
 
     def phase_at(self, time: float) -> int:
         return next((phase for phase, _, end in self.phases if time < end), self.phases[-1][0])
@@ -81,7 +81,7 @@ def draw_order(rng: np.random.Generator, course: Course) -> list[int]:
 
 def _uses(
     rng: np.random.Generator, phases: tuple[tuple[int, float, float], ...], inside: float, shares: dict[str, float]
-) -> list[Use]:
+) -> list[InstrumentUse]:
     spans = [(phase, max(start, inside), end) for phase, start, end in phases if end > inside]
     wanted = {tool: _spread(shares.get(tool, 0.0) * phases[-1][2], WORK[tool], spans) for tool in TOOLS}
     uses = []
@@ -111,7 +111,7 @@ def _spread(seconds: float, work: tuple[float, ...], spans: list[tuple[int, floa
     return [float(value) for value in given]
 
 
-def _hand(rng: np.random.Generator, need: dict[str, float], hand: int, start: float, end: float) -> list[Use]:
+def _hand(rng: np.random.Generator, need: dict[str, float], hand: int, start: float, end: float) -> list[InstrumentUse]:
     """Place the bursts of a hand's tools one after another, with chance gaps, clips before scissors."""
     bursts: list[tuple[float, str, float]] = []
     for tool, seconds in need.items():
@@ -124,6 +124,6 @@ def _hand(rng: np.random.Generator, need: dict[str, float], hand: int, start: fl
     gaps = rng.dirichlet(np.ones(len(bursts) + 1)) * (end - start - busy * scale)
     uses, time = [], start
     for gap, (_, tool, long) in zip(gaps, sorted(bursts), strict=False):
-        uses.append(Use(tool, hand, float(time + gap), float(time + gap + long * scale)))
+        uses.append(InstrumentUse(tool, hand, float(time + gap), float(time + gap + long * scale)))
         time += gap + long * scale
     return uses

@@ -5,7 +5,7 @@ import numpy as np
 
 from fedmed.data.synthetic.surgery.motion import Drift
 from fedmed.data.synthetic.surgery.profile import Optics
-from fedmed.data.synthetic.surgery.texture import Grid, noise, rgb, smooth_step
+from fedmed.data.synthetic.surgery.texture import Plane, noise, rgb, smooth_step
 
 TILES = 6  # of sensor noise; each frame takes one of them, turned or mirrored
 NAMES = ("OR 1", "OR 2", "LAP CAM", "HD ENDO", "CHANNEL A")
@@ -14,7 +14,7 @@ NAMES = ("OR 1", "OR 2", "LAP CAM", "HD ENDO", "CHANNEL A")
 class Lens:
     """The optics of one recording: everything about its pictures that does not come from the patient."""
 
-    def __init__(self, rng: np.random.Generator, optics: Optics, grid: Grid) -> None:
+    def __init__(self, rng: np.random.Generator, optics: Optics, grid: Plane) -> None:
         self.grid, self.rng_text = grid, rng.integers(0, 10_000)
         rows, columns = grid.shape
         x, y = grid.axes
@@ -75,8 +75,8 @@ def _colours(gain: np.ndarray, saturation: float) -> np.ndarray:
 class Smoke:
     """Smoke of coagulation and mist on the lens: it comes, drifts and clears, also while nothing is coagulated."""
 
-    def __init__(self, rng: np.random.Generator, grid: Grid, amount: float, seconds: float) -> None:
-        small = Grid((grid.shape[0] // 2, grid.shape[1] // 2), grid.scale / 4)
+    def __init__(self, rng: np.random.Generator, grid: Plane, amount: float, seconds: float) -> None:
+        small = Plane((grid.shape[0] // 2, grid.shape[1] // 2), grid.scale / 4)
         self.shape, self.field = grid.shape, noise(rng, small, 0.6, 3, 0.55)
         self.way = rng.uniform(0.03, 0.12, 2)
         self.tone = (np.array((196, 190, 188)) * rng.normal(1, 0.02, 3)).astype(np.float32)
@@ -107,11 +107,11 @@ class Smoke:
 class Outside:
     """What the camera sees before it enters the body: drapes, lamps and gloves out of focus, then the trocar."""
 
-    def __init__(self, rng: np.random.Generator, grid: Grid) -> None:
+    def __init__(self, rng: np.random.Generator, grid: Plane) -> None:
         self.grid, self.path = grid, Drift(rng, 2, 3.0, 0.12)
         tones = np.array([(60, 105, 110), (70, 120, 95), (150, 150, 155), (190, 165, 150), (110, 95, 95)], np.float32)
         tone = tones[rng.permutation(5)]
-        wide = Grid((grid.shape[0] * 3 // 2, grid.shape[1] * 3 // 2), grid.scale)
+        wide = Plane((grid.shape[0] * 3 // 2, grid.shape[1] * 3 // 2), grid.scale)
         a, b, c = (noise(rng, wide, 0.6, 3, 0.6) for _ in range(3))
         room = tone[0] + smooth_step(a, -0.9, 0.9)[..., None] * (tone[1] - tone[0])
         room = (room + smooth_step(b, 0.0, 1.2)[..., None] * (tone[2] - room)) * (0.75 + 0.1 * a)[..., None]

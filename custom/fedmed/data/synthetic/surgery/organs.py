@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from fedmed.data.synthetic.surgery.layers import Layers
-from fedmed.data.synthetic.surgery.texture import Grid, mound, rgb, smooth_step, tubes
+from fedmed.data.synthetic.surgery.texture import Plane, mound, rgb, smooth_step, tubes
 
 VESSELS = (0.45, 0.10, 0.12)
 
@@ -14,7 +14,7 @@ VESSELS = (0.45, 0.10, 0.12)
 class Tissue(Protocol):
     """What an organ is drawn with: a patient's random fields and colours; see ``tissue.Body``."""
 
-    grid: Grid
+    grid: Plane
     coarse: np.ndarray
     middle: np.ndarray
     fine: np.ndarray

@@ -93,7 +93,7 @@ class VideoList(Model):
     without: tuple[Tool, ...] = ()  # tools that none of its videos shows
 
 
-class Hospital(Model):
+class HospitalProfile(Model):
     """One made-up hospital."""
 
     name: str  # in jobs
@@ -112,7 +112,7 @@ class Hospital(Model):
     course: Course = Course()
     lists: Mapping[str, VideoList]
     simulated_by: str = ""  # the hospital of the same file whose training pictures it has too
-    simulator: "Hospital | None" = None  # that hospital
+    simulator: "HospitalProfile | None" = None  # that hospital
 
     @property
     def counts(self) -> dict[str, int]:
@@ -123,7 +123,7 @@ class Hospital(Model):
         """A mask of places in ``PARTS`` with the values that are written: those, or 1 for all parts."""
         return np.minimum(mask, 1) if self.parts == "binary" else mask
 
-    def tiny(self, rate: float = 2.0, mask_every: float = 3.0, seconds: Range = (20.0, 24.0)) -> "Hospital":
+    def tiny(self, rate: float = 2.0, mask_every: float = 3.0, seconds: Range = (20.0, 24.0)) -> "HospitalProfile":
         """The same hospital with a video or two of some seconds a list, a few pixels, and every tool: for tests."""
         often = {tool: max(share, 0.1) for tool, share in self.course.tools.items()}
         course = self.course.model_copy(update={"seconds": seconds, "tools": often})
@@ -137,10 +137,10 @@ class Hospital(Model):
         return self.model_copy(update=small | {"course": course, "lists": lists, "simulator": simulator})
 
 
-class Federation(Model):
+class ProfileFile(Model):
     """A file of ``profiles/``: values that its hospitals share, and the hospitals."""
 
-    hospitals: tuple[Hospital, ...] = Field(min_length=1)
+    hospitals: tuple[HospitalProfile, ...] = Field(min_length=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -159,14 +159,14 @@ def merged(base: Mapping[str, object], over: Mapping[str, object]) -> dict[str, 
     return {**base, **both}
 
 
-def read_profiles(path: Path) -> dict[str, Hospital]:
+def read_profiles(path: Path) -> dict[str, HospitalProfile]:
     """The hospitals of one YAML file by name.
 
     Raises:
         DataError: the file is missing, is not YAML, or a value is unknown or out of its range.
     """
     try:
-        federation = Federation.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        federation = ProfileFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise DataError(f"{path}: these profiles of hospitals cannot be used; correct the file: {error}") from error
     found = {hospital.name: hospital for hospital in federation.hospitals}

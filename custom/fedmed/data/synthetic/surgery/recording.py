@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from fedmed.data.operation_names import TOOLS
 from fedmed.data.synthetic.surgery.drawing import Drawing
 from fedmed.data.synthetic.surgery.instruments import Style, parts
-from fedmed.data.synthetic.surgery.motion import Camera, Hands, Pose, View, work_site
+from fedmed.data.synthetic.surgery.motion import Camera, CameraView, Hands, Pose, work_site
 from fedmed.data.synthetic.surgery.operation import draw_operation
 from fedmed.data.synthetic.surgery.optics import Lens, Outside, Smoke
-from fedmed.data.synthetic.surgery.profile import Hospital
+from fedmed.data.synthetic.surgery.profile import HospitalProfile
 from fedmed.data.synthetic.surgery.sight import Sight
-from fedmed.data.synthetic.surgery.texture import Grid, noise
+from fedmed.data.synthetic.surgery.texture import Plane, noise
 from fedmed.data.synthetic.surgery.tissue import Body
 from fedmed.seeds import derive_seed
 
@@ -35,13 +35,13 @@ class Frame:
     present: tuple[bool, ...]  # of TOOLS
 
 
-class Recording:
+class DrawnRecording:
     """The recording of one operation; iterate it from its beginning, as often as wanted.
 
     Everything follows from hospital, patient and seed: the same three give the same frames, bit for bit.
     """
 
-    def __init__(self, hospital: Hospital, patient: str, seed: int = 0, without: tuple[str, ...] = ()) -> None:
+    def __init__(self, hospital: HospitalProfile, patient: str, seed: int = 0, without: tuple[str, ...] = ()) -> None:
         self.hospital, self.patient, self.seed = hospital, patient, seed
         self.operation = draw_operation(self._chance("operation"), hospital.course, without)
 
@@ -70,12 +70,12 @@ class Recording:
 class Room:
     """Everything that is drawn once a recording, and the renderer of its frames."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: DrawnRecording) -> None:
         hospital, chance = recording.hospital, recording._chance
         self.operation = recording.operation
         columns, rows = hospital.size
-        self.grid = Grid((rows, columns), float(rows))
-        wide = Grid((int(rows * MARGIN), int(columns * MARGIN)), float(rows))
+        self.grid = Plane((rows, columns), float(rows))
+        wide = Plane((int(rows * MARGIN), int(columns * MARGIN)), float(rows))
         rng = chance("patient")
         self.body = Body(rng, hospital.anatomy, wide)
         self.sight = Sight(rng, self.body, self.grid, self.operation, 0.5 * hospital.course.blood)
@@ -91,7 +91,7 @@ class Room:
             for tool in TOOLS
             for hand in range(3)
         }
-        self.before: View | None = None
+        self.before: CameraView | None = None
 
     def frame(self, number: int, time: float) -> Frame:
         """Render the frame at ``time``; call in the order of time, for smoke and blur depend on what was before."""

@@ -13,8 +13,8 @@ from fedmed.data.datalist import LABELLED_DATALIST
 from fedmed.data.entry_forms import UNLABELED
 from fedmed.data.operation_names import PHASES, TOOLS
 from fedmed.data.synthetic.surgery.procedure_vector import FILE, procedure_vector
-from fedmed.data.synthetic.surgery.profile import Hospital
-from fedmed.data.synthetic.surgery.recording import Frame, Recording, Room
+from fedmed.data.synthetic.surgery.profile import HospitalProfile
+from fedmed.data.synthetic.surgery.recording import DrawnRecording, Frame, Room
 from fedmed.data.video.folder_source import SINGLES
 from fedmed.data.video.movie import write_movie
 from fedmed.seeds import derive_seed
@@ -24,7 +24,7 @@ SYNTHETIC = "synthetic"  # a list beside those of patients: pictures of a simula
 SAME = 1e-6  # seconds
 
 
-def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
+def fill(hospital: HospitalProfile, folder: Path, seed: int, threads: int) -> None:
     """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
 
     A hospital of single pictures has ``images`` in place of ``videos``; one with a simulator has both, and the list
@@ -52,7 +52,7 @@ def fill(hospital: Hospital, folder: Path, seed: int, threads: int) -> None:
     _write_lists(folder / "datalist.json", lists)
 
 
-def _labelled(hospital: Hospital, lists: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
+def _labelled(hospital: HospitalProfile, lists: dict[str, list[Entry]]) -> dict[str, list[Entry]]:
     further = [{**entry, "labels": f"labels/{entry['patient']}.csv"} for entry in lists.get(UNLABELED, [])]
     training = len(further) - (hospital.lists[UNLABELED].validates if further else 0)
     found = {name: list(lists.get(name, [])) for name in ("training", "validation", "testing")}
@@ -65,18 +65,18 @@ def _write_lists(path: Path, lists: dict[str, list[Entry]]) -> None:
     path.write_text(json.dumps(lists, indent=1) + "\n", encoding="utf-8")
 
 
-def place(hospital: Hospital) -> str:
+def place(hospital: HospitalProfile) -> str:
     """The folder of its recordings."""
     return "images" if hospital.pictures else "videos"
 
 
-def roster(hospital: Hospital) -> list[tuple[str, str]]:
+def roster(hospital: HospitalProfile) -> list[tuple[str, str]]:
     """(list, patient) of every recording; each is of another patient."""
     names = [name for name, one in hospital.lists.items() for _ in range(one.videos)]
     return [(name, f"{hospital.prefix}-{number:03d}") for number, name in enumerate(names, 1)]
 
 
-def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patient: str) -> Entry:
+def write_patient(hospital: HospitalProfile, folder: Path, seed: int, name: str, patient: str) -> Entry:
     """Write one recording and its truth; return its entry of the datalist.
 
     ``labels/<patient>.csv`` has a row for each whole second: ``second``, then ``phase`` (a name in ``PHASES``) and
@@ -86,7 +86,7 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
     """
     seconds = hospital.lists[name].seconds or hospital.course.seconds
     hospital = hospital.model_copy(update={"course": hospital.course.model_copy(update={"seconds": seconds})})
-    recording = Recording(hospital, patient, seed, hospital.lists[name].without)
+    recording = DrawnRecording(hospital, patient, seed, hospital.lists[name].without)
     if hospital.pictures:
         return write_pictures(recording, folder)
     entry = {"video": f"videos/{patient}.mp4", "patient": patient}
@@ -107,7 +107,7 @@ def write_patient(hospital: Hospital, folder: Path, seed: int, name: str, patien
     return entry
 
 
-def write_pictures(recording: Recording, folder: Path) -> Entry:
+def write_pictures(recording: DrawnRecording, folder: Path) -> Entry:
     """Write single pictures of one patient in drawn order, and a mask of each; return its entry of the datalist.
 
     ``images/<patient>/00003000.jpg`` has the mask ``masks/<patient>/00003000.png``; ``pictures.csv`` lists them.
@@ -128,7 +128,7 @@ def write_pictures(recording: Recording, folder: Path) -> Entry:
     return {"video": f"images/{patient}", "patient": patient, "masks": f"masks/{patient}/"}
 
 
-def _watched(recording: Recording, rows: list[list[object]], masks: Path | None) -> Iterator[np.ndarray]:
+def _watched(recording: DrawnRecording, rows: list[list[object]], masks: Path | None) -> Iterator[np.ndarray]:
     """The frames' images; on the way, rows for the table and files of masks."""
     hospital, times = recording.hospital, recording.times
     masked = mask_frames(recording)
@@ -140,13 +140,13 @@ def _watched(recording: Recording, rows: list[list[object]], masks: Path | None)
         yield frame.image
 
 
-def mask_frames(recording: Recording) -> set[int]:
+def mask_frames(recording: DrawnRecording) -> set[int]:
     """Numbers of the frames that have masks: every ``mask_every`` seconds, from half of that on."""
     every = recording.hospital.mask_every
     wanted = np.arange(every / 2, recording.operation.seconds, every)
     return set(np.searchsorted(recording.times[:-1], wanted - SAME).tolist())
 
 
-def _row(frame: Frame, second: int, hospital: Hospital) -> list[object]:
+def _row(frame: Frame, second: int, hospital: HospitalProfile) -> list[object]:
     phase = [PHASES[frame.phase]] if "phase" in hospital.labels else []
     return [second, *phase, *map(int, frame.present if "tools" in hospital.labels else ())]

@@ -4,10 +4,10 @@ import cv2
 import numpy as np
 
 from fedmed.data.synthetic.surgery.layers import Surface
-from fedmed.data.synthetic.surgery.motion import Drift, Pose, View
+from fedmed.data.synthetic.surgery.motion import CameraView, Drift, Pose
 from fedmed.data.synthetic.surgery.operation import Operation
 from fedmed.data.synthetic.surgery.state import State, state_at
-from fedmed.data.synthetic.surgery.texture import Grid, rgb
+from fedmed.data.synthetic.surgery.texture import Plane, rgb
 from fedmed.data.synthetic.surgery.tissue import Body
 
 BREATH = 3.6  # seconds
@@ -17,9 +17,9 @@ SLANT = 0.9  # how much nearer the light is to the tissue than it would have to 
 class Sight:
     """The tissue of one recording before the camera, whose light comes from beside its lens."""
 
-    def __init__(self, rng: np.random.Generator, body: Body, grid: Grid, operation: Operation, blood: float) -> None:
+    def __init__(self, rng: np.random.Generator, body: Body, grid: Plane, operation: Operation, blood: float) -> None:
         self.body, self.grid, self.operation = body, grid, operation
-        self.quarter = Grid((grid.shape[0] // 4, grid.shape[1] // 4), grid.scale / 4)
+        self.quarter = Plane((grid.shape[0] // 4, grid.shape[1] // 4), grid.scale / 4)
         self.blood = blood * float(rng.uniform(0.1, 1.5))
         self.pace, self.beat = BREATH * float(rng.uniform(0.8, 1.25)), Drift(rng, 2, 0.9, 0.002)
         self.state: State | None = None
@@ -28,7 +28,7 @@ class Sight:
         ray = [np.float32(-SLANT) * x + 0 * y, np.float32(-SLANT) * y + 0 * x, np.ones(grid.shape, np.float32)]
         self.ray = np.stack(ray) / np.sqrt(1 + np.float32(SLANT**2) * (x * x + y * y))
 
-    def lit(self, time: float, view: View, poses: list[Pose]) -> tuple[np.ndarray, np.ndarray]:
+    def lit(self, time: float, view: CameraView, poses: list[Pose]) -> tuple[np.ndarray, np.ndarray]:
         """The lit tissue (H, W, 3) float32, 0 … 255, and its height (H, W)."""
         state = state_at(self.operation, time, self.blood)
         if self.surface is None or state != self.state:
@@ -51,7 +51,7 @@ class Sight:
         image += rgb(shine)
         return image, height
 
-    def _lookup(self, time: float, view: View, poses: list[Pose]) -> tuple[np.ndarray, np.ndarray]:
+    def _lookup(self, time: float, view: CameraView, poses: list[Pose]) -> tuple[np.ndarray, np.ndarray]:
         """Columns and rows (H, W) float32 of the tissue that each pixel shows: camera, breath and pulls."""
         back = np.linalg.inv(view.matrix) * self.grid.scale
         drift = self._drift(time, poses)

@@ -11,7 +11,7 @@ SHIFT = 4  # fractional bits of OpenCV's coordinates
 
 
 @dataclass(frozen=True)
-class Grid:
+class Plane:
     """A picture plane of ``shape`` (rows, columns), ``scale`` pixels to a unit, 0 in its middle."""
 
     shape: tuple[int, int]
@@ -29,7 +29,7 @@ class Grid:
         return np.rint((points * self.scale + middle) * 2**SHIFT).astype(np.int32)
 
 
-def noise(rng: np.random.Generator, grid: Grid, length: float, octaves: int = 3, rough: float = 0.5) -> np.ndarray:
+def noise(rng: np.random.Generator, grid: Plane, length: float, octaves: int = 3, rough: float = 0.5) -> np.ndarray:
     """A random field of about unit spread, float32, that varies over ``length`` units and, less, over halves of it."""
     total = np.zeros(grid.shape, np.float32)
     strength = 1.0
@@ -55,7 +55,7 @@ def smooth_step(values: np.ndarray, low: float, high: float) -> np.ndarray:
 
 
 def mound(
-    grid: Grid, centre: tuple[float, float], radii: tuple[float, float], angle: float, warp: np.ndarray | float = 0.0
+    grid: Plane, centre: tuple[float, float], radii: tuple[float, float], angle: float, warp: np.ndarray | float = 0.0
 ) -> np.ndarray:
     """How deep each pixel lies in an ellipse: 1 in its middle, 0 at its edge, negative outside; ``warp`` is added."""
     x, y = grid.axes
@@ -65,7 +65,7 @@ def mound(
     return 1 - np.sqrt(along * along + across * across) + warp
 
 
-def vessels(rng: np.random.Generator, grid: Grid, roots: np.ndarray, width: float, length: float = 1.0) -> np.ndarray:
+def vessels(rng: np.random.Generator, grid: Plane, roots: np.ndarray, width: float, length: float = 1.0) -> np.ndarray:
     """Branching vessels, 0 … 1, float32, from ``roots`` (N, 2): ``width`` and ``length`` in units."""
     image = np.zeros(grid.shape, np.uint8)
     waiting = [(root, float(rng.uniform(0, 2 * np.pi)), width, length) for root in roots]
@@ -91,7 +91,7 @@ def soften(field: np.ndarray, pixels: float) -> np.ndarray:
     return cv2.resize(cv2.GaussianBlur(small, (0, 0), pixels / 4), (columns, rows), interpolation=cv2.INTER_LINEAR)
 
 
-def tubes(grid: Grid, lines: Sequence[np.ndarray], width: float) -> np.ndarray:
+def tubes(grid: Plane, lines: Sequence[np.ndarray], width: float) -> np.ndarray:
     """How deep each pixel lies in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside."""
     image = np.full(grid.shape, 255, np.uint8)
     cv2.polylines(image, [grid.pixels(line) for line in lines], False, 0, 1, cv2.LINE_8, SHIFT)

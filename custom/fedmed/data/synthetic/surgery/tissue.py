@@ -9,7 +9,7 @@ from fedmed.data.synthetic.surgery.layers import Layers, Surface
 from fedmed.data.synthetic.surgery.organs import draw_organ
 from fedmed.data.synthetic.surgery.profile import Anatomy
 from fedmed.data.synthetic.surgery.state import State
-from fedmed.data.synthetic.surgery.texture import Grid, mound, noise, rgb, smooth_step, tubes, vessels
+from fedmed.data.synthetic.surgery.texture import Plane, mound, noise, rgb, smooth_step, tubes, vessels
 
 BLOOD, BILE, CHAR = (
     np.array(tone, np.float32) for tone in ((0.34, 0.03, 0.03), (0.62, 0.52, 0.16), (0.13, 0.08, 0.06))
@@ -19,7 +19,7 @@ BLOOD, BILE, CHAR = (
 class Body:
     """One patient's tissue; everything that chance decides is drawn in the constructor."""
 
-    def __init__(self, rng: np.random.Generator, anatomy: Anatomy, grid: Grid) -> None:
+    def __init__(self, rng: np.random.Generator, anatomy: Anatomy, grid: Plane) -> None:
         self.grid, self.anatomy = grid, anatomy
         rough = np.float32(anatomy.texture)
         self.coarse, self.middle, self.fine = (rough * noise(rng, grid, length, 3, 0.6) for length in (0.6, 0.22, 0.07))
