@@ -88,6 +88,12 @@ class Bundle:
         of_overlays = (BundleParser.load_config_file(path).get("overridable", []) for path in self.files[1:])
         return [*listed, *(key for keys in of_overlays for key in keys)]
 
+    @property
+    def alike(self) -> list[str]:
+        """Settings that decide how the network sees an image, which all roles of a job must have alike."""
+        listed: list[str] = self.federation.get("alike", [])
+        return listed
+
     @cached_property
     def score(self) -> Score:
         """What the bundle's models are compared by, from ``configs/federation.yaml``."""

@@ -63,7 +63,7 @@ def compare_labels(scores: LabelScores, better: str, worse: str) -> list[ClaimFi
     u_cells = {**cells, P_COLUMN: "", "p": probability(p_u), "effect": signed(effect, 2)}
     drawn_cells = {
         **cells,
-        "95 % interval": f"{lowest:+.3f} to {highest:+.3f}",
+        "95 % interval": f"{signed(lowest, 3)} to {signed(highest, 3)}",
         P_COLUMN: "",
         "p": probability(p_drawn),
     }

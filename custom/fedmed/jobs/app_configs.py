@@ -14,6 +14,7 @@ from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
+from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.method import MEAN
 
@@ -108,10 +109,11 @@ def client_tasks(job: Job, role: str) -> list[str]:
 
 def _misfits(job: Job) -> Iterator[tuple[str, str]]:
     """What the installed bundle, or the server's rule, does not have of what the study asks for; each with its key."""
+    bundles: dict[str, Bundle] = {}
     for role in dict.fromkeys([job.model_role, *sorted(set(job.study.sites.values()))]):
         args = job.of_role(role)
         try:
-            bundle = Bundle(args["bundle"], args["overlays"], args["overrides"])
+            bundle = bundles[role] = Bundle(args["bundle"], args["overlays"], args["overrides"])
         except BundleError as error:
             key = "overlays" if job.study.overlays else "bundle"
             key = "role_overlays" if role in job.study.role_overlays else key
@@ -130,6 +132,7 @@ def _misfits(job: Job) -> Iterator[tuple[str, str]]:
         for group in sorted(asked - {"full", *known}):
             said = f"sharing group '{group}' is not in bundle '{bundle.name}'; it has {', '.join(known)}"
             yield "algorithm" if group == job.method.role(role).receives else "sharing", said
+    yield from (("overrides", text) for text in unlike(bundles))
     yield from _rule_misfits(job)
 
 
