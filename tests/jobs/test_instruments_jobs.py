@@ -135,6 +135,8 @@ def test_queries_and_selection_stay_at_the_hospitals(run, passed):
         assert not private(update.tensors) and set(update.tensors) == model.keys() - private(model)
         assert not private(task.tensors) or task.round == 0
         assert "temporal.query.weight" in update.tensors, "the query of attention over time is shared"
+    one, other = (task.tensors for task, _ in trained if task.round == 1)
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one), "the rest is shared"
     kept = [load_tensors(run / site / "simulate_job/fedmed/state/round_1.pt")["private"] for site in TRAINING[:2]]
     assert set(kept[0]) == private(model)
     assert any(not torch.equal(kept[0][name], kept[1][name]) for name in kept[0]), "each hospital has its own"
