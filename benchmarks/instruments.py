@@ -8,6 +8,8 @@ Measures, in turns, so that a busy machine slows both alike; on a CPU by process
                 the maps of past frames kept (target 0.85)
     training    peak memory of one step on clips of 4 frames, batch 2 (stated), with the published network
     inference   peak memory of a stream of 12 frames against one of 6 (target 1.05)
+    scores      milliseconds of a core for Dice, IoU, HD95 and ASSD of three classes of a frame (target 30): parts a few
+                pixels off, and the same with one pixel in a hundred called at random
 
     python benchmarks/instruments.py --threads 1
 """
@@ -21,10 +23,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
+
+from fedmed.engines.mask_scores import class_scores
 
 BUNDLE = Path(__file__).resolve().parents[1] / "bundles" / "instrument_segmentation"
 sys.path.append(str(BUNDLE))
@@ -174,7 +180,32 @@ def memory_rows(table: Table, args: argparse.Namespace) -> None:
     table.add_row("peak of a stream, GiB (6, 12 frames)", f"{short:.2f}", f"{long:.2f}", ratio, "≤ 1.05")
 
 
-PARTS = {"attention": attention_rows, "frames": frame_rows, "memory": memory_rows}
+def three_instruments(side: int, shift: int) -> NDArray[np.uint8]:
+    """Shaft, wrist and jaw of each, from the left into the middle; the ends ``shift`` pixels further."""
+    mask = np.zeros((side, side), np.uint8)
+    ends = [side * share // 40 + shift for share in (0, 20, 25, 28)]
+    for top in (side // 8, side * 3 // 8, side * 5 // 8):
+        for part, (left, right) in enumerate(zip([0, *ends[1:3]], ends[1:], strict=True), 1):
+            mask[top : top + side // 10, left:right] = part
+    return mask
+
+
+def score_rows(table: Table, args: argparse.Namespace) -> None:
+    rng = np.random.default_rng(0)
+    truth, near = three_instruments(args.side, 0), three_instruments(args.side, 7)
+    noise = rng.integers(0, 4, truth.shape, np.uint8)
+    for name, called, target in (
+        ("near", near, "≤ 30"), ("with specks", np.where(rng.random(truth.shape) < 0.01, noise, near), ""),
+    ):  # fmt: skip
+        took = []
+        for _ in range(2 * args.turns + 1):
+            start = time.process_time()
+            class_scores(truth, called, 3)
+            took.append(time.process_time() - start)
+        table.add_row(f"scores of a frame, {name}, ms", "", f"{1000 * statistics.median(took[1:]):.0f}", "", target)
+
+
+PARTS = {"attention": attention_rows, "frames": frame_rows, "memory": memory_rows, "scores": score_rows}
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ if str(BUNDLE) not in sys.path:
 from instrument_nets.encoder import PvtEncoder  # noqa: E402
 from instrument_nets.instrument_net import InstrumentNet  # noqa: E402
 from instrument_nets.levels import level_for  # noqa: E402
+from instrument_nets.prepared import prepare_network  # noqa: E402
 from instrument_nets.stream import FrameStream  # noqa: E402
 
 SMALL = {"dims": (8, 16, 32), "depths": (1, 1, 1), "heads": (1, 2, 4), "reductions": (4, 2, 1), "expansions": (2, 2, 2)}
@@ -45,6 +46,8 @@ def test_the_published_network_has_the_published_sizes():
     assert count(made) == 5_166_180 and round(4 * count(made) / 2**20, 2) == 19.71
     queries = {n: p for n, p in made.named_parameters() if ".attention.query." in n and n.startswith("encoder.")}
     assert sum(p.numel() for p in queries.values()) == 2 * sum(d * d + d for d in (32, 64, 160, 256)) == 193_536
+    rest = count(made) - sum(p.numel() for p in queries.values())
+    assert round(4 * rest / 2**20, 2) == 18.97, "what is sent where the queries stay"
     assert len(queries) == 16 and made.temporal is None and made.selection is None
     assert not list(made.buffers()) or set(made.state_dict()) == {name for name, _ in made.named_parameters()}
 
@@ -73,6 +76,13 @@ def test_sides_that_do_not_fit_are_filled_by_repeating_the_edge(small):
     x = torch.rand(1, 12, 40, 64)
     filled = torch.cat([x, x[:, :, -1:].expand(-1, -1, 8, -1)], dim=2)
     assert_close(small(x), small(filled)[:, :, :40])
+
+
+@pytest.mark.parametrize(("size", "said"), [((40, 64), "40 x 64 pixels are filled up to 48 x 64"), ((48, 64), "")])
+def test_that_sides_do_not_fit_is_said_before_training(small, caplog, size, said):
+    with caplog.at_level("INFO", "instrument_nets"):
+        assert prepare_network(small, size=size) is small
+    assert (said in caplog.text) if said else not caplog.text
 
 
 def test_a_picture_stands_for_all_frames(small):

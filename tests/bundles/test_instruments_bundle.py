@@ -1,6 +1,7 @@
 """The bundle for parts of instruments: complete, groups hit what they name, trains and infers alone."""
 
 import csv
+import gc
 import importlib
 import json
 import re
@@ -9,10 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
 import torch
+from ignite.engine import Events
 from monai.bundle import ConfigParser, ConfigWorkflow, verify_metadata, verify_net_in_out
+from monai.data import MetaTensor
 from PIL import Image
 
 from fedmed.aggregation.sharing import SharingPolicy
@@ -215,6 +219,46 @@ def test_inference_writes_masks_of_frames_and_videos_without_fedmed(model, facts
     assert mask.shape == (70, 90) and set(np.unique(mask)) <= {0, 1, 2, 3}
     assert len(video) > 5 and [float(row["second"]) for row in video[:2]] == [0, 0.2]
     assert all((out / row["mask"]).is_file() for row in video) and (out / "overlays/frames/red.jpg").is_file()
+
+
+def write_film(path, frames):
+    """Five frames a second."""
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", rate=5)
+        stream.width, stream.height = 64, 48
+        for number in range(frames):
+            grey = np.full((48, 64, 3), 5 * number, np.uint8)
+            container.mux(stream.encode(av.VideoFrame.from_ndarray(grey)))
+        container.mux(stream.encode())
+    return path
+
+
+def held():
+    """Bytes of all tensors, and how many pictures there are."""
+    gc.collect()
+    things = gc.get_objects()
+    size = sum(one.numel() * one.element_size() for one in things if type(one) in (torch.Tensor, MetaTensor))
+    return size, sum(isinstance(one, Image.Image) for one in things)
+
+
+def test_inference_holds_no_more_of_a_long_video_than_of_a_short_one(networks, tmp_path):
+    """Looked at while the last frames are marked."""
+    torch.save(networks().state_dict(), tmp_path / "model.pt")
+    found = []
+    for frames in (12, 48):
+        places = {"dataset_dir": write_film(tmp_path / f"{frames}.mp4", frames), "output_dir": tmp_path / str(frames)}
+        places |= {"model_path": tmp_path / "model.pt", "image_size": [48, 64]}
+        parser = parse("inference", "demo", **{key: str(v) if isinstance(v, Path) else v for key, v in places.items()})
+        parsed(parser, "weights")
+        evaluator, seen = parsed(parser, "evaluator"), []
+        evaluator.add_event_handler(
+            Events.ITERATION_COMPLETED(once=frames // 2), lambda _, seen=seen: seen.append(held())
+        )
+        evaluator.run()
+        assert len(list((tmp_path / f"{frames}/masks").rglob("*.png"))) == frames
+        found += seen
+        del parser, evaluator
+    assert len(found) == 2 and found[0] == found[1]
 
 
 def test_a_model_of_another_network_is_one_clear_error(model):

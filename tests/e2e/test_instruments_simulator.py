@@ -3,8 +3,8 @@
 What the server trains with its own pictures, and what stays at a hospital, is the same bit for bit.
 """
 
+import importlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,20 +15,30 @@ import yaml
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
+from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
 
 pytestmark = pytest.mark.slow
 JOB = Path(__file__).resolve().parents[2] / "jobs/instruments_fedst"
+sys.path.append(str(JOB.parents[1] / "bundles/instrument_segmentation"))
 SIZE = {"image_size": [32, 40]}
 ROLES = {"inst_nephro1": "supervised", "inst_hyst": "supervised", "inst_lobe": "evaluate"}
 DEMO = {"demo": "lap_instruments_tiny", "device": "cpu", "threads": 1}
 RUN = "simulate_job"
+TRAINED = ("encoder.", "decoder.", "head.")  # by the server too
+SHARED = ("temporal.query.weight", "head.weight")
 STATE = f"{RUN}/fedmed/state/round_1.pt"
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, fedmed_home):
+def of_the_server():
+    """What the server keeps of each round of the loop beside the model."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, fedmed_home, of_the_server):
     """The job, its result in one process, a pre-trained model, and settings of hospitals and server."""
     root = tmp_path_factory.mktemp("instruments")
     (root / "configs").mkdir()
@@ -54,20 +64,29 @@ def place(tmp_path_factory, fedmed_home):
         patch.setenv("FEDMED_SITE_CONFIGS", str(root / "configs"))
         patch.setenv("FEDMED_SERVER_CONFIG", str(root / "server.yaml"))
         patch.setenv("FEDMED_MODELS", str(root))
-        run_job(root / "job", root / "loop")
+        with patch.context() as spied:
+            restore = ServerTraining.restore
+            spied.setattr(ServerTraining, "restore", lambda s, state: (of_the_server.append(state), restore(s, state)))
+            run_job(root / "job", root / "loop")
         yield root
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_the_simulator_equals_the_loop(place, threads):
-    workspace = place / f"flare_{threads}"
+@pytest.fixture(scope="module", params=[1, 3])
+def flare(request, place, tap):
+    """Workspace of the same job in the simulator, by one thread and by three; what it sent lies beside it."""
+    workspace, root = place / f"flare_{request.param}", place / f"tap_{request.param}"
+    root.mkdir()
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(place / "job"), "-w", str(workspace)]
     done = subprocess.run(
-        [*command, "-t", str(threads)], capture_output=True, text=True, timeout=600, cwd=place, env=os.environ
+        [*command, "-t", str(request.param)], capture_output=True, text=True, timeout=600, cwd=place, env=tap(root)
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert "unheard_of" not in done.stdout + done.stderr, "a hospital's words stay there"
-    places = (workspace, place / "loop")
+    return workspace
+
+
+def test_the_simulator_equals_the_loop(place, flare):
+    places = (flare, place / "loop")
     for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
         same(*(load_tensors(ws / "server" / RUN / "app_server" / name)["model"] for ws in places))
     for site in ("inst_nephro1", "inst_hyst"):
@@ -79,6 +98,45 @@ def test_the_simulator_equals_the_loop(place, threads):
     rounds = [rows(ws) for ws in places]
     for key in ("domain_norm", "descriptor_gap", "feature_gap", "server_loss_pre", "server_loss"):
         assert [row[key] for row in rounds[0]] == [row[key] for row in rounds[1]], key
+
+
+def test_private_layers_cross_the_wire_once_when_they_are_released(flare):
+    capture = sent(flare)
+    (release,) = json.loads((flare / "server" / RUN / "fedmed/result.json").read_text())["releases"]
+    assert set(release["rounds"]) == {"inst_nephro1", "inst_hyst"}
+    for site, round in release["rounds"].items():
+        for path in (flare / site / RUN).rglob("state/round_*.pt"):
+            times = {capture.count(data) for data in large(load_tensors(path)["private"]).values()}
+            assert times == {int(path.stem == f"round_{round}")}, f"{path.stem} of {site}"
+
+
+def test_what_is_a_hospitals_or_the_servers_alone_is_not_on_the_wire(flare, of_the_server, secrets_type):
+    """What the server keeps is the loop's: it leaves none behind when a run has ended, and the two are equal."""
+    gaussian = importlib.import_module("instrument_nets.indicators").gaussian
+    secrets = secrets_type(words={"words": "unheard_of"})
+    secrets.add_tensors("indicator", {str(place): gaussian(place, 2, 16) for place in (0, 1, None)})
+    for number, state in enumerate(of_the_server):
+        separation = state["state"]["separation"]
+        secrets.add_tensors(f"round {number}", {key: separation[key] for key in ("domain", "average")})
+        for part, tensors in (("pre", separation["pre"]), ("own", state["private"])):
+            trained = {name: tensor for name, tensor in tensors.items() if name.startswith(TRAINED)}
+            secrets.add_tensors(f"round {number} {part}", trained)
+    assert len(secrets.content) > 100
+    final = load_tensors(flare / "server" / RUN / "app_server/FL_global_model.pt")["model"]
+    control = secrets_type().add_tensors("shared", {name: final[name] for name in SHARED})
+    secrets.content |= control.content
+    assert secrets.found_in(sent(flare)) == list(control.content)
+
+
+def sent(workspace):
+    """All that any process of the run wrote to a socket."""
+    folder = workspace.with_name(workspace.name.replace("flare", "tap")) / "capture"
+    return b"\0".join(path.read_bytes() for path in sorted(folder.iterdir()))
+
+
+def large(tensors):
+    """Bytes of those that say enough to be known again."""
+    return {n: t.contiguous().numpy().tobytes() for n, t in tensors.items() if t.unique().numel() >= 16}
 
 
 def same(one, other):

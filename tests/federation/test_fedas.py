@@ -13,7 +13,7 @@ CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "
 FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
 FEDLD = {"method": {"path": "fedmed.methods.fedld.FedLD"}, "overlays": ["layers", "classes"], **CLASSES}
 FEDST = {**FEDLD, "method": {"path": "fedmed.methods.fedst.FedST", "args": {"group": "head", "server": "mean"}}}
-BOTH = pytest.mark.parametrize("spec", [FEDAS, FEDLD], ids=["FedAS", "FedLD"])
+ALL = pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
 
 
 def state_of(workspace, site, round):
@@ -38,7 +38,7 @@ ROWS = {
 }
 
 
-@BOTH
+@ALL
 def test_neither_the_order_of_answers_nor_a_kill_changes_a_bit(spec, small, same, killed_before, tmp_path, monkeypatch):
     spec = {"data": "abc", "rounds": 3, **spec}
     whole = outcome(small(**spec, name="whole"), tmp_path / "whole")
@@ -85,7 +85,7 @@ def test_identical_sites_count_the_same(small, tmp_path):
             assert list(line["coefficients"].values()) == pytest.approx([0.25] * 4)
 
 
-@pytest.mark.parametrize("spec", [FEDAS, FEDLD, FEDST], ids=["FedAS", "FedLD", "FedST"])
+@ALL
 def test_sites_that_change_places_change_what_stays_with_them_alone(spec, small, tmp_path):
     found = {}
     for name, (a, b) in {"one": "xy", "other": "yx"}.items():

@@ -11,6 +11,7 @@ from fedmed.durable_files import load_tensors
 from fedmed.engines.kept_training import on_cpu
 from fedmed.engines.penalised import PenalisedEngine
 from fedmed.errors import Aborted, DataError, JobError, RoundFailed, SiteConfigError, StateError
+from fedmed.federation import loop
 from fedmed.federation.server import Server
 from fedmed.federation.server_training import ServerTraining
 from fedmed.recovery import server_state
@@ -147,6 +148,12 @@ def test_without_penalties_it_is_training_with_labels(serving, same):
     assert set(plain.applied.training.state()["state"]) == {"optimizer"}
     drawn = serving("drawn", args={"lambda2": 0.0}, **noisy)
     assert not torch.equal(plain.tensors["head.weight"], drawn.tensors["head.weight"])
+
+
+def test_the_order_of_answers_changes_no_bit(whole, serving, same, monkeypatch):
+    monkeypatch.setattr(loop, "sorted", lambda items: sorted(items, reverse=True), raising=False)
+    server = serving()
+    assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
 
 
 @pytest.mark.parametrize("step", [8, 11])

@@ -34,6 +34,17 @@ def test_four_hospitals_train_and_a_fifth_is_scored(name):
     assert ("checkpoint_tensors" in job.persistor) is (name == "fedst"), "the others have nothing that begins at random"
 
 
+def test_a_hospital_alone_and_the_videos_of_all_in_one_place_are_trained_as_the_federation_is():
+    together = read_job(JOBS / "instruments_fedavg").study
+    for name, trains, steps in (("local", "inst_nephro1", 40), ("pooled", "inst_pooled", 160)):
+        study = read_job(JOBS / f"instruments_{name}").study
+        assert study.of_role("supervised") == [trains] and study.sites["inst_lobe"] == "evaluate"
+        assert (study.rounds, study.steps, study.checkpoint) == (together.rounds, steps, BEST)
+        assert (study.overlays, study.method) == (together.overlays, together.method)
+    assert study.steps == together.steps * len(TRAINING), "as many as the hospitals make together"
+    assert set(study.of_role("evaluate")) == set(together.sites), "tested where the others are"
+
+
 def test_what_stays_at_the_sites():
     expected = {"fedst": "encoder_q", "feddp": "encoder_q", "fedas": "head", "fedrep": "decoder", "fedavg": "full"}
     for name, group in expected.items():
@@ -53,16 +64,19 @@ def test_the_published_job():
     assert (study.rounds, study.steps, study.select, study.overlays, study.overrides) == (300, 100, "last", [], {})
 
 
+def settings_of(site, folder):
+    """A tiny site's; it releases what stays with it."""
+    values = {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
+    values |= {"allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
+    (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
+    return load_file(folder / f"{site}.yaml")
+
+
 @pytest.fixture(scope="module")
 def sites(tmp_path_factory):
-    """Settings of two hospitals that release what stays with them, and of one that never trains."""
-    folder, found = tmp_path_factory.mktemp("sites"), {}
-    for site in ROLES:
-        values = {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
-        values |= {"allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
-        (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
-        found[site] = load_file(folder / f"{site}.yaml")
-    return found
+    """Settings of two hospitals that train, and of one that never does."""
+    folder = tmp_path_factory.mktemp("sites")
+    return {site: settings_of(site, folder) for site in ROLES}
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +135,8 @@ def test_queries_and_selection_stay_at_the_hospitals(run, passed):
         assert not private(update.tensors) and set(update.tensors) == model.keys() - private(model)
         assert not private(task.tensors) or task.round == 0
         assert "temporal.query.weight" in update.tensors, "the query of attention over time is shared"
+    one, other = (task.tensors for task, _ in trained if task.round == 1)
+    assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one), "the rest is shared"
     kept = [load_tensors(run / site / "simulate_job/fedmed/state/round_1.pt")["private"] for site in TRAINING[:2]]
     assert set(kept[0]) == private(model)
     assert any(not torch.equal(kept[0][name], kept[1][name]) for name in kept[0]), "each hospital has its own"
@@ -154,6 +170,14 @@ def test_the_same_seed_gives_the_same_result(run, place, sites):
     model = load_tensors(server_file(run, "app_server/FL_global_model.pt"))["model"]
     other = load_tensors(server_file(place / "again", "app_server/FL_global_model.pt"))["model"]
     assert all(torch.equal(other[name], model[name]) for name in model) and again.tensors
+
+
+def test_what_was_trained_in_one_place_is_tested_at_a_hospital_that_took_no_part(place, tmp_path):
+    shown = {"inst_pooled": "supervised", "inst_lobe": "evaluate"}
+    write_job(read_job(JOBS / "instruments_pooled").changed({**SMALL, "sites": shown, "rounds": 1}), tmp_path / "job")
+    run_job(tmp_path / "job", tmp_path / "ws", {site: settings_of(site, tmp_path) for site in shown})
+    tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
+    assert tested["inst_pooled"] == {"n_cases": 0} and 0 <= tested["inst_lobe"]["dice_mean"] <= 1
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ def test_every_optimizer_by_its_name(name, flat):
     assert step_of(rule).__class__.__name__.lower() == f"server{name}"
 
 
-@pytest.mark.parametrize("method", [name for name in installed() if name != "fedld"])  # its rule is no mean
+@pytest.mark.parametrize("method", [name for name in installed() if name != "fedld"])  # it makes no mean
 def test_every_method_takes_one(method, job_of):
     """Also one whose rule is not the mean itself, but has a mean; a study of it begins with a comment about this."""
     values = yaml.safe_load(example(method))

@@ -45,6 +45,15 @@ def test_how_sites_count():
     assert FedAS().with_update(needed=True) == ["fim_trace"]
 
 
+def test_a_step_along_directions_has_no_optimizer_after_it(job_of):
+    study = {"name": "x", "sites": {"a": "supervised", "b": "supervised"}, "rounds": 2, "steps": 1}
+    study |= {"method": FedLD().spec()}
+    assert job_of(**study).aggregator["rule"] == FedLD().rule()
+    with pytest.raises(JobError, match="'server_step': FedLD makes .* by a step of its own.* leave it out") as error:
+        job_of(**study, server_step="adamw")
+    assert "mistakes" not in str(error.value)
+
+
 def test_what_the_server_does():
     settings = {"server_separates": True, "server_steps": 100}
     assert FedST().server_training() == {"overlay": "serq", "settings": settings}

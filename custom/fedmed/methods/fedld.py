@@ -1,6 +1,6 @@
 """Federated averaging along the directions that sites have in common (FedLD, Zeng et al., MICCAI 2024)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -38,6 +38,15 @@ class FedLD(Method):
     def rule(self) -> dict[str, Any]:
         """The step along common directions."""
         return {"path": "fedmed.aggregation.directions.DirectionsMean", "args": {"share": self.share}}
+
+    def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """A study that asks for an optimizer at the server, which the paper does not have."""
+        if "server_step" in said and "rule" not in said:
+            yield (
+                "server_step",
+                f"'server_step': {self.title} makes the next model by a step of its own, along common directions, and "
+                "not of a mean that an optimizer could act on; leave it out, or use another method",
+            )
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The loss."""

@@ -27,6 +27,7 @@ def values(folder):
 def test_four_sites_train_and_two_never_do():
     lists = {name: set(site.counts) for name, site in LAP_INSTRUMENTS.items()}
     assert all(lists.pop(name) == LISTS for name in (*TRAINING, "inst_simulator"))
+    assert lists.pop("inst_pooled") == {"training", "validation"}
     assert lists == {"inst_lobe": {"testing"}, "inst_binary": {"testing"}}
     organs = [LAP_INSTRUMENTS[name].anatomy.organ for name in (*TRAINING, "inst_lobe")]
     assert organs == ["kidney", "kidney", "prostate", "uterus", "lung"]
@@ -63,6 +64,21 @@ def test_masks_of_parts_at_labelled_frames_and_the_simulators_pictures(fedmed_ho
     assert sorted(path.stem for path in (folder / entry["masks"]).iterdir()) == [name[:-4] for name in names]
 
 
+def test_a_pool_has_the_recordings_of_the_sites_that_train_and_no_others(fedmed_home):
+    counts = {name: site.counts for name, site in LAP_INSTRUMENTS.items()}
+    for name, videos in counts["inst_pooled"].items():
+        assert videos == sum(counts[site][name] for site in TRAINING)
+    pool = demo_site("lap_instruments_tiny", "inst_pooled", fedmed_home)
+    lists = json.loads((pool / "datalist.json").read_text())
+    members = {name: demo_site("lap_instruments_tiny", name, fedmed_home) for name in TRAINING}
+    own = {name: json.loads((folder / "datalist.json").read_text()) for name, folder in members.items()}
+    assert lists == {name: [entry for site in TRAINING for entry in own[site][name]] for name in counts["inst_pooled"]}
+    for entry in (lists["training"][-1], own["inst_hyst"]["validation"][0]):
+        for path in (pool / entry["video"], *(pool / entry["masks"]).iterdir()):
+            assert path.read_bytes() == (members["inst_hyst"] / path.relative_to(pool)).read_bytes()
+    assert not (pool / own["inst_hyst"]["testing"][0]["video"]).exists()
+
+
 def test_a_site_of_whole_instruments_and_the_simulator_itself(fedmed_home):
     whole = demo_site("lap_instruments_tiny", "inst_binary", fedmed_home)
     assert values(whole / "masks") == {0, 1} and set(json.loads((whole / "datalist.json").read_text())) == {"testing"}
@@ -81,10 +97,13 @@ def test_a_simulator_draws_plain_tissue_and_pictures_in_no_order():
     assert rough["inst_simulator"] < 1 < rough["inst_nephro1"]
 
 
-def test_an_unknown_simulator_is_told(tmp_path):
+def test_an_unknown_hospital_is_told(tmp_path):
     path = tmp_path / "one.yaml"
     path.write_text("hospitals: [{name: a, prefix: A, simulated_by: b, lists: {training: {videos: 1}}}]")
     with pytest.raises(DataError, match="a is simulated by 'b'; name one of a"):
+        read_profiles(path)
+    path.write_text("hospitals: [{name: a, prefix: A, lists: {}}, {name: b, prefix: B, pools: [a, c], lists: {}}]")
+    with pytest.raises(DataError, match="b pools 'c'; name some of a"):
         read_profiles(path)
 
 

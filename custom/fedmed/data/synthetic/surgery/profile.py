@@ -16,6 +16,7 @@ PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 2  # grows with every change of the frames: the folder's name holds it
 INSTRUMENTS_VERSION = 2  # of the federation that labels parts of instruments
 FOLDER = Path(__file__).parent / "profiles"
+POOLED = ("training", "validation")  # lists of a pool: tests stay those of the hospitals
 
 Shaft = Literal["steel", "grey", "black", "white"]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -113,10 +114,14 @@ class HospitalProfile(Model):
     lists: Mapping[str, VideoList]
     simulated_by: str = ""  # the hospital of the same file whose training pictures it has too
     simulator: "HospitalProfile | None" = None  # that hospital
+    pools: tuple[str, ...] = ()  # hospitals of the same file whose recordings for training it has in place of its own
+    members: "tuple[HospitalProfile, ...]" = ()  # those hospitals
 
     @property
     def counts(self) -> dict[str, int]:
         """Videos, each of another patient, in each list."""
+        if self.members:
+            return {name: sum(one.counts.get(name, 0) for one in self.members) for name in POOLED}
         return {name: videos.videos for name, videos in self.lists.items()}
 
     def part_values(self, mask: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -133,8 +138,11 @@ class HospitalProfile(Model):
             for name, one in self.lists.items()
         }
         small = {"size": (64, 48), "rate": rate, "mask_every": mask_every, "pictures": min(self.pictures, 4)}
-        simulator = self.simulator and self.simulator.tiny(rate, mask_every, seconds)
-        return self.model_copy(update=small | {"course": course, "lists": lists, "simulator": simulator})
+        others = {
+            "simulator": self.simulator and self.simulator.tiny(rate, mask_every, seconds),
+            "members": tuple(one.tiny(rate, mask_every, seconds) for one in self.members),
+        }
+        return self.model_copy(update=small | others | {"course": course, "lists": lists})
 
 
 class ProfileFile(Model):
@@ -174,4 +182,11 @@ def read_profiles(path: Path) -> dict[str, HospitalProfile]:
         if (other := hospital.simulated_by) and other not in found:
             raise DataError(f"{path}: {name} is simulated by '{other}'; name one of {', '.join(found)}")
         found[name] = hospital.model_copy(update={"simulator": found.get(other)})
-    return found
+    return {name: _with_members(hospital, found, path) for name, hospital in found.items()}
+
+
+def _with_members(hospital: HospitalProfile, known: Mapping[str, HospitalProfile], path: Path) -> HospitalProfile:
+    own = {name for name, one in known.items() if not (one.pools or one.pictures)}
+    if wrong := sorted(set(hospital.pools) - own):
+        raise DataError(f"{path}: {hospital.name} pools '{wrong[0]}'; name some of {', '.join(sorted(own))}")
+    return hospital.model_copy(update={"members": tuple(known[name] for name in hospital.pools)})

@@ -28,18 +28,20 @@ def fill(hospital: HospitalProfile, folder: Path, seed: int, threads: int) -> No
     """Write a hospital into an empty folder: ``videos``, ``labels``, ``masks`` and, last, ``datalist.json``.
 
     A hospital of single pictures has ``images`` in place of ``videos``; one with a simulator has both, and the list
-    ``synthetic``. One with a ``procedure`` has a vector of its name in ``indicator.txt``.
+    ``synthetic``. One with a ``procedure`` has a vector of its name in ``indicator.txt``. One that pools others has
+    their recordings for training and validation, the same as there.
 
     Tables are written of ``unlabeled`` too. ``datalist_labelled.json`` has them: for experiments in which every video
     may have labels, those of ``unlabeled`` train there, and the last of them validate, as the profile says.
     """
     for name in {place(one) for one in (hospital, hospital.simulator) if one} | {"labels", "masks"}:
         (folder / name).mkdir()
-    people = roster(hospital)
+    people = [(one, *person) for one in hospital.members or (hospital,) for person in roster(one)
+              if person[0] in hospital.counts]  # fmt: skip
     with ThreadPoolExecutor(threads) as pool:
-        written = list(pool.map(lambda person: write_patient(hospital, folder, seed, *person), people))
-    lists: dict[str, list[Entry]] = {name: [] for name in hospital.lists}
-    for (name, _), entry in zip(people, written, strict=True):
+        written = list(pool.map(lambda person: write_patient(person[0], folder, seed, *person[1:]), people))
+    lists: dict[str, list[Entry]] = {name: [] for name in hospital.counts}
+    for (_, name, _), entry in zip(people, written, strict=True):
         lists[name].append(entry)
     if hospital.simulator:
         lists[SYNTHETIC] = [write_patient(hospital.simulator, folder, seed, *one) for one in roster(hospital.simulator)
