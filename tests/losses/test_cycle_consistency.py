@@ -42,6 +42,20 @@ def test_one_pair():  # CHK-T1
     assert loss_of(V, U, temperature=0.5).item() == pytest.approx(0.6739765171, abs=1e-9)
 
 
+def test_the_way_of_one_frame():  # CHK-T1
+    """α, ṽ, β, μ and σ² of the first frame, from the similarity that the loss uses."""
+    made = CycleConsistencyLoss(temperature=0.5)
+    alpha = (made._similar(U[None], V[None]) / 0.5).softmax(dim=2)
+    near = alpha @ V
+    beta = (made._similar(near, U[None]) / 0.5).softmax(dim=2)[0, 0]
+    mean = sum(share * place for place, share in enumerate(beta.tolist(), 1))
+    variance = sum(share * (place - mean) ** 2 for place, share in enumerate(beta.tolist(), 1))
+    assert alpha[0, 0].tolist() == pytest.approx([0.31002552, 0.68997448], abs=1e-8)
+    assert near[0, 0].tolist() == pytest.approx([0.87598979, 0.24802042], abs=1e-8)
+    assert beta.tolist() == pytest.approx([0.45550069, 0.42984887, 0.11465044], abs=1e-8)
+    assert (mean, variance) == (pytest.approx(1.659150, abs=1e-6), pytest.approx(0.45397223, abs=1e-8))
+
+
 def test_a_bad_match_dominates_at_a_low_temperature():  # CHK-T2
     assert loss_of(U, V).item() == pytest.approx(8.0400923811, abs=1e-8)
 
@@ -128,15 +142,25 @@ def test_separated_frames_come_back():  # invariant 3
     assert feature_spread(torch.stack([rows, rows])).item() == pytest.approx(1)
 
 
-def test_only_features_have_gradients_and_zero_vectors_do_no_harm():  # invariant 5
+@pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])
+def test_only_features_have_gradients_and_zero_vectors_do_no_harm(index):  # invariant 5
     rows = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
     rows[0, 1] = 0
     rows.requires_grad_()
-    times = torch.rand(3, 4, requires_grad=True)
-    found = CycleConsistencyLoss()(rows, times)
+    times = torch.rand(3, 4, generator=torch.Generator().manual_seed(1)).sort(dim=1).values.requires_grad_()
+    found = CycleConsistencyLoss(index=index)(rows, times)
     found.loss.backward()
     assert times.grad is None and torch.isfinite(rows.grad).all() and rows.grad.abs().sum() > 0
     assert not (found.error.requires_grad or found.variance.requires_grad or found.back.requires_grad)
+
+
+@pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])
+def test_gradients_are_those_of_features_with_fixed_indices(index):
+    """By differences of the loss in one feature after another, the indices being what they were."""
+    rows = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64).requires_grad_()
+    times = torch.tensor([[0.0, 0.2, 0.5, 0.6], [0.1, 0.4, 0.7, 0.9]], dtype=torch.float64)
+    loss = CycleConsistencyLoss(temperature=0.5, index=index)
+    assert torch.autograd.gradcheck(lambda features: loss(features, times).loss, rows)
 
 
 def test_low_temperatures_stay_finite_in_half_precision():

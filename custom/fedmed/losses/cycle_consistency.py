@@ -39,6 +39,7 @@ class CycleConsistencyLoss:
         (2)  μ = Σ_j β_j j,  σ² = Σ_j β_j (j − μ)²,  ℓ = (k − μ)² / σ² + λ_σ log σ²
 
     It is not bounded below, so σ² has a floor; negative losses are normal. The order of V's frames has no influence.
+    k and j are constants: gradients exist for features alone.
 
     Args:
         temperature: τ > 0.
@@ -123,7 +124,7 @@ class CycleConsistencyLoss:
                 f"{'none came' if times is None else f'they have shape {tuple(times.shape)}'}; use 'position', or a "
                 "loader that gives 'part'"
             )
-        return times.to(place), 1 / size
+        return times.detach().to(place), 1 / size
 
     def _similar(self, one: Tensor, other: Tensor) -> Tensor:
         """Q of all pairs of rows: (P, n, D) and (P, m, D) to (P, n, m)."""
