@@ -150,6 +150,25 @@ def test_phases_that_the_job_does_not_know(site, opened, tmp_path):
     assert first.kind == "video_labels" and "line 5: the phase 'cleaning' is unknown; use clipping, clean" in first.text
 
 
+def test_phases_that_are_missing_or_alone_or_in_an_odd_order(site, opened, tmp_path):
+    yaml = site(a="training", b="testing")
+    names = ("preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting")
+    for video, order in {"a": (1, 1, 1, 1), "b": (0, 2, 1, 1)}.items():
+        rows = "".join(f"{second},{names[phase]}\n" for second, phase in enumerate(order))
+        (tmp_path / f"labels/{video}.csv").write_text(f"second,phase\n{rows}")
+    entries, _, (note,) = opened(yaml)
+    assert (note.kind, note.level) == ("odd_video", "note")
+    assert note.text.startswith("testing, entry 0 (b.mp4): 'hepatocystic_triangle_dissection' begins at 2 s, after 'cl")
+    problem, *notes = PhaseInspection().judge_labels(entries, names, "supervised", True)
+    assert (problem.kind, problem.level, problem.list) == ("one_class", "problem", "training")
+    assert problem.text.startswith("every frame of 'training' is of the phase 'hepatocystic_triangle_dissection'")
+    assert [note.text.partition(":")[0] for note in notes] == [
+        "no row of 'training' is of the phase 'preparation'",
+        "no row of 'training' is of the phase 'clipping_and_cutting'",
+    ]
+    assert {note.kind for note in PhaseInspection().judge_labels(entries, names, "unsupervised", True)} == {"one_sided"}
+
+
 def test_masks_whose_values_stand_for_no_class_of_the_job(site, tmp_path):
     yaml = site(a="training")
     (tmp_path / "masks/a").mkdir()

@@ -139,6 +139,29 @@ def test_tools_that_a_list_never_or_always_shows_and_white_frames(plain, prepare
     assert white in (tmp_path / "out" / "prepare_report.md").read_text()
 
 
+def test_phases_that_a_list_never_or_always_shows_and_an_odd_order(plain, prepare, tmp_path):
+    good = ("preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting", "gallbladder_dissection")
+    for name in "abcdef":
+        rows = (f"{second},{phase}" for second, phase in enumerate(good))
+        text(plain / "labels" / f"{name}.csv", "second,phase", *rows)
+    prepared, lists, _ = prepare(plain)
+    sections = prepared.sections
+    assert not sections["Worth a look"] and not sections["Phases that a list never or always shows"]
+    assert sections["Rows of each phase"][1] == "validation: " + ", ".join(f"{phase} 25.0%" for phase in good)
+    (tested,) = (Path(entry["video"]).stem for entry in lists["testing"])
+    text(plain / "labels" / f"{tested}.csv", "second,phase", *(f"{second},clipping_and_cutting" for second in range(4)))
+    trained = Path(lists["training"][0]["video"]).stem
+    rows = (f"{second},{good[phase]}" for second, phase in enumerate((0, 2, 1, 3)))
+    text(plain / "labels" / f"{trained}.csv", "second,phase", *rows)
+    sections = prepare(plain)[0].sections
+    said = sections["Phases that a list never or always shows"]
+    assert said[0] == "every row of 'testing' is of the phase 'clipping_and_cutting'" and len(said) == 4
+    assert said[1] == "no row of 'testing' is of the phase 'preparation': nothing is said of it"
+    (odd,) = sections["Worth a look"]
+    assert odd.startswith("1 × 'hepatocystic_triangle_dissection' begins at 2 s, after 'clipping_and_cutting'")
+    assert odd.endswith(f"({trained}.mp4)") and odd in (tmp_path / "out" / "prepare_report.md").read_text()
+
+
 def test_names_of_phases_and_tools(plain, prepare):
     table(plain / "labels" / "a.csv", header="second,phase,graspers")
     assert "differ in the columns grasper, graspers" in prepare(plain)[2]["a.mp4"]
