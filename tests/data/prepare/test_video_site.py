@@ -264,9 +264,27 @@ def test_heichole(prepare, tmp_path):
     assert read.phases.tolist() == [0, 0, 1, 1]
 
 
-def cholect50(folder, video="VID01", frames=(3, 5, 20)):
+@pytest.mark.parametrize("phase", [-1, 7])
+def test_a_number_that_is_no_phase(prepare, tmp_path, phase):
+    """HeiChole and CholecT50 number phases from 0 to 6."""
+    for number, last in ((1, 6), (2, phase)):
+        movie(tmp_path / "in" / f"Hei-Chole{number}.mp4", number)
+        rows = (f"{frame},{last if frame == 75 else 0}" for frame in range(100))
+        text(tmp_path / "in" / f"Hei-Chole{number}_Annotation_Phase.csv", *rows)
+    (refused,) = prepare(tmp_path / "in")[2].items()
+    assert refused[0] == "Hei-Chole2.mp4"
+    assert f"line 76: the phase {phase} is unknown; phases are 0 to 6" in refused[1]
+    for video, last in (("VID01", 6), ("VID02", phase)):
+        cholect50(tmp_path / "triplets", video, phases=(0, 1, last))
+    (refused,) = prepare(tmp_path / "triplets")[2].items()
+    assert (
+        refused[0] == "VID02" and f"with one phase of 0 to 6 and tools of 0 to 5; it has phases [{phase}]" in refused[1]
+    )
+
+
+def cholect50(folder, video="VID01", frames=(3, 5, 20), phases=(0, 1, 2)):
     triplet = [17, 2, 1.0, 0.1, 0.5, 0.2, 0.1, 1, 0, 1.0, -1.0, -1.0, -1.0, -1.0]
-    annotations = {str(frame): [[*triplet, place], [*triplet, place]] for place, frame in enumerate(frames)}
+    annotations = {str(frame): [[*triplet, phase]] * 2 for frame, phase in zip(frames, phases, strict=False)}
     text(folder / "labels" / f"{video}.json", json.dumps({"fps": 1, "annotations": annotations}))
     for frame in frames:
         png(folder / "videos" / video / f"{frame:06d}.png", [frame, len(video)])
