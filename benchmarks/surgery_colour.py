@@ -5,6 +5,7 @@ Renders some operations of each hospital of ``lap_tools`` at one frame a second,
 and a small network on the same frames, and prints how both do on operations of other patients: balanced accuracy, for
 tools the mean over tools, beside chance. Some minutes on one core.
 
+``--kind lap_phases``: phases alone, at all six hospitals.
 ``--kind lap_instruments``: of the four sites that train, parts alone, and which part a pixel of an instrument is.
 """
 
@@ -20,7 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from fedmed.data.operation_names import PHASES, TOOLS
-from fedmed.data.synthetic.federation import LAP_INSTRUMENTS, LAP_TOOLS
+from fedmed.data.synthetic.federation import LAP_INSTRUMENTS, LAP_PHASES, LAP_TOOLS
 from fedmed.data.synthetic.surgery.profile import PARTS, HospitalProfile
 from fedmed.data.synthetic.surgery.recording import DrawnRecording, Room
 
@@ -29,7 +30,7 @@ SIZE = (64, 48)  # columns and rows that are classified
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kind", choices=("lap_tools", "lap_instruments"), default="lap_tools")
+    parser.add_argument("--kind", choices=("lap_tools", "lap_phases", "lap_instruments"), default="lap_tools")
     parser.add_argument("--patients", type=int, default=8, help="of each hospital for training; half as many for tests")
     parser.add_argument("--epochs", type=int, default=12, help="of the small network")
     options = parser.parse_args()
@@ -37,6 +38,9 @@ def main() -> None:
     began = time.process_time()
     if options.kind == "lap_instruments":
         parts_alone(options.patients, options.epochs)
+        return
+    if options.kind == "lap_phases":
+        phases_alone(options.patients, options.epochs)
         return
     train = frames(LAP_TOOLS.values(), 0, options.patients)
     test = frames(LAP_TOOLS.values(), options.patients, options.patients + max(options.patients // 2, 1))
@@ -74,6 +78,29 @@ def parts_alone(patients: int, epochs: int) -> None:
     there = test[3] > 0
     called_part = called[:, 1:].argmax(1)[there]
     show("small network", (balanced(called.argmax(1), test[3]), balanced(called_part, test[3][there] - 1)))
+
+
+def phases_alone(patients: int, epochs: int) -> None:
+    """Balanced accuracy of the phase: of each pixel's frame by its colour, and of whole frames."""
+    hospitals = LAP_PHASES.values()
+    train, test = frames(hospitals, 0, patients), frames(hospitals, patients, patients + max(patients // 2, 1))
+    print(f"{len(train[0])} and {len(test[0])} frames")
+    print(f"{'balanced accuracy':<48}{'phases':>8}", flush=True)
+    show("chance", (1 / len(PHASES),))
+    inner, outer = (torch.tensor(part[0][:, 3::6, 4::8].reshape(-1, 3)) for part in (train, test))
+    value, truth = (np.repeat(part[1], len(pixels) // len(part[1])) for part, pixels in ((train, inner), (test, outer)))
+    show("colour of a single pixel, linear", (balanced(fit(inner, torch.tensor(value), outer, len(PHASES)), truth),))
+    for name, features in {
+        "mean colour, linear": lambda images: images.mean((1, 2)),
+        "mean, spread and quantiles of colours, linear": quantiles,
+        "pixels (16 x 12), linear": thumbnails,
+    }.items():
+        x, other = (torch.tensor(features(part[0])).float() for part in (train, test))
+        show(name, (balanced(fit(x, torch.tensor(train[1]), other, len(PHASES)), test[1]),))
+    model = trained(train, epochs)
+    with torch.no_grad():
+        outputs = [model(batch)[0] for batch in (torch.tensor(test[0]).permute(0, 3, 1, 2) - 0.4).split(64)]
+    show("small network", (balanced(torch.cat(outputs).numpy().argmax(1), test[1]),))
 
 
 def frames(

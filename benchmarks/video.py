@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """What does video cost: taking frames out, memory, training from the store, and a restart?
 
-Makes small films, then measures four things, each against a plain counterpart in the same run and in turns, so that a
+Makes small films, then measures seven things, each against a plain counterpart in the same run and in turns, so that a
 busy machine slows both alike:
 
     extraction   frames at 1 a second against a bare loop of PyAV that decodes all and scales the same (target 0.90)
     memory       peak of preparing a 60-minute film against a 6-minute one, each in its own process (target 1.10)
+    inference    the same of the bundle for phases, overlay demo
     training     steps a second from the store against ready-made tensors (target 0.95)
+    cycles       the loss of 2 clips of 16 frames with 2048 features against loops over frames (target 20)
+    engines      steps a second with labels and on clips alone against the same steps written out (target 0.95)
     restart      seconds from a new process's imports to its first batch, everything prepared (target 2 s)
 
     python benchmarks/video.py --threads 1
@@ -18,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -27,12 +30,22 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from fedmed.data.video.clip_loader import PreparedVideos, clip_loader, unit_float
 from fedmed.data.video.clip_plan import ClipRule
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import THREADS
+from fedmed.engines.cycle import CycleEngine
+from fedmed.engines.frame_batches import ClipBatches, FrameBatches
+from fedmed.engines.guided import GuidedEngine
+from fedmed.files import CHECKOUT
+from fedmed.losses.cycle_consistency import CycleConsistencyLoss
+from fedmed.losses.nt_xent import nt_xent
+
+BUNDLE = CHECKOUT / "bundles" / "surgical_phase_classification"
 
 PEAK = """
 import sys
@@ -43,6 +56,25 @@ from fedmed.data.video.video_store import VideoStore
 Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the imports
 VideoStore(sys.argv[2], FrameSettings((48, 64), 1)).get(sys.argv[1])
 print(next(line for line in open("/proc/self/status") if line.startswith("VmHWM")).split()[1])
+"""
+INFER = """
+import re, sys
+from pathlib import Path
+import torch
+from monai.bundle import ConfigParser
+from fedmed.bundles.infer import run_inference
+bundle, film, short, out = map(Path, sys.argv[1:])
+configs = [bundle / "configs" / f"{name}.yaml" for name in ("inference", "demo")]
+sys.path.append(str(bundle))
+parser = ConfigParser()
+parser.read_config([str(path) for path in configs])
+out.mkdir()
+torch.save(parser.get_parsed_content("network_def").state_dict(), out / "model.pt")
+values = {"output_dir": str(out), "model_path": str(out / "model.pt"), "device": "cpu"}
+run_inference(bundle, configs, {**values, "dataset_dir": str(short)})  # what is imported on first use is not counted
+Path("/proc/self/clear_refs").write_text("5")
+run_inference(bundle, configs, {**values, "dataset_dir": str(film)})
+print(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text()).group(1))
 """
 RESTART = """
 import sys, time
@@ -151,6 +183,83 @@ def training(films: list[Path], root: Path, args: argparse.Namespace) -> tuple[f
     return 1 / plain, 1 / own
 
 
+def in_turns(kinds: Sequence[Callable[[], object]], turns: int) -> list[float]:
+    """Median seconds of each kind, whose turns alternate; the first turn does not count."""
+    rows = []
+    for _ in range(turns + 1):
+        rows.append([])
+        for kind in kinds:
+            start = time.perf_counter()
+            kind()
+            rows[-1].append(time.perf_counter() - start)
+    return [statistics.median(column) for column in zip(*rows[1:], strict=True)]
+
+
+def cycles(turns: int) -> tuple[float, float]:
+    """Losses a second of 2 clips x 16 frames x 2048 features, there and back: by loops, and FedMed's."""
+    rows, made = torch.randn(2, 16, 2048), CycleConsistencyLoss()
+
+    def loops() -> float:
+        total, index = 0.0, torch.arange(1, 17)
+        for u, v in (rows, rows.flip(0)):
+            for k in range(16):
+                alpha = torch.softmax(torch.stack([torch.cosine_similarity(u[k], row, dim=0) for row in v]) / 0.05, 0)
+                near = sum(a * row for a, row in zip(alpha, v, strict=True))
+                beta = torch.softmax(torch.stack([torch.cosine_similarity(near, row, dim=0) for row in u]) / 0.05, 0)
+                mean = (beta * index).sum()
+                variance = (beta * (index - mean) ** 2).sum().clamp(min=1e-6)
+                total += float((k + 1 - mean) ** 2 / variance + 0.001 * variance.log()) / 16
+        return total
+
+    assert abs(loops() / float(made(rows).loss) - 1) < 1e-2, "the loops compute something else"
+    plain, own = in_turns((loops, lambda: made(rows)), turns)
+    return 1 / plain, 1 / own
+
+
+class FrameNet(nn.Module):
+    """ResNet-18 as features, and one layer as classifier."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        from monai.networks.nets import resnet18
+
+        self.features = resnet18(spatial_dims=2, n_input_channels=3, conv1_t_stride=2, feed_forward=False)
+        self.classifier = nn.Linear(512, 6)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.classifier(self.features(images))
+
+
+def engine(labelled: bool, args: argparse.Namespace) -> tuple[float, float]:
+    """Steps a second written out, and of the engine, with 32 frames: with labels, or 2 clips of 16 without."""
+    shape = (32, 1) if labelled else (2, 16)
+    image = torch.randint(256, (*shape, 3, args.side, args.side), dtype=torch.uint8)
+    batch = {"image": image, "labels": torch.arange(32)[:, None] % 6, "part": torch.arange(16).expand(2, 16) / 16}
+    batches, device, loss = [batch] * args.steps, torch.device(args.device), CycleConsistencyLoss()
+    plain, own = (FrameNet().to(device).train() for _ in range(2))
+    step, its = (torch.optim.Adam(network.parameters(), 1e-5) for network in (plain, own))
+
+    def written_out() -> None:
+        for given in batches:
+            step.zero_grad(set_to_none=True)
+            features = plain.features(unit_float(given["image"].to(device)).flatten(0, 1))
+            if labelled:
+                truth = given["labels"][:, 0].to(device)
+                value = cross_entropy(plain.classifier(features), truth) + 10 * nt_xent(features, truth)
+            else:
+                value = 10 * loss(features.unflatten(0, shape)).loss
+            value.backward()
+            step.step()
+            float(value.detach())
+
+    if labelled:
+        trainer = GuidedEngine(device, 1, batches, own, its, prepare_batch=FrameBatches())
+    else:
+        trainer = CycleEngine(device, 1, batches, own, its, prepare_batch=ClipBatches())
+    found = in_turns((written_out, trainer.run), 3)
+    return args.steps / found[0], args.steps / found[1]
+
+
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
@@ -163,8 +272,15 @@ def main() -> None:
         lengths = [make_film(root / f"{minutes}.mp4", 60 * minutes, (64, 48), 10) for minutes in (6, 60)]
         short, long = (in_process(PEAK, film, root / "cache") / 1024 for film in lengths)
         table.add_row("peak memory, MB (6, 60 min)", f"{short:.0f}", f"{long:.0f}", f"{long / short:.2f}", "≤ 1.10")
+        few, many = (in_process(INFER, BUNDLE, film, films[0], root / film.stem) / 1024 for film in lengths)
+        table.add_row("memory at inference, MB (6, 60 min)", f"{few:.0f}", f"{many:.0f}", f"{many / few:.2f}", "≤ 1.10")
         plain, own = training(films, root, args)
         table.add_row("training, steps / s", f"{plain:.2f}", f"{own:.2f}", f"{own / plain:.2f}", "≥ 0.95")
+        plain, own = cycles(args.turns)
+        table.add_row("losses of cycles / s", f"{plain:.1f}", f"{own:.0f}", f"{own / plain:.0f}", "≥ 20")
+        for labelled, name in ((True, "with labels"), (False, "on clips")):
+            plain, own = engine(labelled, args)
+            table.add_row(f"engine {name}, steps / s", f"{plain:.2f}", f"{own:.2f}", f"{own / plain:.2f}", "≥ 0.95")
         first = in_process(RESTART, args.side, root / "cache", *films)
         table.add_row("first batch after a restart, s", "", f"{first:.2f}", "", "≤ 2")
     Console().print(table)

@@ -3,11 +3,13 @@
 import csv
 import importlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -24,6 +26,7 @@ if str(BUNDLE) not in sys.path:
 CONFIGS = [str(BUNDLE / "configs" / f"{name}.yaml") for name in ("inference", "demo")]
 PHASES = ["preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting", "gallbladder_dissection",
           "gallbladder_packaging", "cleaning_and_coagulation"]  # fmt: skip
+STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"
 
 
@@ -79,6 +82,30 @@ def test_a_table_of_one_video_can_be_viewed(video, model, tmp_path):
                                                                   (found[1]["predicted"], "1.000")]  # fmt: skip
     ribbon = read_predictions(tmp_path / "out/predictions.csv")
     assert [ribbon.at(row["second"]) for row in found] == [[row["predicted"]] for row in found]
+
+
+@pytest.mark.skipif(not CLEAR.exists(), reason="needs Linux to tell how much memory was held")
+def test_memory_does_not_grow_with_the_length_of_a_video(model, tmp_path):
+    """1600 frames need hardly more than 160: what is kept of a frame is its probabilities, and not its 48 kB."""
+
+    def peak(frames, folder):
+        path = tmp_path / folder / "film.mp4"
+        path.parent.mkdir()
+        writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"mp4v"), 10, (64, 48))
+        for number in range(frames):
+            writer.write(np.full((48, 64, 3), number % 200, np.uint8))
+        writer.release()
+        places = {"dataset_dir": str(path), "output_dir": str(tmp_path / folder / "out"), "model_path": str(model)}
+        CLEAR.write_text("5")  # the peak counts from here
+        run_inference(
+            BUNDLE, map(Path, CONFIGS), {**places, "device": "cpu", "frame_rate": 10.0, "image_size": [64, 64]}
+        )
+        assert len(rows_in(tmp_path / folder / "out")) == frames
+        return int(re.search(r"VmHWM:\s+(\d+)", STATUS.read_text()).group(1)) / 1024
+
+    peak(160, "first")  # what is imported on first use is not counted
+    short = peak(160, "short")
+    assert peak(1600, "long") - short < 25, "MB; all frames are 79"
 
 
 def infer(model, inputs, out):

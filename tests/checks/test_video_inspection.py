@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fedmed.checks.checked_site import CheckedSite
-from fedmed.checks.entries import read_entries
+from fedmed.checks.entries import check_lists, read_entries
 from fedmed.checks.facts import round_steps
 from fedmed.checks.hospital_report import print_checked, write_csv
 from fedmed.checks.measurement import Measured
@@ -19,6 +19,8 @@ from fedmed.checks.video_inspection import MaskInspection, PhaseInspection, Vide
 from fedmed.checks.work_sample import choose_sample, write_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.kinds.kind import Kind
+from fedmed.kinds.phases import Phases
+from fedmed.kinds.segmentation_3d import Segmentation3D
 from fedmed.settings.site import load_file
 
 
@@ -148,6 +150,35 @@ def test_phases_that_the_job_does_not_know(site, opened, tmp_path):
     assert not found and not list(PhaseInspection().judge_labels(entries, ("clipping", "cleaning"), None, True))
     (first, _) = PhaseInspection().judge_labels(entries, ("clipping", "clean"), None, True)
     assert first.kind == "video_labels" and "line 5: the phase 'cleaning' is unknown; use clipping, clean" in first.text
+
+
+def test_training_without_labels_takes_videos_of_either_list(tmp_path):
+    """As at the labelled hospital that trains features first: it has 'training' and no 'unlabeled'."""
+    for lists in ({"training": 3}, {"unlabeled": 3}):
+        assert list(check_lists({**lists, "testing": 1}, "unsupervised", tmp_path, Phases())) == []
+    (none,) = check_lists({"testing": 1}, "unsupervised", tmp_path, Phases())
+    assert none.level == "problem" and "the list 'unlabeled' is empty" in none.text
+    (scans,) = check_lists({"training": 3, "testing": 1}, "unsupervised", tmp_path, Segmentation3D())
+    assert scans.level == "problem", "masks beside scans without any, which are needed"
+
+
+def test_phases_that_are_missing_or_alone_or_in_an_odd_order(site, opened, tmp_path):
+    yaml = site(a="training", b="testing")
+    names = ("preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting")
+    for video, order in {"a": (1, 1, 1, 1), "b": (0, 2, 1, 1)}.items():
+        rows = "".join(f"{second},{names[phase]}\n" for second, phase in enumerate(order))
+        (tmp_path / f"labels/{video}.csv").write_text(f"second,phase\n{rows}")
+    entries, _, (note,) = opened(yaml)
+    assert (note.kind, note.level) == ("odd_video", "note")
+    assert note.text.startswith("testing, entry 0 (b.mp4): 'hepatocystic_triangle_dissection' begins at 2 s, after 'cl")
+    problem, *notes = PhaseInspection().judge_labels(entries, names, "supervised", True)
+    assert (problem.kind, problem.level, problem.list) == ("one_class", "problem", "training")
+    assert problem.text.startswith("every frame of 'training' is of the phase 'hepatocystic_triangle_dissection'")
+    assert [note.text.partition(":")[0] for note in notes] == [
+        "no row of 'training' is of the phase 'preparation'",
+        "no row of 'training' is of the phase 'clipping_and_cutting'",
+    ]
+    assert {note.kind for note in PhaseInspection().judge_labels(entries, names, "unsupervised", True)} == {"one_sided"}
 
 
 def test_masks_whose_values_stand_for_no_class_of_the_job(site, tmp_path):

@@ -112,6 +112,26 @@ def video_wire(write_tiny_tools_job, tmp_path, monkeypatch):
     return Wire("lap_hei2", job, tmp_path, monkeypatch, ModelStore.from_args(read_job(job).persistor, tmp_path).initial)
 
 
+def test_a_hospital_with_videos_alone_sends_the_features_and_not_the_classifier(
+    write_tiny_phases_job, tmp_path, monkeypatch
+):
+    """Bytes on the wire: those of the tensors that extract features, and names and shapes beside them."""
+    job = write_tiny_phases_job(tmp_path / "jobs", rounds=2, steps=1)
+    model = ModelStore.from_args(read_job(job).persistor, tmp_path).initial
+    sizes = {name: tensor.numel() * tensor.element_size() for name, tensor in model.items()}
+    head = [name for name in sizes if name.startswith("classifier.")]
+    features, beside, sent = sum(sizes.values()) - sum(sizes[name] for name in head), 350 * len(sizes), {}
+    for site in ("lap_bay", "lap_harbor"):
+        end = Wire(site, job, tmp_path, monkeypatch, model)
+        reply = FLModelUtils.from_shareable(end.ask("train"))
+        assert end.codes == [ReturnCode.OK] and [name for name in head if name in reply.params] == (
+            head if site == "lap_harbor" else []
+        )
+        sent[site] = end.sent[-1]
+    assert features < len(sent["lap_bay"]) < features + beside and b"classifier" not in sent["lap_bay"]
+    assert len(sent["lap_harbor"]) - len(sent["lap_bay"]) > sum(sizes[name] for name in head)
+
+
 @pytest.mark.parametrize("site", ["ct_north", "ct_east"])
 def test_training_scoring_and_testing_send_no_secret(wire, secrets_type, site):
     end = wire(site)

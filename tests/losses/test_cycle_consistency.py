@@ -36,23 +36,37 @@ def terms(u, v, tau=0.05, weight=0.001, floor=1e-8, similar="cosine", index=None
     return found
 
 
-def test_one_pair():  # CHK-T1
+def test_one_pair():
     assert terms(U, V, tau=0.5) == pytest.approx([0.956270, 0.059855, 1.883342], abs=1e-6)
     assert loss_of(U, V, temperature=0.5).item() == pytest.approx(0.9664888594, abs=1e-9)
     assert loss_of(V, U, temperature=0.5).item() == pytest.approx(0.6739765171, abs=1e-9)
 
 
-def test_a_bad_match_dominates_at_a_low_temperature():  # CHK-T2
+def test_the_way_of_one_frame():
+    """α, ṽ, β, μ and σ² of the first frame, from the similarity that the loss uses."""
+    made = CycleConsistencyLoss(temperature=0.5)
+    alpha = (made._similar(U[None], V[None]) / 0.5).softmax(dim=2)
+    near = alpha @ V
+    beta = (made._similar(near, U[None]) / 0.5).softmax(dim=2)[0, 0]
+    mean = sum(share * place for place, share in enumerate(beta.tolist(), 1))
+    variance = sum(share * (place - mean) ** 2 for place, share in enumerate(beta.tolist(), 1))
+    assert alpha[0, 0].tolist() == pytest.approx([0.31002552, 0.68997448], abs=1e-8)
+    assert near[0, 0].tolist() == pytest.approx([0.87598979, 0.24802042], abs=1e-8)
+    assert beta.tolist() == pytest.approx([0.45550069, 0.42984887, 0.11465044], abs=1e-8)
+    assert (mean, variance) == (pytest.approx(1.659150, abs=1e-6), pytest.approx(0.45397223, abs=1e-8))
+
+
+def test_a_bad_match_dominates_at_a_low_temperature():
     assert loss_of(U, V).item() == pytest.approx(8.0400923811, abs=1e-8)
 
 
-def test_normalised_indices_differ_by_a_constant():  # CHK-T3
+def test_normalised_indices_differ_by_a_constant():
     found = loss_of(U, V, temperature=0.5, index="normalised").item()
     assert found == pytest.approx(0.9642916349, abs=1e-9)
     assert found == pytest.approx(0.9664888594 - 0.001 * math.log(9), abs=1e-9)
 
 
-def test_clips_that_match_exactly():  # CHK-T4
+def test_clips_that_match_exactly():
     eye = torch.eye(4).double()
     found = CycleConsistencyLoss().there_and_back(eye[None], eye[None])
     assert found.loss.item() == pytest.approx(-0.0138155, abs=1e-7) and found.error < 1e-9 and found.variance < 1e-6
@@ -62,7 +76,7 @@ def test_clips_that_match_exactly():  # CHK-T4
 
 
 @pytest.mark.parametrize(("n", "expected"), [(4, 1.0002231436), (16, 1.0030563569)])
-def test_equal_features(n, expected):  # CHK-T5
+def test_equal_features(n, expected):
     same = torch.ones(n, 3).double()
     found = CycleConsistencyLoss().there_and_back(same[None], same[None])
     assert found.loss.item() == pytest.approx(expected, abs=1e-9)
@@ -105,13 +119,13 @@ def test_floor_acts_on_the_same_frames_whatever_the_index(floor):
         assert torch.allclose(grads[0], other, rtol=1e-6, atol=1e-9) and numbers == pytest.approx(squares[0])
 
 
-def test_order_of_the_clip_between_does_not_count():  # invariant 1
+def test_order_of_the_clip_between_does_not_count():
     u, v = torch.randn(2, 9, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     mixed = v[torch.randperm(9, generator=torch.Generator().manual_seed(3))]
     assert loss_of(u, mixed).item() == pytest.approx(loss_of(u, v).item(), rel=1e-9)
 
 
-def test_what_scaling_changes():  # invariant 2
+def test_what_scaling_changes():
     u, v = torch.randn(2, 5, 6, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     one = torch.ones(5, 1).double()
     one[2] = 7.0
@@ -121,22 +135,32 @@ def test_what_scaling_changes():  # invariant 2
     assert abs(loss_of(u, v * one, temperature=0.5).item() - before) > 1e-3
 
 
-def test_separated_frames_come_back():  # invariant 3
+def test_separated_frames_come_back():
     rows = torch.eye(16)
     found = CycleConsistencyLoss()(torch.stack([rows, rows]))
     assert found.back == 1 and found.error < 1e-6
     assert feature_spread(torch.stack([rows, rows])).item() == pytest.approx(1)
 
 
-def test_only_features_have_gradients_and_zero_vectors_do_no_harm():  # invariant 5
+@pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])
+def test_only_features_have_gradients_and_zero_vectors_do_no_harm(index):
     rows = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(0))
     rows[0, 1] = 0
     rows.requires_grad_()
-    times = torch.rand(3, 4, requires_grad=True)
-    found = CycleConsistencyLoss()(rows, times)
+    times = torch.rand(3, 4, generator=torch.Generator().manual_seed(1)).sort(dim=1).values.requires_grad_()
+    found = CycleConsistencyLoss(index=index)(rows, times)
     found.loss.backward()
     assert times.grad is None and torch.isfinite(rows.grad).all() and rows.grad.abs().sum() > 0
     assert not (found.error.requires_grad or found.variance.requires_grad or found.back.requires_grad)
+
+
+@pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])
+def test_gradients_are_those_of_features_with_fixed_indices(index):
+    """By differences of the loss in one feature after another, the indices being what they were."""
+    rows = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4), dtype=torch.float64).requires_grad_()
+    times = torch.tensor([[0.0, 0.2, 0.5, 0.6], [0.1, 0.4, 0.7, 0.9]], dtype=torch.float64)
+    loss = CycleConsistencyLoss(temperature=0.5, index=index)
+    assert torch.autograd.gradcheck(lambda features: loss(features, times).loss, rows)
 
 
 def test_low_temperatures_stay_finite_in_half_precision():

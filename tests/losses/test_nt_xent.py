@@ -25,14 +25,14 @@ def reference(rows, labels, temperature):
     return sum(losses) / len(losses) if losses else 0.0
 
 
-def test_one_positive_and_one_negative():  # CHK-T7
+def test_one_positive_and_one_negative():
     near, far = [[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]
     assert of(near, [0, 0, 1]) == pytest.approx(4.5398899e-5, abs=1e-12)  # the same from both anchors
     # The second frame as an anchor has no negative near it, so the mean is over 10.0000454 and log(1 + 1).
     assert of(far, [0, 0, 1]) == pytest.approx((10.0000454 + math.log(2)) / 2, abs=1e-6)
 
 
-def test_pairs_of_a_batch():  # CHK-T8
+def test_pairs_of_a_batch():
     rows = [[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]
     assert of(rows, [1, 1, 2]) == pytest.approx(1.0647018481, abs=1e-9)
     assert of(rows, [1, 1, 2]) == pytest.approx((0.0024756851 + 2.1269280110) / 2, abs=1e-9)

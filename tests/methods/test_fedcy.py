@@ -10,7 +10,7 @@ from fedmed.messages.answers import Update
 from fedmed.methods.fedcy import FedCy
 
 SITES = {"a": "supervised", "b": "unsupervised", "c": "unsupervised", "d": "evaluate"}
-FRAMES = {"c1": 80000, "c2": 30000, "c3": 20000, "c4": 25000, "c5": 45000}  # CHK-T9
+FRAMES = {"c1": 80000, "c2": 30000, "c3": 20000, "c4": 25000, "c5": 45000}
 BODY, HEAD = "features.w", "classifier.w"
 
 

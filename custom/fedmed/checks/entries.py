@@ -129,7 +129,8 @@ def check_lists(
             text = f"neither '{UNLABELED}' nor 'training' lists an image, and pre-training needs some; fill one"
             yield data_finding("list", f"{datalist}: {text}", UNLABELED)
         return
-    for key in NEEDED.get(role or "", ()):
+    alone = role == "unsupervised" and not kind.both_lists and counts.get("training")  # either list serves
+    for key in () if alone else NEEDED.get(role or "", ()):
         if not counts.get(key) and (chooses or key != "validation"):
             text = f"the list '{key}' is empty, and the role '{role}' needs it; fill it"
             yield data_finding("list", f"{datalist}: {text}", key)

@@ -1,7 +1,7 @@
 """What a site's check opens and lists of videos with labels by time and masks by frame."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -10,14 +10,14 @@ from typing import ClassVar
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
+from fedmed.data.prepare import phase_counts, tool_counts
 from fedmed.data.prepare.case import Case, VideoCase
 from fedmed.data.prepare.pool import Track, run_all
-from fedmed.data.prepare.tool_counts import added, one_sided
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.label_table import read_label_table
+from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.space_needed import space_needed
 from fedmed.errors import DataError
 from fedmed.reports.words import NOTHING
@@ -68,8 +68,8 @@ class VideoInspection(Inspection):
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:
-        """Which tables do not have just the job's classes, and which tools a list never or always shows."""
-        shown: dict[str, list[tuple[int, dict[str, int]]]] = {}
+        """Which tables do not have just the job's classes, and what is odd about those of a list together."""
+        tables: dict[str, list[TimedLabels]] = {}
         for entry in entries if classes else ():
             if entry.table is None:
                 continue
@@ -78,8 +78,15 @@ class VideoInspection(Inspection):
             except DataError as error:
                 yield data_finding("video_labels", f"{entry.where}: {error}", entry.list, entry.number)
                 continue
-            shown.setdefault(entry.list, []).append((len(table.seconds), table.shown()))
-        for text in one_sided({name: added(tables) for name, tables in shown.items()}):
+            tables.setdefault(entry.list, []).append(table)
+        yield from self.judge_tables(tables, classes or (), role)
+
+    def judge_tables(
+        self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
+    ) -> Iterator[SiteFinding]:
+        """Which tools a list never or always shows; list -> its tables."""
+        rows = {name: [(len(table.seconds), table.shown()) for table in own] for name, own in tables.items()}
+        for text in tool_counts.one_sided({name: tool_counts.added(own) for name, own in rows.items()}):
             yield data_finding("one_sided", text)
 
     def rows(self, entries: Sequence[Entry], cases: Sequence[Case]) -> list[tuple[str, ...]]:
@@ -110,6 +117,17 @@ class PhaseInspection(VideoInspection):
     """The same where the job's classes are phases."""
 
     names = "phases"
+
+    def judge_tables(
+        self, tables: Mapping[str, Sequence[TimedLabels]], classes: Sequence[str], role: str | None
+    ) -> Iterator[SiteFinding]:
+        """Which phases a list does not have, and whether one is all that a labelled site would train on."""
+        counts = {name: phase_counts.added(table.lasting() for table in own) for name, own in tables.items()}
+        if role == "supervised" and (phase := phase_counts.alone(counts).get("training")):
+            text = f"every frame of 'training' is of the phase '{phase}'; list videos with other phases too"
+            yield data_finding("one_class", text, "training")
+        for text in phase_counts.missing(counts, classes):
+            yield data_finding("one_sided", text)
 
 
 class MaskInspection(VideoInspection):

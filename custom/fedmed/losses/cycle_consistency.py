@@ -33,12 +33,13 @@ class Cycles:
 class CycleConsistencyLoss:
     """A frame of one clip, by way of its soft nearest neighbour in another, comes back to its own place.
 
-    Numbers as in the project's specification, (1) and (2) for a frame u_k of clip U, by way of clip V and back::
+    Kassem et al. 2023, Eq. 1 and 2, after Dwibedi et al. 2019: a frame u_k of clip U, by way of clip V and back::
 
         (1)  α = softmax_i(Q(u_k, v_i) / τ),  ṽ = Σ_i α_i v_i,  β = softmax_j(Q(ṽ, u_j) / τ)
         (2)  μ = Σ_j β_j j,  σ² = Σ_j β_j (j − μ)²,  ℓ = (k − μ)² / σ² + λ_σ log σ²
 
     It is not bounded below, so σ² has a floor; negative losses are normal. The order of V's frames has no influence.
+    k and j are constants: gradients exist for features alone.
 
     Args:
         temperature: τ > 0.
@@ -123,7 +124,7 @@ class CycleConsistencyLoss:
                 f"{'none came' if times is None else f'they have shape {tuple(times.shape)}'}; use 'position', or a "
                 "loader that gives 'part'"
             )
-        return times.to(place), 1 / size
+        return times.detach().to(place), 1 / size
 
     def _similar(self, one: Tensor, other: Tensor) -> Tensor:
         """Q of all pairs of rows: (P, n, D) and (P, m, D) to (P, n, m)."""

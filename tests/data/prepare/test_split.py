@@ -37,6 +37,13 @@ def test_parts_sum_up_and_none_is_forgotten(count, fractions):
     assert all(math.floor(e + 1e-9) - 2 <= p <= math.ceil(e) + 2 for p, e in zip(parts, exact, strict=True))
 
 
+@pytest.mark.parametrize("wanted", [(40, 8, 32), (13, 6, 6)])
+def test_numbers_of_patients_are_met(wanted):
+    """Those of the 80 and the 25 operations of Kassem et al. 2023."""
+    lists = list(split_patients(map(str, range(sum(wanted))), wanted).values())
+    assert tuple(map(lists.count, ("training", "validation", "testing"))) == wanted
+
+
 @given(sites(), st.sampled_from(["labelled", "unlabelled"]), FRACTIONS, st.integers(0, 5))
 def test_no_patient_is_trained_on_and_tested_on(cases, role, fractions, seed):
     assigned = assign(cases, role, fractions, seed)

@@ -139,6 +139,29 @@ def test_tools_that_a_list_never_or_always_shows_and_white_frames(plain, prepare
     assert white in (tmp_path / "out" / "prepare_report.md").read_text()
 
 
+def test_phases_that_a_list_never_or_always_shows_and_an_odd_order(plain, prepare, tmp_path):
+    good = ("preparation", "hepatocystic_triangle_dissection", "clipping_and_cutting", "gallbladder_dissection")
+    for name in "abcdef":
+        rows = (f"{second},{phase}" for second, phase in enumerate(good))
+        text(plain / "labels" / f"{name}.csv", "second,phase", *rows)
+    prepared, lists, _ = prepare(plain)
+    sections = prepared.sections
+    assert not sections["Worth a look"] and not sections["Phases that a list never or always shows"]
+    assert sections["Rows of each phase"][1] == "validation: " + ", ".join(f"{phase} 25.0%" for phase in good)
+    (tested,) = (Path(entry["video"]).stem for entry in lists["testing"])
+    text(plain / "labels" / f"{tested}.csv", "second,phase", *(f"{second},clipping_and_cutting" for second in range(4)))
+    trained = Path(lists["training"][0]["video"]).stem
+    rows = (f"{second},{good[phase]}" for second, phase in enumerate((0, 2, 1, 3)))
+    text(plain / "labels" / f"{trained}.csv", "second,phase", *rows)
+    sections = prepare(plain)[0].sections
+    said = sections["Phases that a list never or always shows"]
+    assert said[0] == "every row of 'testing' is of the phase 'clipping_and_cutting'" and len(said) == 4
+    assert said[1] == "no row of 'testing' is of the phase 'preparation': nothing is said of it"
+    (odd,) = sections["Worth a look"]
+    assert odd.startswith("1 × 'hepatocystic_triangle_dissection' begins at 2 s, after 'clipping_and_cutting'")
+    assert odd.endswith(f"({trained}.mp4)") and odd in (tmp_path / "out" / "prepare_report.md").read_text()
+
+
 def test_names_of_phases_and_tools(plain, prepare):
     table(plain / "labels" / "a.csv", header="second,phase,graspers")
     assert "differ in the columns grasper, graspers" in prepare(plain)[2]["a.mp4"]
@@ -241,9 +264,27 @@ def test_heichole(prepare, tmp_path):
     assert read.phases.tolist() == [0, 0, 1, 1]
 
 
-def cholect50(folder, video="VID01", frames=(3, 5, 20)):
+@pytest.mark.parametrize("phase", [-1, 7])
+def test_a_number_that_is_no_phase(prepare, tmp_path, phase):
+    """HeiChole and CholecT50 number phases from 0 to 6."""
+    for number, last in ((1, 6), (2, phase)):
+        movie(tmp_path / "in" / f"Hei-Chole{number}.mp4", number)
+        rows = (f"{frame},{last if frame == 75 else 0}" for frame in range(100))
+        text(tmp_path / "in" / f"Hei-Chole{number}_Annotation_Phase.csv", *rows)
+    (refused,) = prepare(tmp_path / "in")[2].items()
+    assert refused[0] == "Hei-Chole2.mp4"
+    assert f"line 76: the phase {phase} is unknown; phases are 0 to 6" in refused[1]
+    for video, last in (("VID01", 6), ("VID02", phase)):
+        cholect50(tmp_path / "triplets", video, phases=(0, 1, last))
+    (refused,) = prepare(tmp_path / "triplets")[2].items()
+    assert (
+        refused[0] == "VID02" and f"with one phase of 0 to 6 and tools of 0 to 5; it has phases [{phase}]" in refused[1]
+    )
+
+
+def cholect50(folder, video="VID01", frames=(3, 5, 20), phases=(0, 1, 2)):
     triplet = [17, 2, 1.0, 0.1, 0.5, 0.2, 0.1, 1, 0, 1.0, -1.0, -1.0, -1.0, -1.0]
-    annotations = {str(frame): [[*triplet, place], [*triplet, place]] for place, frame in enumerate(frames)}
+    annotations = {str(frame): [[*triplet, phase]] * 2 for frame, phase in zip(frames, phases, strict=False)}
     text(folder / "labels" / f"{video}.json", json.dumps({"fps": 1, "annotations": annotations}))
     for frame in frames:
         png(folder / "videos" / video / f"{frame:06d}.png", [frame, len(video)])

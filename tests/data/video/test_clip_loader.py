@@ -80,9 +80,12 @@ def test_one_clip_a_video_or_many(prepared):
         assert len(epoch_clips(videos, ClipRule(strategy, 8), 0)) == 6 + 4 + 1
 
 
-def test_short_videos_are_skipped_or_repeated(prepared):
+def test_short_videos_are_skipped_or_repeated(prepared, caplog):
     videos = prepared().videos
-    assert sorted(epoch_clips(videos, ClipRule("partition", 16), 0).videos.tolist()) == [0, 0, 0, 1, 1]
+    for epoch in range(2):
+        clips = epoch_clips(videos, ClipRule("partition", 16), 0, epoch)
+        assert sorted(clips.videos.tolist()) == [0, 0, 0, 1, 1]
+    assert caplog.text.count("1 of 3 videos have fewer usable frames than a clip of 16, and are skipped") == 1
     clips = epoch_clips(videos, ClipRule("partition", 16, repeat=True), 0)
     assert clips.rows[clips.videos == 2].tolist() == [[*range(9), *[8] * 7]]
     with pytest.raises(DataError, match="none of 3 videos has the 64 usable frames of a clip"):

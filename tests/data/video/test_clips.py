@@ -11,7 +11,7 @@ def rng():
     return np.random.default_rng(0)
 
 
-def test_parts_of_a_video():  # CHK-T6
+def test_parts_of_a_video():
     expected = [0, 6, 12, 19, 25, 32, 38, 45, 51, 57, 64, 70, 77, 83, 90, 96, 103]
     assert edges(103, 16).tolist() == expected and set(np.diff(edges(103, 16))) == {6, 7}
 
@@ -47,7 +47,7 @@ def test_random_order(rng):
     assert random_order(3, 4, rng).tolist() == [1, 2, 2, 2] and random_order(1, 2, rng).tolist() == [0, 0]
 
 
-def test_history():  # CHK-F1
+def test_history():
     assert history([0, 3, 6], 2, 4).tolist() == [[0, 0, 0, 0], [3, 3, 1, 3], [0, 2, 4, 6]]
     assert history(6, 2, 4, kept=[True] * 4 + [False] + [True] * 2).tolist() == [0, 2, 6, 6]
     assert history(5, 1, 1).tolist() == [5]

@@ -79,6 +79,7 @@ class VideoCase(Case):
         sizes: of its own frames, such as "480x854".
         masks: how many there are.
         rows, shown: of the table, and tool -> how many of them show it.
+        lasting: phase -> how many rows of the table are of it.
         white, dark, out_of_body: how many of the frames looked at are so.
     """
 
@@ -89,6 +90,7 @@ class VideoCase(Case):
     masks: int = 0
     rows: int = 0
     shown: dict[str, int] = field(default_factory=dict)
+    lasting: dict[str, int] = field(default_factory=dict)
     white: int = 0
     dark: int = 0
     out_of_body: int = 0

@@ -12,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from fedmed.data.prepare.case import VideoCase
+from fedmed.data.prepare.phase_order import odd_order
 from fedmed.data.prepare.place import PREPARED, link_or_copy
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row
 from fedmed.data.video.extraction import Extraction
@@ -128,7 +129,8 @@ def inspect_video(
         case.columns = (*([] if table.phases is None else [PHASE]), *table.tool_names)
         held = {"phases": table.phases is not None, "tools": table.tools is not None}
         known = [name for name, there in held.items() if there]
-        case.rows, case.shown = len(table.seconds), table.shown()
+        case.rows, case.shown, case.lasting = len(table.seconds), table.shown(), table.lasting()
+        case.notes += filter(None, [odd_order(table)])
     if case.mask:
         masks = FrameMasks(case.mask, values)
         files = masks.files()

@@ -12,6 +12,7 @@ from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
+from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts, shares_of_phases
 from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
@@ -189,12 +190,21 @@ def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) ->
         "Worth a look": note_counts(cases),
         "Tools that a list never or always shows": one_sided(counts),
         "Rows that show each tool": shares_of_tools(counts),
+        "Phases that a list never or always shows": _phases_of_lists(used),
+        "Rows of each phase": shares_of_phases(phase_counts(used)),
         "White frames": _white(used),
         "Space of the prepared frames": [space.words()],
     }
     has = {part: all(getattr(case, part) for case in labelled) for part in ("table", "mask")}
     form = Video(labels=has["table"], masks=has["mask"])
     return Prepared(out, out, cases, "videos", COLUMNS, _list_table(cases), sections, form=form)
+
+
+def _phases_of_lists(cases: Sequence[VideoCase]) -> list[str]:
+    """Which phases a list never shows, though another list does, and which list has one phase alone."""
+    counts = phase_counts(cases)
+    always = [f"every row of '{name}' is of the phase '{phase}'" for name, phase in alone(counts).items()]
+    return always + missing(counts, list(added(counts.values())))
 
 
 def _white(cases: Sequence[VideoCase]) -> list[str]:

@@ -16,6 +16,7 @@ from fedmed.seeds import derive_seed
 
 log = logging.getLogger("fedmed.data")
 
+SKIPPED = "%d of %d videos have fewer usable frames than a clip of %d, and are skipped"
 STRATEGIES = ("partition", "stride", "random", "history")
 
 
@@ -107,6 +108,8 @@ def epoch_clips(videos: Sequence[StoredVideo], rule: ClipRule, seed: int, epoch:
     """
     draws = (np.random.default_rng(derive_seed(seed, "clips", epoch, number)) for number in range(len(videos)))
     found = [rule.clips(video, rng) for video, rng in zip(videos, draws, strict=True)]
+    if (short := sum(not len(rows) for rows in found)) and epoch == 0:  # the same in every epoch
+        log.warning(SKIPPED, short, len(videos), rule.size)
     order = np.random.default_rng(derive_seed(seed, "order of clips", epoch))
     clips = joined(found, rule.size)
     clips = clips.take(order.permutation(len(clips)))

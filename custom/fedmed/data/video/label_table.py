@@ -44,6 +44,13 @@ class TimedLabels:
         """Tool -> how many rows show it; empty where tools are not asked for."""
         return {} if self.tools is None else dict(zip(self.tool_names, self.tools.sum(axis=0).tolist(), strict=True))
 
+    def lasting(self) -> dict[str, int]:
+        """Phase -> how many rows are of it; empty where phases are not asked for."""
+        if self.phases is None:
+            return {}
+        counts = np.bincount(self.phases, minlength=len(self.phase_names)).tolist()
+        return dict(zip(self.phase_names, counts, strict=True))
+
     def phases_of(self, video: StoredVideo) -> NDArray[np.int64]:
         """(T,) the phase of each frame of the store, dropped or not; see :meth:`rows_of`."""
         if self.phases is None:

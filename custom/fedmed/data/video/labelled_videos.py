@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
@@ -34,7 +37,8 @@ def load_labelled_videos(
         phases: what the tables' column ``phase`` may hold; a label is a place in it.
 
     Raises:
-        DataError: the list, a table or a video cannot be used, or a table does not fit its video.
+        DataError: the list, a table or a video cannot be used, a table does not fit its video, or all of ``training``
+            is of one phase.
     """
     if bool(tools) == bool(phases):
         raise DataError("labels of videos: name either 'tools' or 'phases'")
@@ -42,8 +46,20 @@ def load_labelled_videos(
     tables = [read_label_table(case["labels"], phases=phases, tools=tools) for case in cases]
     store, of = VideoStore(cache_dir, settings), TimedLabels.tools_of if tools else TimedLabels.phases_of
     labels = [of(table, store.get(case["video"])) for case, table in zip(cases, tables, strict=True)]
+    if phases and key == "training":
+        require_two_phases(Path(datalist), labels, phases)
     entries = [{"video": case["video"], "labels": own} for case, own in zip(cases, labels, strict=True)]
     return PreparedVideos(entries, settings, cache_dir)
+
+
+def require_two_phases(datalist: Path, labels: Sequence[NDArray[Any]], phases: Sequence[str]) -> None:
+    """Refuse training frames that are all of one phase: a model learns from them to call nothing else."""
+    present = np.unique(np.concatenate(labels))
+    if len(present) == 1:
+        raise DataError(
+            f"{datalist}: every frame of 'training' is of the phase '{phases[present[0]]}', so a model would learn to "
+            "call nothing else; list videos with other phases too, or let the site take part without labels"
+        )
 
 
 def shown_frames(prepared: PreparedVideos) -> list[int]:
