@@ -69,7 +69,7 @@ def test_a_silent_site_changes_nothing_and_costs_nothing():
 
 
 def test_without_other_sites_it_is_the_mean_of_the_labelled():
-    found = moved(mean())
+    found = moved(mean(gate=False))
     assert found.tensors["w"].tolist() == [3.0, 2.0] and found.facts == {} and found.values == {}
 
 
@@ -181,10 +181,27 @@ def test_where_nobody_judges_it_is_said():
     assert any(sites == ["a", "b"] and "nobody judges" in reason for sites, reason in found.warnings)
 
 
-def test_confidences_of_different_lengths_make_no_gate():
+def test_confidences_of_different_lengths_make_the_fixed_gate():
     updates = [update("a", [1.0, 0.0], label_confidence=tensor([0.9, 0.6])),
-               update("b", [3.0, 2.0], label_confidence=tensor([0.7]))]  # fmt: skip
-    assert "gate" not in moved(mean(), update("u", [1.0, 1.0]), updates=updates).values["u"]
+               update("b", [3.0, 2.0], label_confidence=tensor([0.7, 0.1, 0.2]))]  # fmt: skip
+    found = moved(mean(), update("u", [1.0, 1.0]), updates=updates)
+    assert found.values["u"]["gate"].tolist() == pytest.approx([0.9])
+    assert any(sites == ["a", "b"] and "of another number of classes" in reason for sites, reason in found.warnings)
+
+
+def test_without_a_confidence_the_gate_is_fixed_and_that_is_said():
+    found = moved(mean(fixed_gate=0.75), update("u", [1.0, 1.0]))
+    assert found.values["u"]["gate"].tolist() == [0.75] and "gate" not in found.values["a"]
+    (sites, reason) = next(warning for warning in found.warnings if "label_confidence" in warning[1])
+    assert sites == ["a", "b"] and "count from a fixed probability of 0.75 on" in reason
+    assert not any("confidence" in reason for _, reason in moved(mean(gate=False), update("u", [1.0, 1.0])).warnings)
+
+
+def test_a_labelled_site_that_tells_no_confidence_is_named_and_the_gate_is_that_of_the_others():
+    updates = [update("a", [1.0, 0.0], label_confidence=tensor([0.9, 0.6])), update("b", [3.0, 2.0])]
+    found = moved(mean(), update("u", [1.0, 1.0]), updates=updates)
+    assert found.values["u"]["gate"].tolist() == pytest.approx([0.9, 0.6])
+    assert any(sites == ["b"] and "the gate is that of the others" in reason for sites, reason in found.warnings)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.01, 1e30, math.nan, math.inf, "1", True, None, tensor([0.5])])
@@ -225,7 +242,15 @@ def test_an_overflow_leaves_the_model():
 
 
 @pytest.mark.parametrize(
-    "options", [{"combine": "add"}, {"strength": 0}, {"strength": 3}, {"strength": True}, {"ramp_rounds": -1}]
+    "options",
+    [
+        {"combine": "add"},
+        {"strength": 0},
+        {"strength": 3},
+        {"strength": True},
+        {"ramp_rounds": -1},
+        {"fixed_gate": 1.5},
+    ],
 )
 def test_options_that_cannot_be_meant(options):
     with pytest.raises(JobError, match=f"'{next(iter(options))}'"):

@@ -146,9 +146,10 @@ def test_inference_and_training_agree():
     shared = ["classes", "image_size", "encoder_layers", "encoder_widths", "stem_kernel", "stem_stride", "stem_pool"]
     for key in [*shared, "encoder", "network_def", "heat_map_layer"]:
         assert train[key] == inference[key]
-    *prepared, shown = inference["preprocessing"]["transforms"]
+    *prepared, shown, banded = inference["preprocessing"]["transforms"]
     assert prepared == train["prepare"]
     assert shown["func"] == "$lambda image: image ** @image_gamma" and inference["image_gamma"] == 1
+    assert banded["factors"] == "@image_bands" and inference["image_bands"] is None
 
 
 def test_inference_names_nothing_of_fedmed():

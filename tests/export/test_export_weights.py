@@ -212,3 +212,19 @@ def test_tensors_that_do_not_fit_are_named_and_nothing_is_written(written, tmp_p
 def test_a_counter_between_two_whole_numbers_is_refused():
     with pytest.raises(ExportError, match="tensor 'n' must be torch.int64, but holds 1.5"):
         fitted({"n": torch.tensor(1.5)}, {"n": torch.tensor(0)}, "the model")
+
+
+# --- settings that are a site's own
+
+
+@pytest.mark.parametrize(("name", "refused"), [("image_gamma", False), ("image_tint", True)])
+def test_what_inference_cannot_do_to_images_is_not_left_out_without_a_word(
+    finished_run, opened, monkeypatch, name, refused
+):
+    run, store, exporter = opened(finished_run)
+    monkeypatch.setattr("fedmed.export.weights.site_settings", lambda *args: {name: 2.0})
+    if refused:
+        with pytest.raises(ExportError, match="'ct_north' saw its images changed.*does not have 'image_tint'"):
+            complete_weights(run, store, exporter, "selected", "ct_north")
+    else:
+        assert complete_weights(run, store, exporter, "selected", "ct_north").settings == {name: 2.0}

@@ -82,9 +82,10 @@ def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job,
     assert second["coefficients"]["ct_east"] == 1.0
     assert "counts by its images alone" in str(third["warnings"])
     allow()
-    run_job(job("nobody"), tmp_path / "nobody")
+    run_job(job("nobody", args={"gate": True}), tmp_path / "nobody")
     *_, third = rounds(tmp_path / "nobody")
     assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
+    assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
 
 
 def test_a_silent_site_costs_nothing(job, allow, lively, unscored, tmp_path):

@@ -39,7 +39,8 @@ def made(algorithm, **changes):
 
 
 def test_the_algorithms_that_there_are():
-    assert list(algorithms()) == ["fedbn", "feddg", "feddyn", "fedprox", "fedrep", "gamma_matching", "scaffold"]
+    known = ["amplitude_normalisation", "fedbn", "feddg", "feddyn", "fedprox", "fedrep", "gamma_matching", "scaffold"]
+    assert list(algorithms()) == known
     for kind in algorithms().values():
         overlays = [kind.overlay] if kind.overlay else []
         assert kind.title and kind.source and Bundle("cxr_classification", overlays).overlays == overlays
@@ -262,10 +263,18 @@ def test_what_an_algorithm_does_not_change_is_the_methods():
         ({"algorithm": {"name": "feddg", "args": {"low_frequency": 2}}}, "line .*'low_frequency' is 2; give a share"),
         ({"algorithm": {"name": "feddg", "args": {"exclude_self": 1}}}, "line .*'exclude_self' is 1; write true or"),
         (
+            {"algorithm": {"name": "amplitude_normalisation", "args": {"band_strength": 0}}},
+            "line .*'band_strength' is 0; give a number above 0 and at most 1",
+        ),
+        (
             {"algorithm": "feddg", "method": {"path": "fedmed.methods.fedmoco.FedMoCo"}},
             "line .*FedDG and FedMoCo both exchange values before training; use one of them",
         ),
         ({"overlays": ["feddg"]}, "overlay 'feddg' alone lacks the server's part: write 'algorithm: feddg'"),
+        (
+            {"overlays": ["amplitude_normalisation"]},
+            "overlay 'amplitude_normalisation' alone lacks the server's part: write 'algorithm: amplitude_norm",
+        ),
         ({"overlays": ["feddyn"]}, "overlay 'feddyn' alone lacks the server's part: write 'algorithm: feddyn'"),
         ({"overlays": ["fedprox"], "algorithm": "fedprox"}, "'fedprox' is what 'algorithm: fedprox' adds"),
     ],

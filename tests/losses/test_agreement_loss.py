@@ -37,6 +37,7 @@ def test_of_agreed_voxels_the_sure_ones_count_by_class():
     # Means of both, of the class that they name: 0.8, -, 0.75, 0.85 and 0.65.
     _, counts = agreed(LOCAL, LABELLED, [0.7, 0.78])
     assert counts.tolist() == [[True, False, False, True, False]]
+    assert agreed(LOCAL, LABELLED, [0.78])[1].tolist() == [[True, False, False, True, False]], "one for all classes"
 
 
 def test_several_classes():

@@ -35,12 +35,16 @@ def test_a_study_gives_its_arguments_to_the_rule(job_of):
     job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"])
     assert job.aggregator["rule"]["args"]["combine"] == "join" and not job.aggregator["rule"]["args"]["careful"]
     assert job.clients["ct_east"]["overlays"] == ["demo", "unlabelled", "agreement"]
+    assert "fixed_gate" not in job.aggregator["rule"]["args"]
+    assert Agreement(gate=True, fixed_gate=0.8).rule()["args"]["fixed_gate"] == 0.8
 
 
-@pytest.mark.parametrize("args", [{"combine": "add"}, {"strength": -1.0}, {"ramp_rounds": -1}])
+@pytest.mark.parametrize(
+    "args", [{"combine": "add"}, {"strength": -1.0}, {"ramp_rounds": -1}, {"gate": True, "fixed_gate": 2}]
+)
 def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_written(job_of, args, tmp_path):
     method = {"path": "fedmed.methods.agreement.Agreement", "args": args}
-    with pytest.raises(JobError, match=f"'{next(iter(args))}' is"):
+    with pytest.raises(JobError, match=f"'{list(args)[-1]}' is"):
         write_job(job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"]), tmp_path / "job")
 
 

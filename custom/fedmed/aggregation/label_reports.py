@@ -98,6 +98,17 @@ def unusual(
     return [(sites, reason) for sites, reason in found if sites]
 
 
+def ungated(labelled: Sequence[Contribution], fixed: float) -> Reasons:
+    """Which labelled sites tell no confidence, and from where on a voxel counts then, for the round's record."""
+    silent = [update.site for update in labelled if CONFIDENCE not in update.extras]
+    no_number = f"does not send '{CONFIDENCE}' (no validation, or privacy.allowed_extras in its settings)"
+    if class_numbers(labelled, CONFIDENCE) is not None:
+        return [(silent, f"{no_number}; the gate is that of the others")] if silent else []
+    why = no_number if silent else f"sends '{CONFIDENCE}' of another number of classes than others"
+    sites = silent or [update.site for update in labelled]
+    return [(sites, f"{why}; voxels count from a fixed probability of {fixed:g} on")]
+
+
 def _short(value: object) -> str:
     text = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

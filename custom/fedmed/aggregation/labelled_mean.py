@@ -20,6 +20,7 @@ from fedmed.aggregation.label_reports import (
     class_numbers,
     mean_scores,
     score_facts,
+    ungated,
     unusual,
 )
 from fedmed.aggregation.rule import ExpectedSenders, Model, Outcome, RoundFacts
@@ -52,6 +53,7 @@ class LabelledMean:
         strength: of ``correct``, above 0, at most 2.
         ramp_rounds: rounds over which ``strength`` grows, counted from the first in which such a site trains.
         gate: whether the labelled sites' confidences decide from where on a voxel counts.
+        fixed_gate: of the gate the probability, 0 to 1, in a round after which no labelled site told its confidence.
         careful: whether labelled sites judge.
 
     Raises:
@@ -66,6 +68,7 @@ class LabelledMean:
         ramp_rounds: int = 0,
         gate: bool = True,
         careful: bool = True,
+        fixed_gate: float = 0.9,
     ) -> None:
         if combine not in COMBINE:
             raise JobError(f"'combine' is {combine!r}; use {', '.join(COMBINE)}")
@@ -73,6 +76,9 @@ class LabelledMean:
             raise JobError(f"'strength' is {strength!r}; give a number above 0, at most 2, such as 0.5")
         if type(ramp_rounds) is not int or ramp_rounds < 0:
             raise JobError(f"'ramp_rounds' is {ramp_rounds!r}; give a number of rounds, 0 for none")
+        if type(fixed_gate) not in (int, float) or not 0 <= fixed_gate <= 1:
+            raise JobError(f"'fixed_gate' is {fixed_gate!r}; give a probability from 0 to 1, such as 0.9")
+        self.fixed_gate = fixed_gate
         self.mean, self.combine, self.strength = mean or WeightedMean(), combine, strength
         self.ramp_rounds, self.gate, self.judge = ramp_rounds, gate, DoNoHarm() if careful else None
         self.unlabelled = WeightedMean(AgreedSamples())
@@ -128,6 +134,7 @@ class LabelledMean:
         sent = {name for update in labelled for name in update.tensors} if strength else set()
         outcome.values = self._values({n: t for n, t in tensors.items() if n in sent}, labelled, facts)
         outcome.warnings += unusual(labelled, others, moving, self.judge is not None and self.joined > 1)
+        outcome.warnings += ungated(labelled, self.fixed_gate) if self.gate else []
         outcome.facts |= {"trust": trust, "strength": strength, **score_facts(scores)}
         return outcome
 
@@ -165,7 +172,8 @@ class LabelledMean:
         for_all: dict[str, Any] = {MEAN: dict(mean)} if mean else {}
         told = ({GATE: CONFIDENCE} if self.gate else {}) | {CLASSES: SHARES}
         means = {name: class_numbers(labelled, reported) for name, reported in told.items()}
-        numbers = {name: value for name, value in means.items() if value is not None}
+        fixed = {GATE: torch.tensor([float(self.fixed_gate)])} if self.gate else {}
+        numbers = fixed | {name: value for name, value in means.items() if value is not None}
         values = {}
         for site, role in facts.roles.items():
             if role == UNLABELLED:

@@ -39,6 +39,11 @@ def speaks_of(base: Path, overlay: Path) -> bool:
     return any(ReferenceResolver.split_id(key.removeprefix("+"))[0] in known for key in changed)
 
 
+def unknown(base: Path, names: Collection[str]) -> list[str]:
+    """Which of these entries a config does not have: :func:`merged` would leave them out."""
+    return sorted(set(names) - set(BundleParser.load_config_file(base)))
+
+
 def footprint(config: Mapping[str, Any], ids: Collection[str]) -> dict[str, Any]:
     """Top-level entries that ``ids`` are made of: themselves and all that they refer to."""
     found, waiting = {}, [id for id in ids if id in config]

@@ -15,6 +15,7 @@ from fedmed.bundles.network import initial_network
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
+from fedmed.export.merged_configs import unknown
 from fedmed.export.private_tensors import private_state, site_settings
 from fedmed.export.unseen import KeptMean, kept_mean
 from fedmed.jobs.role_sharing import RolePolicies
@@ -92,6 +93,12 @@ def complete_weights(
     policies = RolePolicies(store.initial, store.groups, run.plan, run.aggregator)
     if site is not None and unseen is not None:
         raise ExportError("--site and --unseen are for two models: a site's own, and that of one that never trained")
+    own_images = exporter.method.own_images
+    if own_images and site is None:
+        raise ExportError(
+            "each site of this run shows the model its images changed in a way of its own, and whose images the "
+            "exported bundle will see is not said; name a site that trained with --site NAME"
+        )
     if unseen is not None:
         mean = kept_mean(run, policies, list(store.initial), unseen, round)
         what = "the run's model with the mean of the sites' private layers"
@@ -100,7 +107,12 @@ def complete_weights(
         partly, names = policies.of("supervised", round).private(list(store.initial)), list(store.initial)
         private = private_state(run, policies, names, site, site_run, round) if partly else {}
         settings = site_settings(run, site, site_run, round)
-        if not partly and not settings:
+        if lost := unknown(store.bundle.config_file("inference"), settings):
+            raise ExportError(
+                f"'{site}' saw its images changed, and inference of {store.bundle.name} does not have '{lost[0]}', "
+                "with which it would change them too; the model would not be what was scored, and is not exported"
+            )
+        if not partly and not settings and not own_images:
             raise ExportError(
                 f"the model after round {round} is complete: no tensor and no setting is a site's own; leave out --site"
             )

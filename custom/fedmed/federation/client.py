@@ -271,6 +271,7 @@ class Client:
         """The site's corrections, as they were after the round that the site goes on from."""
         corrections = Corrections(listed(model.parser, "train", "corrections"))
         if corrections.change_scoring:
-            state = model.state or self.state.load(task.private_round)
+            # Of its own best model a site keeps the tensors alone.
+            state = model.state if "engine" in model.state else self.state.load(task.private_round)
             corrections.load_state_dict(state.get("engine", {}))
         return corrections

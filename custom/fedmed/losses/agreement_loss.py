@@ -20,7 +20,8 @@ def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | Non
 
     Args:
         local, labelled: probabilities (B, C, ...), or (B, 1, ...) of class 1 of two.
-        gate: for each class the least mean probability with which a voxel counts, (C,) in [0, 1]; None: all count.
+        gate: for each class the least mean probability with which a voxel counts, (C,) in [0, 1], or (1,) for all
+            classes; None: all count.
 
     Returns:
         The mean of both, (B, C, ...), and whether the voxel counts (B, ...), bool: where it does, the class that both
@@ -37,6 +38,8 @@ def agreed(local: Tensor, labelled: Tensor, gate: Sequence[float] | Tensor | Non
     if gate is None:
         return p, counts
     least = torch.as_tensor(gate, dtype=p.dtype, device=p.device)
+    if least.shape == (1,):
+        least = least.expand(p.shape[1])
     if least.shape != (p.shape[1],):
         raise FedMedError(f"the gate has {least.numel()} numbers for {p.shape[1]} classes")
     return p, counts & (p.gather(1, label.unsqueeze(1)).squeeze(1) >= least[label])

@@ -24,6 +24,7 @@ class Agreement(Consistency):
         strength: how much of the others' difference corrects the mean, above 0, at most 2.
         ramp_rounds: rounds over which it grows.
         gate: count voxels only from a quantile of the labelled sites' own confidence on.
+        fixed_gate: that probability, 0 to 1, where no labelled site tells its confidence.
         careful: labelled sites judge what the others add, and the server lowers its weight while it does harm.
         align: pseudo-labels are drawn towards the shares of the classes at labelled sites (distribution alignment).
     """
@@ -37,6 +38,7 @@ class Agreement(Consistency):
     gate: bool = False
     careful: bool = True
     align: bool = False
+    fixed_gate: float = 0.9
 
     def roles(self) -> Mapping[str, Role]:
         """Sites with labels, which also judge; sites without; and those that are only scored."""
@@ -68,6 +70,7 @@ class Agreement(Consistency):
         """The mean of the labelled sites, corrected by the others."""
         args = {"combine": self.combine, "strength": self.strength, "ramp_rounds": self.ramp_rounds}
         args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
+        args |= {"fixed_gate": self.fixed_gate} if self.gate else {}
         return {"path": "fedmed.aggregation.labelled_mean.LabelledMean", "args": args}
 
     def scalars(self) -> tuple[Scalar, ...]:

@@ -25,6 +25,8 @@ class Method:
         frozen: sharing group whose layers nobody trains: sites keep what the job started with, and so does the server.
         summed: overlay with which a network's weights are the sum of parts; its ``summed`` gives the tensors of a plain
             network, and that is exported, without the overlay.
+        own_images: whether each site shows the model its images changed in a way of its own, so that a model is
+            exported for one site.
         caution: what sites without labels learned from that can mislead, a sentence for a model's card, where
             ``{labels}`` stands for what these sites lack; empty: nothing.
     """
@@ -36,6 +38,7 @@ class Method:
     small: ClassVar[Mapping[str, Any]] = {}
     frozen: ClassVar[str | None] = None
     summed: ClassVar[str | None] = None
+    own_images: ClassVar[bool] = False
     caution: ClassVar[str] = ""
 
     def roles(self) -> Mapping[str, Role]:

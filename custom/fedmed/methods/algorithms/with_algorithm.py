@@ -30,6 +30,7 @@ class WithAlgorithm(Method):
         for name in vars(Method):
             if not name.startswith("_") and name not in changed:  # what an algorithm does not change
                 object.__setattr__(self, name, getattr(self.method, name))
+        object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
         object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
 
     def roles(self) -> Mapping[str, Role]:
