@@ -36,8 +36,12 @@ def fill(hospital: HospitalProfile, folder: Path, seed: int, threads: int) -> No
     """
     for name in {place(one) for one in (hospital, hospital.simulator) if one} | {"labels", "masks"}:
         (folder / name).mkdir()
-    people = [(one, *person) for one in hospital.members or (hospital,) for person in roster(one)
-              if person[0] in hospital.counts]  # fmt: skip
+    people = [
+        (one, *person)
+        for one in hospital.members or (hospital,)
+        for person in roster(one)
+        if person[0] in hospital.counts
+    ]
     with ThreadPoolExecutor(threads) as pool:
         written = list(pool.map(lambda person: write_patient(person[0], folder, seed, *person[1:]), people))
     lists: dict[str, list[Entry]] = {name: [] for name in hospital.counts}
