@@ -34,7 +34,7 @@ def slow(x, other, strength):
     return found.real, found.imag
 
 
-def test_chk_p4():
+def test_four_pixels_worked_out_by_hand():
     x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]], dtype=torch.float64)
     assert torch.fft.fft2(x).real.tolist() == [[[[10, -2], [-4, 0]]]]
     assert exact(x)[0, 0].mul(4).tolist() == [[10, 2], [4, 0]]

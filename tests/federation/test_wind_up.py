@@ -1,4 +1,4 @@
-"""FedDyn with an optimizer at the server winds up, through real client, engine and server: check P3 of Markert 2022."""
+"""FedDyn with an optimizer at the server winds up, through real client, engine and server: Markert 2022's FedDyn."""
 
 import json
 
@@ -71,6 +71,12 @@ def test_the_equations_after_400_rounds(dynamic, adam, distance):
     path, _, _ = by_equations(dynamic, adam, 400)
     assert abs(path[-1] + 0.5) == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
     assert abs(path[-1] + 0.5) > 1 if dynamic and adam else abs(path[-1] + 0.5) < 0.05
+
+
+def test_the_swing_does_not_end():
+    path, _, _ = by_equations(dynamic=True, adam=True, rounds=800)
+    assert abs(path[-1] + 0.5) == pytest.approx(2.16, abs=5e-2)
+    assert max(path[600:]) > 1.5 and min(path[600:]) < -2.5, "to both sides of the minimum, at -0.5"
 
 
 @pytest.mark.slow
