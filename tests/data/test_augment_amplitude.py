@@ -129,3 +129,8 @@ def test_wrong_arguments():
         with pytest.raises(FedMedError, match="'low_frequency' is .*; give a share of the shorter side"):
             check_low_frequency(share)
     assert half_spectra(torch.ones(1, 1, 2, 2)).dtype == torch.float16
+
+
+def test_an_entry_of_a_frame_takes_a_quarter_of_its_whole_spectrum_in_float32():
+    frame = half_spectra(torch.rand(1, 3, 135, 240))
+    assert frame.shape == (1, 3, 135, 121) and frame.nbytes == 98_010

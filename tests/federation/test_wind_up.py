@@ -3,8 +3,11 @@
 import json
 
 import pytest
+import torch
 
 from fedmed.durable_files import load_tensors
+from fedmed.errors import FedMedError
+from fedmed.federation.client import Client
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
 ALPHA, RATE, STEPS, FIRST = 0.01, 0.01, 10, 2.0
@@ -46,7 +49,9 @@ def by_equations(dynamic, adam, rounds):
 
 
 def kept(workspace, site, rounds):
-    state = load_tensors(workspace / site / f"simulate_job/fedmed/state/round_{rounds - 1}.pt")["engine"]
+    """What a site has kept of its last round, or of an earlier one: g."""
+    paths = (workspace / site / f"simulate_job/fedmed/state/round_{round}.pt" for round in reversed(range(rounds)))
+    state = load_tensors(next(path for path in paths if path.is_file()))["engine"]
     return state["corrections"][0]["state"]["g"]["w"].item()
 
 
@@ -64,6 +69,31 @@ def test_the_first_rounds_are_those_of_the_equations(small, dynamic, adam, dista
         assert step.h["w"].item() == pytest.approx(sum(found.values()) / 2, abs=1e-15)
     lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
     assert [json.loads(line)["coefficients"] for line in lines] == [{"a": 0.5, "b": 0.5}] * rounds
+
+
+@pytest.mark.parametrize("missed", [{1}, {2, 3}, {0}], ids=str)
+@pytest.mark.parametrize("refused", [False, True], ids=["it fails", "its update is refused"])
+def test_a_site_that_misses_rounds_is_waited_for_by_what_the_server_keeps(
+    missed, refused, small, monkeypatch, tmp_path
+):
+    """h is divided by both sites in every round, so it stays the mean of both g."""
+    train = Client.train
+
+    def fail(self, task):
+        if self.site.site != "b" or task.round not in missed:
+            return train(self, task)
+        if not refused:
+            raise FedMedError("the disk is full")
+        update = train(self, task)
+        update.tensors["w"].fill_(torch.nan)
+        return update
+
+    monkeypatch.setattr(Client, "train", fail)
+    server = small(rounds=5, steps=STEPS, min_clients=1, algorithm={"name": "feddyn", "args": {"alpha": ALPHA}})
+    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["accepted"] == ["a"] for line in lines] == [round in missed for round in range(5)]
+    found = [kept(tmp_path / "ws", site, 5) for site in LOSSES]
+    assert all(found) and server.applied.rule.step.h["w"].item() == pytest.approx(sum(found) / 2, abs=1e-15)
 
 
 @KINDS
