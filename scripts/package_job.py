@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Write an NVFlare job for your own sites from a study, one YAML file.
+"""Write an NVFlare job for your own sites from a study, one YAML file, or from that of another job.
 
 scripts/package_job.py --init consistency > my_study.yaml      # a commented study for a laptop; --size paper: a GPU
 scripts/package_job.py my_study.yaml jobs/my_study
 scripts/package_job.py my_study.yaml jobs/short --set rounds=2 --set overrides.unsupervised.confidence=0.8
 scripts/package_job.py my_study.yaml jobs/prox --algorithm fedprox --set name=prox
+scripts/package_job.py jobs/covid_fssl jobs/fssl_prox --algorithm fedprox --set name=fssl_prox
 """
 
 import argparse
@@ -23,7 +24,7 @@ from fedmed.settings.server import load_server
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("study", nargs="?", type=Path, metavar="STUDY", help="the study's YAML")
+    add("study", nargs="?", type=Path, metavar="STUDY", help="the study's YAML, or a job folder")
     add("folder", nargs="?", type=Path, metavar="JOB", help="job folder to write")
     methods = ", ".join(installed())
     add("--init", metavar="METHOD", help=f"print a commented study of a method: {methods}, or a class path")
@@ -53,12 +54,16 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return arguments
 
 
-def read_text(path: Path) -> str:
-    """Text of a study.
+def read_text(path: Path, allowed: Sequence[str] = ()) -> str:
+    """Text of a study, or of that of a job folder; ``allowed``: classes of methods that this machine's settings list.
 
     Raises:
-        JobError: it cannot be read.
+        JobError: it cannot be read, or the folder is not a sound job.
     """
+    if path.is_dir():
+        from fedmed.jobs.job_folder import read_job
+
+        return read_job(path, allowed).text
     try:
         return path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -120,7 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(example(arguments.init, arguments.size, allowed), end="")
             return 0
         chosen = [f"algorithm={arguments.algorithm}"] if arguments.algorithm else []
-        text = with_settings(read_text(arguments.study), [*chosen, *arguments.set], str(arguments.study))
+        text = with_settings(read_text(arguments.study, allowed), [*chosen, *arguments.set], str(arguments.study))
         job = Job.parse(text, str(arguments.study), allowed)
         folder = write_job(job, arguments.folder, arguments.replace)
     except FedMedError as error:

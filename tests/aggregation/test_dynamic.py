@@ -56,7 +56,7 @@ class Federation:
         return [term.state_dict()["g"].get("w", torch.zeros(1)).item() for term in self.terms.values()]
 
 
-def test_chk_p2():
+def test_exact_minima_meet_in_that_of_both_losses():
     federation = Federation()
     for g, h, weight in [
         ([-0.5, 0.75], 0.125, -0.25),
@@ -70,7 +70,7 @@ def test_chk_p2():
     assert federation.play(10) == pytest.approx(-0.49999952, abs=1e-8)
 
 
-def test_chk_p2_with_delayed_h():
+def test_with_delayed_h_they_meet_too_and_overshoot():
     federation = Federation(delayed_h=True)
     assert [federation.play() for _ in range(3)] == [-0.125, -0.328125, pytest.approx(-0.501953, abs=1e-6)]
     assert federation.play(7) == pytest.approx(-0.503856, abs=1e-6)
@@ -85,7 +85,7 @@ def test_exact_minima_averaged_stay_where_they_were():
     ("dynamic", "adam", "distance"),
     [(False, False, 0.0339), (True, False, 0.0233), (False, True, 0.0339), (True, True, 3.42)],
 )
-def test_chk_p3_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
+def test_it_winds_up_with_adamw_at_the_server_alone(dynamic, adam, distance):
     """10 steps of rate 0.01, α 0.01, 400 rounds from 2."""
     optimizer = ServerAdamW(0.05, decay=0.0) if adam else None
     terms = None if dynamic else {site: Correction() for site in LOSSES}

@@ -16,12 +16,13 @@ def updates(*vectors, **more):
     ]
 
 
-def test_the_numbers_of_the_specification():
-    """CHK-P5 of the thesis."""
+def test_three_updates_worked_out_by_hand():
+    """Markert 2022, Eq. 4.19 and 4.20; U = [1, 0.75]. The weighted mean of the distances is the updates' variance."""
     found = update_geometry(updates([1.0, 0.0], [0.0, 1.0], [2.0, 2.0]), {"a": 0.5, "b": 0.25, "c": 0.25})
     assert [own["cosine"] for own in found.values()] == pytest.approx([0.8, 0.6, 0.98994949])
     assert [own["distance"] for own in found.values()] == pytest.approx([0.5625, 1.0625, 2.5625])
     assert [own["norm"] for own in found.values()] == pytest.approx([1, 1, 8**0.5])
+    assert 0.5 * found["a"]["distance"] + 0.25 * (found["b"]["distance"] + found["c"]["distance"]) == 1.1875
 
 
 def test_equal_updates_point_one_way_and_zero_ones_nowhere():

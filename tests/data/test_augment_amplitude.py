@@ -34,7 +34,7 @@ def slow(x, other, strength):
     return found.real, found.imag
 
 
-def test_chk_p4():
+def test_four_pixels_worked_out_by_hand():
     x = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]], dtype=torch.float64)
     assert torch.fft.fft2(x).real.tolist() == [[[[10, -2], [-4, 0]]]]
     assert exact(x)[0, 0].mul(4).tolist() == [[10, 2], [4, 0]]
@@ -129,3 +129,8 @@ def test_wrong_arguments():
         with pytest.raises(FedMedError, match="'low_frequency' is .*; give a share of the shorter side"):
             check_low_frequency(share)
     assert half_spectra(torch.ones(1, 1, 2, 2)).dtype == torch.float16
+
+
+def test_an_entry_of_a_frame_takes_a_quarter_of_its_whole_spectrum_in_float32():
+    frame = half_spectra(torch.rand(1, 3, 135, 240))
+    assert frame.shape == (1, 3, 135, 121) and frame.nbytes == 98_010

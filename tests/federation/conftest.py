@@ -64,7 +64,7 @@ def _site(folder, rows, own=None):
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "datalist.json").write_text(json.dumps({"training": rows}))
     path = folder / f"{folder.name}.yaml"
-    privacy = {"account": "account.json", "allowed_extras": ["control_difference", "fim_trace"]}
+    privacy = {"account": "account.json", "allowed_extras": ["amplitude", "control_difference", "fim_trace"]}
     values = {"data_root": str(folder), "device": "cpu", "threads": 1, "privacy": privacy}
     path.write_text(yaml.safe_dump({**values, **(own or {}).get(folder.name, {})}))
     return load_file(path)

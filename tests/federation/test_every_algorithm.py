@@ -1,5 +1,6 @@
 """What holds of every algorithm, through real client, engine and server: the properties that all methods have."""
 
+import functools
 import json
 
 import pytest
@@ -24,6 +25,8 @@ ALGORITHMS = {
     "SCAFFOLD": {"algorithm": "scaffold"},
     "FedRep": {"algorithm": "fedrep", "server_step": ADAMW},
     "FedBN": {"algorithm": "fedbn"},
+    "FedDG": {"algorithm": {"name": "feddg", "args": {"bank_images": 3}}, "overlays": ["layers", "pictures"]},
+    "one cycle": {"overlays": ["layers", "one_cycle"]},
 }
 PRIVATE = {"FedRep": ("head.",), "FedBN": ("body.1.",)}
 each = pytest.mark.parametrize("name", ALGORITHMS)
@@ -58,7 +61,7 @@ def test_neither_another_try_nor_the_order_of_answers_nor_a_kill_changes_a_bit(
         assert same(found, whole), round
 
 
-@each
+@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name != "FedDG"])  # each site draws its own mixtures
 def test_identical_sites_are_as_one_and_what_they_count_sums_to_one(name, small, tmp_path):
     rows = [([0.5, -1.0, 2.0], [1.0]), ([1.5, 0.3, -0.7], [-1.0]), ([0.1, 0.2, 0.9], [0.5]), ([-1.0, 1.0, 0.4], [0.2])]
     spec = {"overrides": STILL, **ALGORITHMS[name]}
@@ -78,7 +81,8 @@ def test_private_tensors_travel_neither_way_and_bytes_are_those_of_what_is_share
     shared = {key: tensor for key, tensor in server.tensors.items() if key not in stays}
     assert bool(stays) == (name in PRIVATE) and shared
     for task, update in answers:
-        assert update.tensors.keys() == task.tensors.keys() == shared.keys()
+        came = {} if name == "FedDG" and not task.round else shared  # it had come when amplitudes were asked for
+        assert update.tensors.keys() == shared.keys() and task.tensors.keys() == came.keys()
         assert not stays & set(update.extras.get("control_difference", ()))
     received = [task.tensors for task, _ in answers if task.round == 1]
     assert all(torch.equal(received[0][key], received[1][key]) for key in shared)
@@ -139,24 +143,50 @@ def test_a_value_that_is_not_a_number_is_refused_by_site_and_name_and_nothing_ch
     assert kept == [True] and "site 'b' refused: tensor 'body.0.bias': 1 of 4 values are NaN" in caplog.text
 
 
-@pytest.mark.parametrize("algorithm", [None, {"name": "fedprox", "args": {"mu": 0.0}}, "scaffold", "fedbn"], ids=str)
-def test_one_site_is_local_training(algorithm, small, tmp_path):
-    """Three rounds of four steps are twelve steps in one go; also with control variates that cancel each other."""
+def in_one_go(server, folder, schedule=None):
+    """Tensors after twelve steps at site a, from where the server began, with the bundle's network and data alone."""
     import small as bundle  # the fixture has put it on the path
 
-    server = small("a", rounds=3, overrides=STILL, algorithm=algorithm)
-    rows = json.loads((tmp_path / "sites/a/datalist.json").read_text())["training"]
+    rows = json.loads((folder / "sites/a/datalist.json").read_text())["training"]
     network = bundle.Layers(0.0)
     network.load_state_dict(server.store.initial)
     optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    cycle = schedule and schedule(optimizer)
     network.train()
     for batch in bundle.batches(rows, 2) * 3:
         optimizer.zero_grad()
         nn.functional.mse_loss(network(batch["image"]), batch["label"]).div(2).backward()
         optimizer.step()
+        if cycle:
+            cycle.step()
+    return network.state_dict()
+
+
+@pytest.mark.parametrize("algorithm", [None, {"name": "fedprox", "args": {"mu": 0.0}}, "scaffold", "fedbn"], ids=str)
+def test_one_site_is_local_training(algorithm, small, tmp_path):
+    """Three rounds of four steps are twelve steps in one go; also with control variates that cancel each other."""
+    server = small("a", rounds=3, overrides=STILL, algorithm=algorithm)
     found = {**server.tensors, **state_of(tmp_path / "ws", "a", 2)["private"]}
-    for key, tensor in network.state_dict().items():
+    for key, tensor in in_one_go(server, tmp_path).items():
         assert torch.allclose(found[key], tensor, atol=1e-9), key
+
+
+@pytest.mark.parametrize("killed", [None, 1, 2], ids=["uninterrupted", "killed before 1", "killed before 2"])
+def test_one_cycle_over_rounds_is_that_of_one_training(killed, small, killed_before, tmp_path):
+    """Three rounds of four steps: PyTorch's cycle over twelve, also where the second or third round is a new process.
+
+    Neither its start nor its momentum begins anew with a round.
+    """
+    spec = {"rounds": 3, "overrides": STILL, "overlays": ["layers", "one_cycle"]}
+    if killed:
+        with killed_before(killed):
+            small("a", **spec)
+    server = small("a", **spec, resume=bool(killed))
+    cycle = functools.partial(torch.optim.lr_scheduler.OneCycleLR, max_lr=0.1, total_steps=12, cycle_momentum=False)
+    expected = in_one_go(server, tmp_path, cycle)
+    assert not torch.allclose(expected["head.weight"], in_one_go(server, tmp_path)["head.weight"], atol=1e-3)
+    for key, tensor in expected.items():
+        assert torch.allclose(server.tensors[key], tensor, atol=1e-9), key
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -44,3 +44,12 @@ def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():
     assert not plan.exchanges(2)
     exchanging = Plan(SITES, rounds=3, steps=1, exchange={"from_round": 1, "names": ["mu"]})
     assert [exchanging.exchanges(round) for round in range(3)] == [False, True, True]
+
+
+@pytest.mark.parametrize(("rounds", "expected"), [([0], [True, False, False]), ([1], [False, True, False])])
+def test_an_exchange_may_be_of_one_round_in_which_all_that_train_at_some_time_are_asked(rounds, expected):
+    plan = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2, exchange={"rounds": rounds, "names": ["mu"]})
+    assert [plan.exchanges(round) for round in range(3)] == expected and plan.told_once
+    assert plan.asked(rounds[0]) == plan.participants(2) != plan.participants(rounds[0])
+    from_then_on = Plan(SITES, rounds=3, steps=1, warm_start_rounds=2, exchange={"from_round": 0, "names": ["mu"]})
+    assert not from_then_on.told_once and from_then_on.asked(0) == from_then_on.participants(0)

@@ -1,10 +1,13 @@
-"""FedDyn with an optimizer at the server winds up, through real client, engine and server: check P3 of Markert 2022."""
+"""FedDyn with an optimizer at the server winds up, through real client, engine and server: Markert 2022's FedDyn."""
 
 import json
 
 import pytest
+import torch
 
 from fedmed.durable_files import load_tensors
+from fedmed.errors import FedMedError
+from fedmed.federation.client import Client
 
 LOSSES = {"a": (1.0, 1.0), "b": (3.0, -1.0)}  # curvature and place of the minimum; both together: -0.5
 ALPHA, RATE, STEPS, FIRST = 0.01, 0.01, 10, 2.0
@@ -46,7 +49,9 @@ def by_equations(dynamic, adam, rounds):
 
 
 def kept(workspace, site, rounds):
-    state = load_tensors(workspace / site / f"simulate_job/fedmed/state/round_{rounds - 1}.pt")["engine"]
+    """What a site has kept of its last round, or of an earlier one: g."""
+    paths = (workspace / site / f"simulate_job/fedmed/state/round_{round}.pt" for round in reversed(range(rounds)))
+    state = load_tensors(next(path for path in paths if path.is_file()))["engine"]
     return state["corrections"][0]["state"]["g"]["w"].item()
 
 
@@ -66,11 +71,42 @@ def test_the_first_rounds_are_those_of_the_equations(small, dynamic, adam, dista
     assert [json.loads(line)["coefficients"] for line in lines] == [{"a": 0.5, "b": 0.5}] * rounds
 
 
+@pytest.mark.parametrize("missed", [{1}, {2, 3}, {0}], ids=str)
+@pytest.mark.parametrize("refused", [False, True], ids=["it fails", "its update is refused"])
+def test_a_site_that_misses_rounds_is_waited_for_by_what_the_server_keeps(
+    missed, refused, small, monkeypatch, tmp_path
+):
+    """h is divided by both sites in every round, so it stays the mean of both g."""
+    train = Client.train
+
+    def fail(self, task):
+        if self.site.site != "b" or task.round not in missed:
+            return train(self, task)
+        if not refused:
+            raise FedMedError("the disk is full")
+        update = train(self, task)
+        update.tensors["w"].fill_(torch.nan)
+        return update
+
+    monkeypatch.setattr(Client, "train", fail)
+    server = small(rounds=5, steps=STEPS, min_clients=1, algorithm={"name": "feddyn", "args": {"alpha": ALPHA}})
+    lines = (tmp_path / "ws/server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    assert [json.loads(line)["accepted"] == ["a"] for line in lines] == [round in missed for round in range(5)]
+    found = [kept(tmp_path / "ws", site, 5) for site in LOSSES]
+    assert all(found) and server.applied.rule.step.h["w"].item() == pytest.approx(sum(found) / 2, abs=1e-15)
+
+
 @KINDS
 def test_the_equations_after_400_rounds(dynamic, adam, distance):
     path, _, _ = by_equations(dynamic, adam, 400)
     assert abs(path[-1] + 0.5) == pytest.approx(distance, abs=5e-3 if distance < 1 else 5e-2)
     assert abs(path[-1] + 0.5) > 1 if dynamic and adam else abs(path[-1] + 0.5) < 0.05
+
+
+def test_the_swing_does_not_end():
+    path, _, _ = by_equations(dynamic=True, adam=True, rounds=800)
+    assert abs(path[-1] + 0.5) == pytest.approx(2.16, abs=5e-2)
+    assert max(path[600:]) > 1.5 and min(path[600:]) < -2.5, "to both sides of the minimum, at -0.5"
 
 
 @pytest.mark.slow

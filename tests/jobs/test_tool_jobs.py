@@ -157,7 +157,8 @@ def test_the_report_of_the_server_alone_has_counts_and_no_videos(workspace, tmp_
 
 def test_the_run_becomes_a_bundle(workspace, tmp_path):
     """Inference on a generated frame gives the same before and after, the second without FedMed."""
-    made = export_bundle(workspace, tmp_path / "tools_classification", verify=True)
+    made = export_bundle(workspace, tmp_path / "tools_classification", verify=True, onnx=True)
+    assert (made.out / "models/model.onnx").is_file()
     card = (made.out / "docs/README.md").read_text()
     assert "equal probabilities" in card and "on a generated frame of an operation" in card and "{{" not in card
     assert "a probability each, which do not sum to 1: grasper, clipper" in card and "None" not in card

@@ -1,11 +1,14 @@
 """The command that writes a job from a study."""
 
+from pathlib import Path
+
 import pytest
 import yaml
 
 from fedmed.jobs.job_folder import read_job
 from fedmed.methods.find_method import installed
 
+JOBS = Path(__file__).resolve().parents[2] / "jobs"
 STUDY = """\
 # A comment at the top.
 name: study
@@ -164,3 +167,36 @@ def test_an_algorithm_is_added_to_any_study(load_script, tmp_path, capsys):
     assert job.text.startswith("# A comment at the top.") and "algorithm: fedprox" in job.text
     assert main([*options, "--replace", "--algorithm", "fedyn"]) == 2
     assert "algorithm 'fedyn' is unknown; did you mean 'feddyn'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "found"),
+    [
+        ("covid_fssl", ["--algorithm", "fedprox"], ("algorithm", "fedprox")),
+        ("cxr_finetune", ["--set", "server_step=adamw"], ("server_step", "adamw")),
+        ("tools_paper", ["--algorithm", "feddyn", "--set", "name=dynamic"], ("algorithm", "feddyn")),
+    ],
+)
+def test_any_job_of_fedmed_gets_an_algorithm_or_an_optimizer_by_one_line(name, line, found, load_script, tmp_path):
+    """All else stays as it was, comments included, and the job itself too."""
+    main, key = load_script("package_job").main, found[0]
+    before = (JOBS / name / "app_server/config/study.yaml").read_text()
+    assert main([str(JOBS / name), str(tmp_path / "job"), *line]) == 0
+    made, old = read_job(tmp_path / "job"), read_job(JOBS / name)
+    assert (getattr(made.study, key), getattr(old.study, key)) == (found[1], None)
+    same = {key: None, "name": old.study.name}
+    assert made.study.model_copy(update=same) == old.study and old.text == before
+    assert set(made.text.splitlines()) - set(before.splitlines()) <= {": ".join(found), "name: dynamic"}
+
+
+def test_an_algorithm_takes_the_place_of_that_of_a_job(load_script, tmp_path):
+    main = load_script("package_job").main
+    assert main([str(JOBS / "tools_fedprox"), str(tmp_path / "job"), "--algorithm", "feddyn"]) == 0
+    job = read_job(tmp_path / "job")
+    assert job.study.algorithm == "feddyn" and "fedprox" not in job.clients["lap_cho1"]["overlays"]
+
+
+def test_a_folder_that_is_not_a_job_is_told(load_script, tmp_path, capsys):
+    main = load_script("package_job").main
+    assert main([str(tmp_path), str(tmp_path / "job")]) == 2 and not (tmp_path / "job").exists()
+    assert f"meta.json is missing; is {tmp_path} a job folder?" in capsys.readouterr().err

@@ -42,7 +42,7 @@ def gradients(term, network, loss):
 
 
 @pytest.mark.parametrize(("mu", "gradient"), [(0.5, -1.5), (0.01, -1.99)])
-def test_chk_p1(mu, gradient):
+def test_the_pull_worked_out_by_hand(mu, gradient):
     """H = (w - 3)²/2 at w = 1, received 0."""
     network, term = layers(), ProximalTerm(mu)
     begun(term, network)

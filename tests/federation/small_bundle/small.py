@@ -19,7 +19,7 @@ class Weight(nn.Module):
 
 
 class Layers(nn.Module):
-    """(B, 3) -> (B, outputs)."""
+    """(B, 3), or images of 3 pixels, -> (B, outputs)."""
 
     def __init__(self, dropout, outputs=1):
         super().__init__()
@@ -28,7 +28,7 @@ class Layers(nn.Module):
         self.double()
 
     def forward(self, x):
-        return self.head(self.body(x))
+        return self.head(self.body(x.flatten(1)))
 
 
 class Worded(nn.Module):
@@ -66,6 +66,16 @@ def batches(data, size):
 def class_batches(data, size):
     """Whether each value is above 0, in place of it."""
     return [{**batch, "label": (batch["label"][:, 0] > 0).long()} for batch in batches(data, size)]
+
+
+def pictures(data):
+    """Pairs whose image is (1, 1, 3) in [0, 1]."""
+    return [{"image": f64(image).sigmoid().view(1, 1, 3), "label": f64(label)} for image, label in data]
+
+
+def picture_batches(data, size):
+    """In their order."""
+    return [{**batch, "image": batch["image"].sigmoid().view(-1, 1, 1, 3)} for batch in batches(data, size)]
 
 
 def f64(values):

@@ -1,0 +1,82 @@
+"""How updates lie to one another is in every round's record and in TensorBoard, whatever the job (Markert 2022)."""
+
+import json
+
+import pytest
+import torch
+
+from fedmed.federation.server import Server
+from fedmed.federation.task_maker import TaskMaker
+
+SPECS = {
+    "averaged": {},
+    "AdamW at the server": {"server_step": "adamw"},  # before its step, of which the numbers know nothing
+    "a private head": {"algorithm": "fedrep"},
+    "private normalisation": {"algorithm": "fedbn"},
+}
+each = pytest.mark.parametrize("name", SPECS)
+
+
+@pytest.fixture
+def streamed(monkeypatch):
+    """What a server has for TensorBoard: (name, value, round)."""
+    found, made = [], Server.__init__
+
+    def init(self, *args, **kwargs):
+        made(self, *args, **kwargs)
+        self.stream = lambda *scalar: found.append(scalar)
+
+    monkeypatch.setattr(Server, "__init__", init)
+    return found
+
+
+def records(workspace):
+    lines = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def parameters(update):
+    """All that a site sent but BatchNorm's statistics, in one vector."""
+    return torch.cat(
+        [
+            t.flatten()
+            for name, t in sorted(update.tensors.items())
+            if not name.split(".")[-1].startswith(("run", "num"))
+        ]
+    )
+
+
+@each
+def test_a_round_tells_it_of_each_site(name, small, answers, streamed, tmp_path):
+    """Cosine to the weighted mean U (Eq. 4.19), squared distance to it (Eq. 4.20), norm, and the weight itself."""
+    small("abc", min_clients=1, **SPECS[name])
+    told = []
+    for record in records(tmp_path / "ws"):
+        sent = {update.site: parameters(update) for _, update in answers if update.round == record["round"]}
+        shares = record["coefficients"]
+        assert shares.keys() == sent.keys() == set("abc") and sum(shares.values()) == pytest.approx(1)
+        mean = sum(shares[site] * own for site, own in sent.items())
+        for site, own in sent.items():
+            expected = {
+                "cosine": float(own @ mean / (own.norm() * mean.norm())),
+                "distance": float((own - mean).square().sum()),
+                "norm": float(own.norm()),
+            }
+            assert record["geometry"][site] == pytest.approx(expected, rel=1e-9), site
+            told += [(f"updates_{key}/{site}", record["geometry"][site][key], record["round"]) for key in expected]
+    assert sorted(scalar for scalar in streamed if scalar[0].startswith("updates_")) == sorted(told)
+
+
+def test_a_site_without_a_step_is_not_compared(small, streamed, monkeypatch, tmp_path):
+    made = TaskMaker.make
+
+    def idle(self, kind, site, *rest, **more):
+        task = made(self, kind, site, *rest, **more)
+        task.steps = 0 if site == "b" else task.steps
+        return task
+
+    monkeypatch.setattr(TaskMaker, "make", idle)
+    small("abc", min_clients=1, rounds=1)
+    (record,) = records(tmp_path / "ws")
+    assert record["geometry"].keys() == {"a", "c"} and all("cosine" in own for own in record["geometry"].values())
+    assert {name.partition("/")[2] for name, *_ in streamed if name.startswith("updates_")} == {"a", "c"}
