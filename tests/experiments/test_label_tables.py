@@ -10,6 +10,7 @@ from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import DataError, JobError
 from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.judgement import judge
+from fedmed.experiments.label_bars import label_bars
 from fedmed.experiments.label_claims import compare_labels
 from fedmed.experiments.label_scores import LabelScores
 from fedmed.experiments.label_tables import LabelTable, label_numbers
@@ -198,3 +199,14 @@ def test_a_site_that_is_left_out_is_scored_with_the_models_of_the_others():
     scores = scores_of([arm], frame)
     assert scores.models("FedAvg", "") == parts and scores.values("FedAvg", "").mean() < 0.55
     assert scores.values("FedAvg", "").shape == (1, 5, len(LABELS))
+
+
+def test_bars_are_each_label_at_each_site(scores):
+    figure = label_bars("Tools", scores, ["ALTV", "EGOV", "FedAvg"])
+    assert [axes.get_title() for axes in figure.axes] == list(SITES)
+    for place, axes in enumerate(figure.axes):
+        heights = [[bar.get_height() for bar in bars] for bars in axes.containers]
+        for row, own in zip(("ALTV", "EGOV", "FedAvg"), heights, strict=True):
+            expected = np.mean([scores.values(row, name) for name in scores.variants], axis=(0, 1))[place]
+            assert own == pytest.approx(expected.tolist())
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ALTV", "EGOV", "FedAvg"]

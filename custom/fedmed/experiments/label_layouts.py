@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
+from fedmed.experiments.label_bars import label_bars
 from fedmed.experiments.label_claims import compare_labels
 from fedmed.experiments.label_figures import compared_rows, label_cells, round_lines, score_matrix, site_lines
 from fedmed.experiments.label_scores import ALTRUISTIC, VIEWS
@@ -63,14 +64,16 @@ class LabelFigures(TableLayout):
     rounds: dict[str, str]  # metric of the rounds -> its words; the scores, losses and geometry of updates
     followed: str  # row whose sites' cosines are drawn
     compared: list[str] = []  # rows to draw side by side, such as weighted and unweighted means
+    bars: list[str] = []  # rows to draw label by label at each site, with ALTV and EGOV for models of one site
     personal: list[str] = []  # rows whose sites have models of their own
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
         check_rows("followed", [self.followed], arms)
         check_rows("compared", [*self.compared, *self.personal], arms)
+        check_rows("bars", [row for row in self.bars if row not in VIEWS], arms)
 
     def names(self) -> set[str]:
-        return {"rounds.png", "cosines.png", "compared.png", "matrix_skip.png", "labels.png"}
+        return {"rounds.png", "cosines.png", "compared.png", "matrix_skip.png", "labels.png", "bars.png"}
 
     def contents(self, shown: ShownTable) -> dict[str, bytes]:
         scores, title = shown.evidence.labels, shown.title
@@ -83,6 +86,8 @@ class LabelFigures(TableLayout):
             figures["cosines.png"] = lambda: site_lines(title, scores, self.followed, "cosine", "Cosine to the mean")
         if self.compared and scores.have(self.compared):
             figures["compared.png"] = lambda: compared_rows(title, scores, self.compared)
+        if self.bars and scores.have(self.bars):
+            figures["bars.png"] = lambda: label_bars(title, scores, self.bars)
         if everywhere:
             figures["matrix_skip.png"] = lambda: score_matrix(title, scores, self.personal, "skip")
             figures["labels.png"] = lambda: label_cells(title, scores, everywhere)
