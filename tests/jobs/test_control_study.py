@@ -3,6 +3,7 @@
 import pytest
 
 from fedmed.errors import JobError
+from fedmed.jobs.app_configs import files
 from fedmed.jobs.control_study import control_job, left_out
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
@@ -43,6 +44,16 @@ def test_sites_without_labels_are_only_scored_and_all_else_is_equal():
     assert found.min_clients == 1
     assert found.model_dump(exclude={"sites", "min_clients"}) == study.model_dump(exclude={"sites", "min_clients"})
     assert study.sites["b"] == "unsupervised"
+
+
+def test_sites_that_are_only_scored_see_images_at_the_scale_that_they_had():
+    coarse = "overrides: {supervised: {pixdim: [8, 8, 16]}, unsupervised: {pixdim: [8, 8, 16], batch_size: 1}"
+    text = without("overrides") + coarse
+    for scored in ("}\n", ", evaluate: {window_batch: 2, pixdim: [8, 8, 16]}}\n"):
+        found = control_job(job((text + scored).replace("  c: evaluate\n", "")))
+        assert found.study.overrides["evaluate"]["pixdim"] == [8, 8, 16]
+        assert "batch_size" not in found.study.overrides["evaluate"]
+        assert files(found), "and the bundle accepts it"
 
 
 def test_a_site_without_a_test_list_is_taken_out_altogether():

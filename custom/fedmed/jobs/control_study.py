@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job import Job
 from fedmed.jobs.study import Study
@@ -14,7 +15,8 @@ LENGTH = 200  # of a name, at most
 def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
     """Return a study in which the sites that train without labels are only scored. All else is equal.
 
-    ``min_clients`` is lowered where fewer sites are left to train than it asks for.
+    They see their images as they did before, at the same size and spacing. ``min_clients`` is lowered where fewer sites
+    are left to train than it asks for.
 
     Args:
         study: the study.
@@ -37,7 +39,15 @@ def left_out(study: Study, unscored: Collection[str] = ()) -> Study:
     needed = study.min_clients and min(study.min_clients, len(labelled))
     sites = {site: "evaluate" if site in without else role for site, role in study.sites.items() if site not in gone}
     weights = {site: weight for site, weight in study.user_weights.items() if site not in gone}
-    return study.model_copy(update={"sites": sites, "user_weights": weights, "min_clients": needed})
+    made = {"sites": sites, "user_weights": weights, "min_clients": needed, "overrides": _as_seen(study)}
+    return study.model_copy(update=made)
+
+
+def _as_seen(study: Study) -> dict[Any, dict[str, Any]]:
+    """The study's overrides, in which sites that are only scored see images as those without labels did."""
+    before, scored = (study.overrides.get(role, {}) for role in ("unsupervised", "evaluate"))
+    seen = {key: before[key] for key in Bundle(study.bundle).alike if key in before and key not in scored}
+    return {**study.overrides, **({"evaluate": {**scored, **seen}} if seen else {})}
 
 
 def control_job(job: Job, unscored: Collection[str] = ()) -> Job:
