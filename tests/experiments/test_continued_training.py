@@ -62,7 +62,7 @@ def data_yaml(small, **changes):
         "labelled": "datalist_labelled.json",
         "networks": {"default": ["demo"]},
         "budget": {"rounds": 1},
-        "overrides": {role: dict(small[role]) for role in ("supervised", "unsupervised")},
+        "overrides": {role: dict(own) for role, own in small.items()},
     } | changes
 
 
@@ -83,7 +83,7 @@ def place(tmp_path, tiny_site_configs):
 def small(tiny_phases):
     """Settings of cycles are of no use to temporal stages and the other way round."""
     common = {key: tiny_phases["supervised"][key] for key in ("image_size", "frame_rate")}
-    return {"supervised": common, "unsupervised": tiny_phases["unsupervised"]}
+    return {"supervised": common, "unsupervised": tiny_phases["unsupervised"], "evaluate": common}
 
 
 def model(step):

@@ -120,7 +120,8 @@ def test_one_site_equals_local_training(tiny_job, tmp_path):
 
 
 def test_zero_steps_and_a_threshold_of_one_change_nothing(tiny_job, tmp_path, tiny_site_configs):
-    overrides = {"unsupervised": {**read_job(tiny_job("o")).clients["ct_east"]["overrides"], "confidence": 1.0}}
+    small = read_job(tiny_job("o")).clients["ct_east"]["overrides"]
+    overrides = {"supervised": small, "unsupervised": {**small, "confidence": 1.0}}
     job = tiny_job(overrides=overrides, sites=TWO)
     _, task = start(job)
     update = make_client(job, "ct_east", tmp_path / "site").train(task)
