@@ -11,7 +11,6 @@ from fedmed.durable_files import load_tensors
 from fedmed.engines.corrections.bands import MatchedBands
 from fedmed.errors import ExportError, JobError
 from fedmed.export.bundle import export_bundle
-from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.privacy.ledger import read_ledger
 
@@ -80,24 +79,14 @@ def test_where_images_are_alike_the_export_has_no_factors(job, allow_extras, tmp
     assert yaml.safe_load((tmp_path / "x_segmentation/configs/inference.yaml").read_text())["image_bands"] is None
 
 
-def test_an_interrupted_run_ends_as_one_without_interruption(job, allow_extras, tmp_path, monkeypatch):
+def test_an_interrupted_run_ends_as_one_without_interruption(job, allow_extras, killed_before, same, tmp_path):
     allow_extras(*ALLOWED)
     run_job(folder := job(), tmp_path / "whole")
-    train = Client.train
-
-    def killed(self, task):
-        if task.round == 1:
-            raise KeyboardInterrupt
-        return train(self, task)
-
-    monkeypatch.setattr(Client, "train", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with killed_before(1):
         run_job(folder, tmp_path / "cut")
-    monkeypatch.setattr(Client, "train", train)
     run_job(folder, tmp_path / "cut", None, True)
-    one, other = (load_tensors(tmp_path / ws / "server/simulate_job/app_server/FL_global_model.pt")["model"]
-                  for ws in ("whole", "cut"))  # fmt: skip
-    assert all(one[name].equal(other[name]) for name in one)
+    one, other = (tmp_path / ws / "server/simulate_job/app_server/FL_global_model.pt" for ws in ("whole", "cut"))
+    assert same(load_tensors(one)["model"], load_tensors(other)["model"])
 
 
 def test_where_no_site_may_tell_the_job_ends_before_it_trains(job, allow_extras, tmp_path):

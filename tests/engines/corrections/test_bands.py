@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedmed.data.augment.bands import BANDS, band_amplitudes, band_factors, with_factors
-from fedmed.engines.corrections.bands import MOST, MatchedBands, OwnBands
+from fedmed.engines.corrections.bands import MatchedBands, OwnBands
+from fedmed.engines.corrections.own_images import MOST
 from fedmed.engines.gradient_correction import RoundStart
 from fedmed.errors import DataError, FedMedError
 

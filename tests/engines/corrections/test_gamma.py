@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedmed.data.augment.intensities import histogram
-from fedmed.engines.corrections.gamma import MOST, MatchedGamma, OwnIntensities
+from fedmed.engines.corrections.gamma import MatchedGamma, OwnIntensities
+from fedmed.engines.corrections.own_images import MOST
 from fedmed.engines.gradient_correction import RoundStart
 from fedmed.errors import DataError, FedMedError
 

@@ -8,26 +8,17 @@ import torch
 from torch import Tensor
 
 from fedmed.data.augment.bands import AMPLITUDES, BANDS, band_amplitudes, band_factors, with_factors
-from fedmed.data.spread import spread
-from fedmed.engines.corrections.amplitude import OTHERS, Images
+from fedmed.engines.corrections.amplitude import OTHERS
+from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.engines.gradient_correction import Correction, RoundStart
-from fedmed.engines.trainer import plain
 from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
-MOST = 500  # images that are looked at, evenly spread over the list
 ALIKE = 0.1  # where no factor is further from 1, a site's images are as those of the others already
 
 
-class OwnBands:
-    """The amplitudes of the site's training images, in bands of frequencies: what the other sites get.
-
-    Args:
-        images: the training images, ``[i]["image"]`` (C, ...) from 0 to 1.
-    """
-
-    def __init__(self, images: Images) -> None:
-        self.images = images
+class OwnBands(OwnImages):
+    """The amplitudes of the site's training images, in bands of frequencies: what the other sites get."""
 
     def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
         """Return ``amplitude_bands``, see :func:`band_amplitudes`; ``{}`` without images.
@@ -38,14 +29,7 @@ class OwnBands:
         Raises:
             DataError: as :func:`band_amplitudes`.
         """
-
-        def image(place: int) -> Tensor:
-            if before_batch is not None:
-                before_batch()
-            return plain(self.images[place]["image"])
-
-        places = spread(len(self.images), MOST).tolist()
-        return {AMPLITUDES: band_amplitudes(map(image, places))} if places else {}
+        return {AMPLITUDES: band_amplitudes(self.spread(before_batch))} if len(self.images) else {}
 
 
 class MatchedBands(Correction):

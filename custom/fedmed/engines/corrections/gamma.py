@@ -8,25 +8,17 @@ import torch
 from torch import Tensor
 
 from fedmed.data.augment.intensities import BINS, INTENSITIES, histogram, matching_gamma
-from fedmed.data.spread import spread
-from fedmed.engines.corrections.amplitude import OTHERS, Images
+from fedmed.engines.corrections.amplitude import OTHERS
+from fedmed.engines.corrections.own_images import OwnImages
 from fedmed.engines.gradient_correction import Correction, RoundStart
 from fedmed.errors import FedMedError
 
 log = logging.getLogger("fedmed.site")
-MOST = 500  # images that are looked at, evenly spread over the list
 ALIKE = 1.1  # up to this gamma, or its inverse, images are as bright as others' already
 
 
-class OwnIntensities:
-    """The histogram of the site's training images: what the other sites get.
-
-    Args:
-        images: the training images, ``[i]["image"]`` from 0 to 1.
-    """
-
-    def __init__(self, images: Images) -> None:
-        self.images = images
+class OwnIntensities(OwnImages):
+    """The histogram of the site's training images: what the other sites get."""
 
     def __call__(self, before_batch: Callable[[], None] | None = None) -> dict[str, Tensor]:
         """Return ``intensity_shares``, (100,); ``{}`` without images.
@@ -37,15 +29,7 @@ class OwnIntensities:
         Raises:
             DataError: as :func:`fedmed.data.augment.intensities.histogram`.
         """
-
-        def image(place: int) -> Tensor:
-            if before_batch is not None:
-                before_batch()
-            found: Tensor = self.images[place]["image"]
-            return found
-
-        places = spread(len(self.images), MOST).tolist()
-        return {INTENSITIES: histogram(map(image, places))} if places else {}
+        return {INTENSITIES: histogram(self.spread(before_batch))} if len(self.images) else {}
 
 
 class MatchedGamma(Correction):

@@ -1,0 +1,29 @@
+"""Images of a site that are looked at to tell the other sites something of all of them."""
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from fedmed.data.spread import spread
+from fedmed.engines.corrections.amplitude import Images
+from fedmed.engines.trainer import plain
+
+MOST = 500  # images that are looked at, evenly spread over the list
+
+
+class OwnImages:
+    """The site's training images, of which a subclass tells something.
+
+    Args:
+        images: ``[i]["image"]`` (C, ...) from 0 to 1.
+    """
+
+    def __init__(self, images: Images) -> None:
+        self.images = images
+
+    def spread(self, before_batch: Callable[[], None] | None = None) -> Iterator[Tensor]:
+        """At most ``MOST`` of them, one by one; ``before_batch`` is called before each, and may raise to stop."""
+        for place in spread(len(self.images), MOST).tolist():
+            if before_batch is not None:
+                before_batch()
+            yield plain(self.images[place]["image"])
