@@ -178,7 +178,7 @@ def test_a_file_is_opened_once_and_workers_change_nothing(small_site, monkeypatc
 def test_what_a_role_needs_and_leaves_unused(tmp_path):
     path = tmp_path / "datalist.json"
     found = list(check_lists({"training": 3, "unlabeled": 2}, "supervised", path, kind=Segmentation3D()))
-    assert [finding.kind for finding in found] == ["list", "unused", "not_scored"]
+    assert [finding.kind for finding in found] == ["not_validated", "unused", "not_scored"]
     assert [finding.kind for finding in check_lists({}, None, path, kind=Segmentation3D())] == ["list"]
     assert list(check_lists({"unlabeled": 2, "testing": 1}, "unsupervised", path, kind=Segmentation3D())) == []
 

@@ -170,7 +170,10 @@ def test_one_class_is_enough_for_a_test_list_but_gives_no_auroc(xray_site):
 
 def test_which_lists_a_job_check_lists(tmp_path):
     some = {"training": 3, "unlabeled": 2}
-    assert [f.kind for f in check_lists(some, "supervised", tmp_path, kind=Classification())] == ["list", "not_scored"]
+    assert [f.kind for f in check_lists(some, "supervised", tmp_path, kind=Classification())] == [
+        "not_validated",
+        "not_scored",
+    ]
     assert list(check_lists(some, "supervised", tmp_path, kind=Classification(), chooses=False, scores=False)) == []
     for counts, found in ((some, []), ({"training": 3}, []), ({"testing": 3}, ["list"])):
         assert [f.kind for f in check_lists(counts, "unsupervised", tmp_path, kind=Encoder())] == found

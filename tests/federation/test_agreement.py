@@ -1,6 +1,7 @@
 """Whole federations in which sites without labels learn where two models agree."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from fedmed.federation.server import Server
 from fedmed.methods.agreement import Agreement
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
+from fedmed.settings.site import load_site
 
 SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
 METHOD = {"path": "fedmed.methods.agreement.Agreement"}
@@ -86,6 +88,32 @@ def test_a_site_that_may_send_nothing_beside_the_model_works_and_it_is_said(job,
     *_, third = rounds(tmp_path / "nobody")
     assert "nobody judges" in str(third["warnings"]) and "score_with" not in third
     assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
+
+
+@pytest.mark.parametrize("sites", [("ct_south",), ("ct_north", "ct_south")])
+def test_a_labelled_site_without_a_validation_list_trains_and_neither_judges_nor_chooses(
+    sites, job, allow, caplog, tmp_path
+):
+    allow(*ALL)
+    for site in sites:
+        file = Path(os.environ["FEDMED_SITE_CONFIGS"]) / f"{site}.yaml"
+        lists = json.loads(load_site(site).datalist.read_text())
+        del lists["validation"]
+        (tmp_path / f"{site}.json").write_text(json.dumps(lists))
+        file.write_text(file.read_text() + f"datalist: {tmp_path / site}.json\n")
+    run_job(job(args={"gate": True}), tmp_path / "ws")
+    *_, third = rounds(tmp_path / "ws")
+    assert set(third["accepted"]) == set(SITES)
+    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    assert "has no 'validation' list" in caplog.text
+    if len(sites) == 1:
+        assert "site 'ct_south' scores no model" in caplog.text and "score_with" in third
+        assert result["selected_by"] == ["ct_north"] and result["best_round"] is not None
+        assert "fixed probability" not in str(third["warnings"])
+    else:
+        assert "voxels count from a fixed probability of 0.9 on" in str(third["warnings"])
+        assert "score_with" not in third and result["best_round"] is None
+    assert "ct_south" in page(read_run(tmp_path / "ws"))
 
 
 def test_a_silent_site_costs_nothing(job, allow, lively, unscored, tmp_path):

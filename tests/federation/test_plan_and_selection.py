@@ -37,6 +37,16 @@ def test_selection_uses_labelled_sites_only_and_keeps_the_earlier_on_a_tie():
     assert offer(2, second, a=0.4, b=0.4) == (0.4, True)
 
 
+def test_a_site_that_answers_without_a_score_does_not_select_while_a_silent_one_is_waited_for(caplog):
+    selection, model = ModelSelection(["a", "b", "c"], DICE), {"w": torch.zeros(1)}
+    assert selection.offer(0, {"a": {}, "b": {}, "u": {"val_dice": 0.9}}, model, 0, {}) == (None, False)
+    assert selection.offer(1, {"a": {"val_dice": 0.2}, "b": {}}, model, 1, {}) == (None, False)
+    assert selection.sites == ["a", "c"] and "'b' scores no model" in caplog.text
+    scored = {"a": {"val_dice": 0.2}, "b": {}, "c": {"val_dice": 0.4}}
+    assert selection.offer(2, scored, model, 2, {}) == (pytest.approx(0.3), True)
+    assert caplog.text.count("scores no model") == 1
+
+
 def test_without_labels_the_last_aggregate_is_the_result_and_nobody_validates():
     plan = Plan({"u": "unsupervised"}, rounds=3, epochs=0.5, select="last", evaluate=False)
     assert plan.participants(0) == ["u"] and not plan.validates(0)

@@ -130,10 +130,13 @@ def check_lists(
             yield data_finding("list", f"{datalist}: {text}", UNLABELED)
         return
     alone = role == "unsupervised" and not kind.both_lists and counts.get("training")  # either list serves
-    for key in () if alone else NEEDED.get(role or "", ()):
-        if not counts.get(key) and (chooses or key != "validation"):
+    for key in [] if alone else [name for name in NEEDED.get(role or "", ()) if not counts.get(name)]:
+        if key != "validation":
             text = f"the list '{key}' is empty, and the role '{role}' needs it; fill it"
             yield data_finding("list", f"{datalist}: {text}", key)
+        elif chooses:
+            text = "there is no 'validation' list, so other sites choose the model, or the last round's counts"
+            yield data_finding("not_validated", f"{datalist}: {text}; list some cases if this site should help", key)
     if role == "supervised" and counts.get(UNLABELED) and kind.both_lists:
         text = f"{counts[UNLABELED]} unlabelled scans are not used by a supervised site; 'unsupervised' uses both lists"
         yield data_finding("unused", f"{datalist}: {text}", UNLABELED)

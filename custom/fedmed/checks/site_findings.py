@@ -78,6 +78,7 @@ _NOTES = {
         "one_sided": "tools or phases that no frame of a list shows, or every frame",
         "no_auroc": "testing lists with images of one class, which give no AUROC",
         "not_scored": "sites without a testing list",
+        "not_validated": "sites with labels and without a validation list",
     },
     "training": {
         "batch": "the site's max_batch_size cuts the job's batch",

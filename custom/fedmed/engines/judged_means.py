@@ -22,6 +22,7 @@ class JudgedMeans(Correction):
 
     Args:
         evaluator: of the validation, a :class:`monai.engines.Evaluator`; it has scored the received model before.
+            None: the site has no validation list.
         network: the network that it evaluates.
         confidence: has counted then.
         first, last: quantile in the first and in the last round, 0 to 1.

@@ -202,9 +202,9 @@ class Client:
         return Extras(self.site.site, task.round, dict(values))
 
     def validate(self, task: Task) -> dict[str, float]:
-        """Score the received model on the site's validation list."""
+        """Score the received model on the site's validation list; nothing without one."""
         metrics = self._score(task, self._open(task))
-        self.progress.event("end", task, score=metrics[self.bundle.score.validation])
+        self.progress.event("end", task, score=metrics.get(self.bundle.score.validation, math.nan))
         return metrics
 
     def evaluate(self, task: Task) -> dict[str, float]:
@@ -261,6 +261,10 @@ class Client:
         return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
+        if not list_entries(self.site.datalist, "validation"):
+            text = "%s: %s has no 'validation' list; models are chosen by other sites, or the last round's counts"
+            log.warning(text, self.site.site, self.site.datalist)
+            return {}
         corrections = self._scoring(task, model)
         scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort, corrections)
         self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])

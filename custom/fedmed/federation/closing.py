@@ -97,7 +97,7 @@ class Closing:
     def own_tasks(self) -> dict[str, Task]:
         """Labelled sites test the model that each itself scored best and has kept; one alone has chosen it for all."""
         sites, last = self.selection.sites, self.server.rounds - 1
-        asked = sites if len(sites) > 1 else []
+        asked = sites if len(sites) > 1 and self.selection.best_round is not None else []
         return {site: replace(self.server.task("evaluate", site, last), model=OWN, tensors={}) for site in asked}
 
     def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:

@@ -15,10 +15,11 @@ log = logging.getLogger("fedmed.server")
 class ModelSelection:
     """Keep the aggregate with the best mean validation score over the labelled sites.
 
-    A model is only compared when every selecting site scored it: means over different sites say nothing.
+    A model is only compared when every selecting site scored it: means over different sites say nothing. A site that
+    answers without a score where others send one has no validation list, and does not select.
 
     Args:
-        sites: the labelled sites whose scores count.
+        sites: the labelled sites whose scores count, if they have a validation list.
         score: the bundle's.
         calibration: name of the tensor that is set to the sites' mean temperature; None: the bundle has none.
 
@@ -75,6 +76,10 @@ class ModelSelection:
             Its mean score, and whether it is kept.
         """
         scores = self.scores(metrics)
+        without = [site for site in self.sites if site in metrics and site not in scores]
+        for site in without if scores.keys() & self.sites else ():
+            log.warning("site '%s' scores no model: it has no 'validation' list; models are chosen without it", site)
+            self.sites.remove(site)
         score = self.mean(scores)
         if score is None or score <= self.best_score:
             return score, False

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from fedmed.seeds import derive_seed
 from fedmed.settings.site import SiteConfig
 
 log = logging.getLogger("fedmed.site")
+
+READS_VALIDATION = re.compile("@validate(::|#)")
 
 
 def site_facts(site: SiteConfig) -> dict[str, Any]:
@@ -79,6 +82,7 @@ def site_parser(
     # method needs in a federation is listed under `train#federated_handlers`.
     parts = [part for part in ("train", "validate", "evaluate") if part in parser]
     parser.update({f"{part}#handlers": [] for part in parts})
+    _leave_out_validation(parser, site)
     if site.max_batch_size and parser["batch_size"] > site.max_batch_size:
         log.warning("%s: batch size %d cut to this site's max_batch_size", site.site, parser["batch_size"])
         parser["batch_size"] = site.max_batch_size
@@ -88,6 +92,19 @@ def site_parser(
     if task.steps or task.epochs:
         parser.update(steps_facts(task, parser["epoch_length"]))
     return parser
+
+
+def _leave_out_validation(parser: ConfigParser, site: SiteConfig) -> None:
+    """Corrections get None for what reads the validation list, where the site has none."""
+    corrections = (parser["train#corrections"] or []) if "train#corrections" in parser else []
+    reading = [
+        f"train#corrections#{number}#{name}"
+        for number, values in enumerate(corrections)
+        for name, value in values.items()
+        if READS_VALIDATION.match(str(value))
+    ]
+    if reading and not list_entries(site.datalist, "validation"):
+        parser.update(dict.fromkeys(reading))
 
 
 def mention_unused(site: SiteConfig) -> None:
