@@ -83,9 +83,11 @@ class LabelTable(TableLayout):
 
     def _words(self, scores: LabelScores) -> str:
         seeds, absent = several([len(scores.seeds)], "seed"), {"zero": "counts 0", "skip": "is left out"}[self.absent]
+        alone = any(ALTRUISTIC in scores.rows(variant) for variant in scores.variants)
+        beside = f" (difference to {ALTRUISTIC})" if alone else ""
         return (
-            f"F1, {WORDS[self.columns]}; mean over {seeds} (difference to {ALTRUISTIC}). A label that is neither there "
-            f"nor called {absent}. Var: variance of the population."
+            f"F1, {WORDS[self.columns]}; mean over {seeds}{beside}. A label that is neither there nor called {absent}. "
+            "Var: variance of the population."
         )
 
 
