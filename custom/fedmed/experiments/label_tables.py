@@ -8,6 +8,7 @@ import pandas as pd
 
 from fedmed.engines.label_counts import LabelCounts
 from fedmed.errors import JobError
+from fedmed.experiments.always_called import always_called
 from fedmed.experiments.label_figures import mean_known, score_matrix
 from fedmed.experiments.label_scores import ALTRUISTIC, LabelScores
 from fedmed.experiments.score_kinds import Floats
@@ -56,6 +57,7 @@ class LabelTable(TableLayout):
             frames.append(table.rename_axis("row").reset_index().assign(variant=variant))
             lines += [f"## {variant}", ""] if variant else []
             lines += [*_markdown(table), "", *_missing(scores, variant, self.personal)]
+        lines += [said, ""] if (said := always_called(scores, self.columns)) else []
         contents = {"table.md": "\n".join(lines).encode(), "table.csv": csv_bytes(pd.concat(frames))} if frames else {}
         if frames and self.columns == "sites":
             contents["labels.csv"] = csv_bytes(label_numbers(scores, shown.evidence.frame))
