@@ -71,6 +71,14 @@ def test_cached_and_uncached_cases_are_equal(make):
         assert all(torch.equal(one[key], other[key]) and one[key].dtype == other[key].dtype for key in one)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_filling_the_cache_draws_nothing_that_a_training_would_draw(make, workers):
+    """Or a first training on a machine would end elsewhere than a second one, whose cache is full."""
+    before = torch.random.get_rng_state()
+    make().prefill(workers)
+    assert torch.equal(torch.random.get_rng_state(), before) and Counted.count == (0 if workers else len(make()))
+
+
 def test_items_are_plain_tensors_and_the_switch_for_metadata_is_put_back(make):
     item = make()[0]
     assert all(isinstance(value, torch.Tensor) and not isinstance(value, MetaTensor) for value in item.values())

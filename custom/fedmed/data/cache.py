@@ -101,7 +101,10 @@ class CaseCacheDataset(Dataset):
             log.info("preparing %d of %d cases; this happens once", len(missing), len(self.data))
             numbers: Any = missing  # a list is a dataset too
             workers = min(num_workers, len(missing))
-            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill):
+            # A loader draws a seed, which must not come from the generator of the training: nothing is drawn from that
+            # where the cache is full already.
+            own = torch.Generator()
+            for _ in DataLoader(numbers, None, num_workers=workers, collate_fn=self._fill, generator=own):
                 pass  # nothing worth sending between processes
 
     def _fill(self, index: Any) -> int:
