@@ -130,7 +130,8 @@ def check_lists(
             yield data_finding("list", f"{datalist}: {text}", UNLABELED)
         return
     alone = role == "unsupervised" and not kind.both_lists and counts.get("training")  # either list serves
-    for key in [] if alone else [name for name in NEEDED.get(role or "", ()) if not counts.get(name)]:
+    missing = [] if alone else [key for key in NEEDED.get(role or "", ()) if not counts.get(key)]
+    for key in missing:
         if key != "validation":
             text = f"the list '{key}' is empty, and the role '{role}' needs it; fill it"
             yield data_finding("list", f"{datalist}: {text}", key)

@@ -75,7 +75,8 @@ def validation_scores(
     value = found.get(score.validation, math.nan)
     if not math.isfinite(value):
         raise DataError(
-            f"site '{site.site}': validation {score.label} is {value}; is 'validation' in {site.datalist} empty?"
+            f"site '{site.site}': validation {score.label} is {value}; look at what the list 'validation' in "
+            f"{site.datalist} holds"
         )
     return {name: number for name, number in found.items() if math.isfinite(number)}
 

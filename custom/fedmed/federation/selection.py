@@ -76,8 +76,9 @@ class ModelSelection:
             Its mean score, and whether it is kept.
         """
         scores = self.scores(metrics)
-        without = [site for site in self.sites if site in metrics and site not in scores]
-        for site in without if scores.keys() & self.sites else ():
+        scored = scores.keys() & self.sites
+        without = [site for site in self.sites if scored and site in metrics and site not in scored]
+        for site in without:
             log.warning("site '%s' scores no model: it has no 'validation' list; models are chosen without it", site)
             self.sites.remove(site)
         score = self.mean(scores)
