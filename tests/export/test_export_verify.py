@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+from pathlib import Path
 
 import nibabel as nib
 import numpy as np
@@ -10,12 +11,18 @@ import pytest
 import torch
 
 from fedmed.data.synthetic import demo_site
+from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
+from fedmed.data.synthetic.surgery.recording import DrawnRecording
+from fedmed.data.video.frame_masks import picture
 from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
+from fedmed.export.phantoms import phantom
 from fedmed.export.verify import _case, verify
 from fedmed.export.weights import open_store
+
+BUNDLES = Path(__file__).resolve().parents[2] / "bundles"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +62,15 @@ def test_one_real_case_before_and_after_the_export(finished_run, fedmed_home, tm
 def test_a_generated_scan_is_about_one_window_and_turned(exported_bundle, tmp_path):
     image = nib.load(_case(tmp_path / "in", None, exported_bundle / "configs" / "inference.yaml")[0])
     assert nib.aff2axcodes(image.affine) == ("L", "P", "I") and -1024 <= np.min(image.dataobj) < -500
+
+
+def test_a_generated_frame_shows_instruments(tmp_path):
+    """Two empty masks would be equal whatever the export did."""
+    image = {"spatial_shape": [48, 64], "modality": "endoscopy", "num_channels": 3}
+    frame = picture(phantom(tmp_path, image, BUNDLES / "instrument_segmentation/configs/inference.yaml")[0])
+    site = LAP_INSTRUMENTS["inst_nephro1"].tiny(rate=5, mask_every=1, seconds=(5, 6))
+    shown = [drawn.mask for drawn in DrawnRecording(site, "phantom") if np.array_equal(drawn.image, frame)]
+    assert shown and np.count_nonzero(shown[0]) > 0.05 * shown[0].size
 
 
 @pytest.mark.parametrize(

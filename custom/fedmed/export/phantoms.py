@@ -48,13 +48,14 @@ def _xray(folder: Path) -> Path:
 
 
 def _frame(path: Path) -> Path:
-    """The first frame of a small made-up operation."""
+    """The frame of a small made-up operation that shows most of its instruments: empty masks would tell nothing."""
     from PIL import Image
 
-    from fedmed.data.synthetic.federation import LAP_TOOLS
+    from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
     from fedmed.data.synthetic.surgery.recording import DrawnRecording
 
-    Image.fromarray(next(iter(DrawnRecording(LAP_TOOLS["lap_hei1"].tiny(), "phantom"))).image).save(path)
+    frames = DrawnRecording(LAP_INSTRUMENTS["inst_nephro1"].tiny(rate=5, mask_every=1, seconds=(5, 6)), "phantom")
+    Image.fromarray(max(frames, key=lambda frame: np.count_nonzero(frame.mask)).image).save(path)
     return path
 
 
