@@ -22,6 +22,7 @@ def load_images(
     datalist: Path | str,
     keys: Sequence[str] = (UNLABELED, "training"),
     form: ImageAlone | None = None,
+    transductive: bool = False,
 ) -> list[dict[str, Any]]:
     """Return a site's images without labels, each once, for training that uses none.
 
@@ -29,6 +30,7 @@ def load_images(
         data_root, datalist: as for :func:`fedmed.data.datalist.load_datalist`.
         keys: lists to join; one may be missing. Images that are also listed for validation or testing are left out.
         form: how an entry looks, where it is not an image: :class:`fedmed.data.entry_forms.Video`.
+        transductive: keep those that are listed for validation or testing, too; a score there tells nothing of others.
 
     Raises:
         DataError: ``keys`` names a held-out list, no list has an image, or an image is missing.
@@ -40,8 +42,8 @@ def load_images(
     held_out = {image for key in HELD_OUT for image in _images(root, path, key, form)} & listed.keys()
     if held_out:
         what = f"{len(held_out)} {form.main}s are also listed for validation or testing"
-        log.warning("%s: %s and left out", path, what)
-    images = [image for image in listed if image not in held_out]
+        log.warning("%s: %s and %s", path, what, "trained on without labels" if transductive else "left out")
+    images = [image for image in listed if transductive or image not in held_out]
     if not images:
         raise DataError(f"{path}: none of the lists {', '.join(keys)} has {form.main}s to train on; list some there")
     return [{form.main: image} for image in images]

@@ -13,7 +13,7 @@ SETTINGS = FrameSettings(size=(24, 32), rate=5)
 def listed(write_video, tmp_path):
     """Return a function that writes videos and a datalist of them, and loads what training without labels sees."""
 
-    def load(**lists):
+    def load(transductive=False, **lists):
         for name in {name for names in lists.values() for name in names}:
             write_video(f"{name}.mp4", frames=20)
         entries = {
@@ -21,7 +21,7 @@ def listed(write_video, tmp_path):
             for key, names in lists.items()
         }
         (tmp_path / "datalist.json").write_text(json.dumps(entries))
-        return load_unlabelled_videos(tmp_path, tmp_path / "datalist.json", SETTINGS, tmp_path / "cache")
+        return load_unlabelled_videos(tmp_path, tmp_path / "datalist.json", SETTINGS, tmp_path / "cache", transductive)
 
     return load
 
@@ -37,6 +37,12 @@ def test_videos_that_are_tested_are_not_trained_on(listed, caplog):
     prepared = listed(unlabeled=["a", "b"], testing=["b"])
     assert [name.rpartition("/")[2] for name in prepared.names] == ["a.mp4"]
     assert "1 videos are also listed for validation or testing" in caplog.text
+
+
+def test_videos_that_are_tested_are_trained_on_where_that_is_said(listed, caplog):
+    prepared = listed(transductive=True, unlabeled=["a", "b"], testing=["b"])
+    assert len(prepared.names) == 2 and prepared.labels is None
+    assert "1 videos are also listed for validation or testing and trained on without labels" in caplog.text
 
 
 def test_no_video_at_all(listed):
