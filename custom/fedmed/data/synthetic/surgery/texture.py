@@ -92,7 +92,11 @@ def soften(field: np.ndarray, pixels: float) -> np.ndarray:
 
 
 def tubes(grid: Plane, lines: Sequence[np.ndarray], width: float) -> np.ndarray:
-    """How deep each pixel lies in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside."""
+    """How deep each pixel lies in tubes along ``lines``, each (N, 2): 1 on an axis, 0 at an edge, negative outside.
+
+    Where all of the lines are out of sight it is minus infinity.
+    """
     image = np.full(grid.shape, 255, np.uint8)
     cv2.polylines(image, [grid.pixels(line) for line in lines], False, 0, 1, cv2.LINE_8, SHIFT)
-    return 1 - cv2.distanceTransform(image, cv2.DIST_L2, 3) / np.float32(width * grid.scale)
+    with np.errstate(over="ignore"):  # the distance from nothing is the largest number there is
+        return 1 - cv2.distanceTransform(image, cv2.DIST_L2, 3) / np.float32(width * grid.scale)
