@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fedmed.data.synthetic import demo_site
-from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
+from fedmed.data.synthetic.federation import LAP_INSTRUMENTS_TINY
 from fedmed.data.synthetic.surgery.recording import DrawnRecording
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import ExportError
@@ -68,8 +68,8 @@ def test_a_generated_frame_shows_instruments(tmp_path):
     """Two empty masks would be equal whatever the export did."""
     image = {"spatial_shape": [48, 64], "modality": "endoscopy", "num_channels": 3}
     frame = picture(phantom(tmp_path, image, BUNDLES / "instrument_segmentation/configs/inference.yaml")[0])
-    site = LAP_INSTRUMENTS["inst_nephro1"].tiny(rate=5, mask_every=1, seconds=(5, 6))
-    shown = [drawn.mask for drawn in DrawnRecording(site, "phantom") if np.array_equal(drawn.image, frame)]
+    drawings = DrawnRecording(LAP_INSTRUMENTS_TINY["inst_nephro1"], "phantom")
+    shown = [drawn.mask for drawn in drawings if np.array_equal(drawn.image, frame)]
     assert shown and np.count_nonzero(shown[0]) > 0.05 * shown[0].size
 
 

@@ -51,10 +51,10 @@ def _frame(path: Path) -> Path:
     """The frame of a small made-up operation that shows most of its instruments: empty masks would tell nothing."""
     from PIL import Image
 
-    from fedmed.data.synthetic.federation import LAP_INSTRUMENTS
+    from fedmed.data.synthetic.federation import LAP_INSTRUMENTS_TINY
     from fedmed.data.synthetic.surgery.recording import DrawnRecording
 
-    frames = DrawnRecording(LAP_INSTRUMENTS["inst_nephro1"].tiny(rate=5, mask_every=1, seconds=(5, 6)), "phantom")
+    frames = DrawnRecording(LAP_INSTRUMENTS_TINY["inst_nephro1"], "phantom")
     Image.fromarray(max(frames, key=lambda frame: np.count_nonzero(frame.mask)).image).save(path)
     return path
 

@@ -22,6 +22,7 @@ log = logging.getLogger("fedmed.demo")
 LAP_TOOLS, LAP_PHASES, LAP_INSTRUMENTS = (
     surgery.read_profiles(surgery.FOLDER / f"{name}.yaml") for name in ("lap_tools", "lap_phases", "lap_instruments")
 )
+LAP_INSTRUMENTS_TINY = {n: site.tiny(rate=5, mask_every=1, seconds=(5, 6)) for n, site in LAP_INSTRUMENTS.items()}
 
 Profile = SiteProfile | Institution | surgery.HospitalProfile
 KINDS: Mapping[str, Mapping[str, Profile]] = {
@@ -36,7 +37,7 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "lap_phases": LAP_PHASES,
     "lap_phases_tiny": {name: site.tiny() for name, site in LAP_PHASES.items()},
     "lap_instruments": LAP_INSTRUMENTS,
-    "lap_instruments_tiny": {n: site.tiny(rate=5, mask_every=1, seconds=(5, 6)) for n, site in LAP_INSTRUMENTS.items()},
+    "lap_instruments_tiny": LAP_INSTRUMENTS_TINY,
 }
 VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
