@@ -22,6 +22,21 @@ def test_a_site_that_the_job_does_not_name_says_its_role(tiny_job):
         find_work(job, "ct_east", "supervised")
 
 
+@pytest.mark.parametrize(("lists", "role"), [({"training": 4}, "supervised"), ({"unlabeled": 3}, "unsupervised")])
+def test_lists_tell_the_role_of_a_site_that_the_job_does_not_name(tiny_job, lists, role):
+    job = str(tiny_job())
+    work = find_work(job, "hospital_k", lists=lists)
+    assert (work.role, work.by_lists) == (role, True)
+    named = find_work(job, "ct_east", lists={"training": 4})
+    assert (named.role, named.by_lists) == ("unsupervised", False)  # the job has the last word
+
+
+def test_a_role_that_the_job_does_not_have_is_an_error_also_where_lists_tell_it(tiny_job):
+    job = str(tiny_job(sites={"ct_north": "supervised", "ct_east": "unsupervised"}))
+    with pytest.raises(JobError, match="has no site 'hospital_k' and no role 'evaluate'"):
+        find_work(job, "hospital_k", lists={"testing": 1})
+
+
 def test_a_bundle_is_enough_and_the_lists_tell_the_role():
     assert find_work("covid_ct_segmentation", "k", lists={"training": 2}).role == "supervised"
     work = find_work("covid_ct_segmentation", "k", overlays=["demo"], lists={"unlabeled": 2})

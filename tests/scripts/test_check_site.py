@@ -51,6 +51,18 @@ def test_problems_end_with_code_1(script, tiny_site_configs, fedmed_home, tmp_pa
     assert "is in two lists" in capsys.readouterr().out
 
 
+def test_a_site_that_the_job_does_not_name_is_checked_by_its_lists(
+    script, tiny_job, fedmed_home, tmp_path, options, capsys
+):
+    root = demo_site("chest_ct_tiny", "ct_north", fedmed_home)
+    site = tmp_path / "a.yaml"
+    site.write_text(f"data_root: {root}\ndatalist: {root / 'datalist.json'}\ndevice: cpu\n")
+    assert script.main([str(site), "--job", str(tiny_job()), "--skip", "training", *options]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "does not name 'a': checked as supervised" in shown and "--role" in shown
+    assert "the job does not name the site" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

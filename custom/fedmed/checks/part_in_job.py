@@ -22,6 +22,7 @@ class PartInJob:
         steps, epochs: length of a round: optimizer steps, or passes over the site's images.
         rounds, folder: of the job.
         part: the site in the job whose part this is; another one when only the role was known.
+        by_lists: whether nothing but the site's own lists tells its role.
         chooses: whether labelled sites score models on their validation lists, by which one is chosen.
         scores: whether the result is scored on the testing lists.
         exchanged: values that sites send of their images before they train (a ``metadata`` task).
@@ -34,6 +35,7 @@ class PartInJob:
     rounds: int | None = None
     folder: Path | None = None
     part: str = ""
+    by_lists: bool = False
     epochs: float | None = None
     chooses: bool = True
     scores: bool = True
@@ -61,7 +63,7 @@ def find_work(
         job, overlays: a job folder; or the name of an installed bundle, and overlays of it.
         site: the site's name in the job.
         role: take this role's part, when the job does not name the site.
-        lists: list -> number of entries; tells the role when neither ``role`` nor a job does.
+        lists: list -> number of entries; tells the role when neither ``role`` nor the job does.
         bundles, allowed: the site's own folder of bundles, and class paths that its settings let jobs name.
 
     Raises:
@@ -73,7 +75,7 @@ def find_work(
     if (folder / "meta.json").is_file():
         if overlays:
             raise JobError(f"--overlay is for a bundle; the job {folder} names its overlays itself")
-        return _of_job(folder, site, role, allowed)
+        return _of_job(folder, site, role, lists or {}, allowed)
     if folder.is_dir() or "/" in job:
         raise JobError(f"{folder} is not a job folder (meta.json is missing); give the folder that the study lead sent")
     try:
@@ -103,9 +105,13 @@ def _has_overlay(bundle: Bundle, name: str) -> bool:
         return False
 
 
-def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str]) -> PartInJob:
+def _of_job(
+    folder: Path, site: str, role: str | None, lists: Mapping[str, int], allowed: Collection[str]
+) -> PartInJob:
     job = read_job(folder, allowed)
     named = job.study.sites
+    by_lists = site not in named and role is None and any(lists.values())
+    role = _role_of(lists) if by_lists else role
     match = site if site in named else next((name for name in named if role and named[name] == role), None)
     if match is None:
         lacks = f"site '{site}'{f' and no role {role!r}' if role else ''}"
@@ -126,6 +132,7 @@ def _of_job(folder: Path, site: str, role: str | None, allowed: Collection[str])
         rounds=plan.rounds,
         folder=folder,
         part=match,
+        by_lists=by_lists,
         epochs=plan.epochs,
         chooses=plan.select == "best",
         scores=plan.evaluate,

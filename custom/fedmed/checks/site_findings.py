@@ -81,6 +81,7 @@ _NOTES = {
         "not_validated": "sites with labels and without a validation list",
     },
     "training": {
+        "not_named": "the job does not name the site; it was checked in the role that its lists fit",
         "batch": "the site's max_batch_size cuts the job's batch",
         "memory": "memory is nearly used up",
         "extras": "the site's limits keep back values that the job asks for; it trains all the same",

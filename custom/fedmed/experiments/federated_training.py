@@ -24,7 +24,7 @@ from fedmed.experiments.site_lists import POOL, pooled_site, require_values, sit
 from fedmed.jobs.job import Job
 from fedmed.methods.find_method import load_method
 from fedmed.methods.lent_layers import ALL_SITES
-from fedmed.settings.site import SiteConfig, load_site
+from fedmed.settings.site import SiteConfig
 from fedmed.settings.yaml_model import YamlModel
 
 JOB_NAME = "arm"  # the same for all, so that equal arms of two tables are one run
@@ -133,7 +133,7 @@ class FederatedTraining(ChainLink):
         data: FederationData = place.data
 
         def own(site: str, role: str) -> SiteConfig:
-            return site_for(load_site(site), role, place.lists, data.labelled)
+            return site_for(data.settings_of(site), role, place.lists, data.labelled)
 
         sites = {site: own(site, role) for site, role in self._site_roles(place).items() if site != POOL}
         if self.pool:

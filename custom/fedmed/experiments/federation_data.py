@@ -7,7 +7,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from fedmed.errors import JobError
 from fedmed.experiments.experiment_data import Count, ExperimentData, Positive
+from fedmed.experiments.recorded_sites import RecordedSites
 from fedmed.experiments.site_lists import POOL
+from fedmed.settings.site import SiteConfig, load_site
 from fedmed.settings.yaml_model import YamlModel
 
 DEFAULT_NETWORK = "default"
@@ -78,6 +80,11 @@ class FederationData(ExperimentData):
     budget: Budget
     labelled: str | None = None  # datalist beside a site's own with masks for all of its cases; None = its own
     overrides: RoleOverrides = {}  # of the bundle's settings, for every run that does not say otherwise
+    recorded: RecordedSites | None = None  # what the sites are made of; None: they have settings of their own
+
+    def settings_of(self, site: str) -> SiteConfig:
+        """Settings of a site of the federation, which is made first where that is still to be done."""
+        return self.recorded.settings_of(site) if self.recorded else load_site(site)
 
     @property
     def turn(self) -> str:
