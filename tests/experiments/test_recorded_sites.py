@@ -51,7 +51,7 @@ def test_what_cannot_be_made_is_named(operation, monkeypatch, tmp_path):
     with pytest.raises(DataError, match="no video makes the site 'cho_vid02'; there are cho_vid01"):
         SITES.settings_of("cho_vid02")
     monkeypatch.setenv("FEDMED_DATA", str(tmp_path))
-    with pytest.raises(JobError, match="operations is not a folder; set FEDMED_DATA"):
+    with pytest.raises(JobError, match="operations is not a folder; point FEDMED_DATA"):
         SITES.settings_of("cho_vid01")
 
 

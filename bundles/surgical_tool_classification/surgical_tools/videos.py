@@ -10,6 +10,7 @@ from PIL import Image
 from .errors import BundleInputError
 
 SAME = 1e-6  # seconds: times that are nearer are one time
+SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds, mean frames, by which a video may end before the end that its file states
 
 
 def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Image]]:
@@ -18,12 +19,13 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
     A packet that cannot be decoded is left out; the frame before it is shown for longer.
 
     Raises:
-        BundleInputError: a rate that is not above 0, PyAV is missing, or no frame can be decoded.
+        BundleInputError: a rate that is not above 0, PyAV is missing, or no frame can be decoded; after the last frame,
+            where packets are damaged or the file ends before the end that it states.
     """
     if not (isinstance(rate, int | float) and 0 < rate < math.inf):
         raise BundleInputError(f"frame_rate is {rate!r}; give frames a second above 0, such as 1")
-    start, count, shown = 0.0, 0, None
-    for frame in _decoded(Path(path)):
+    start, count, shown, damage = 0.0, 0, None, list[str]()
+    for frame in _decoded(Path(path), damage):
         if shown is None:
             start = frame.time
         elif frame.time < shown.time:
@@ -33,15 +35,17 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
             count += 1
         shown = frame
     if shown is None:
-        raise BundleInputError(f"{path}: none of its frames can be decoded; copy the video again")
+        raise BundleInputError(f"{path} is damaged: none of its frames can be decoded; copy the video again")
     end = shown.time + float((shown.duration or 0) * (shown.time_base or 0))
     while count == 0 or start + count / rate < end - SAME:
         yield count / rate, _upright(shown)
         count += 1
+    if damage:  # what could be read is used, and nobody takes it for the whole video
+        raise BundleInputError(f"{path} is damaged: {'; '.join(damage)}; the other frames are used; copy it again")
 
 
-def _decoded(path: Path) -> Iterator[Any]:
-    """All frames of PyAV that can be decoded and have a time."""
+def _decoded(path: Path, damage: list[str]) -> Iterator[Any]:
+    """All frames of PyAV that can be decoded and have a time; says in ``damage`` what is wrong with the file."""
     try:
         import av
     except ImportError as error:
@@ -53,13 +57,42 @@ def _decoded(path: Path) -> Iterator[Any]:
         with av.open(str(path.absolute()), options={"protocol_whitelist": "file"}) as container:
             if not container.streams.video:
                 raise BundleInputError(f"{path} holds no picture; give a video")
-            for packet in container.demux(container.streams.video[0]):
-                try:
-                    yield from (frame for frame in packet.decode() if frame.time is not None)
-                except av.InvalidDataError:
-                    continue
+            yield from _packets(container, container.streams.video[0], av.FFmpegError, damage)
     except (av.FFmpegError, OSError) as error:
         raise BundleInputError(f"{path} is damaged or no video ({error}); copy it again") from error
+
+
+def _packets(container: Any, stream: Any, failure: type[Exception], damage: list[str]) -> Iterator[Any]:
+    # Without "explode" the decoder paints over what it cannot read, and says nothing.
+    stream.codec_context.options = {"err_detect": "explode"}
+    bad, packets, end, tick = list[float](), 0, 0.0, float(stream.time_base)
+    begin = (stream.start_time or 0) * tick
+    try:
+        for packet in container.demux(stream):
+            if packet.pts is not None:
+                packets, end = packets + 1, max(end, (packet.pts + (packet.duration or 0)) * tick)
+            try:
+                frames = packet.decode()
+            except failure:
+                frames = []
+                bad.append((packet.pts or 0) * tick - begin)
+            yield from (frame for frame in frames if frame.time is not None)
+    except (failure, OSError) as error:  # the reading itself: nothing comes after it
+        damage.append(f"reading stops after {packets} packets ({error})")
+    if bad:
+        damage.append(f"packets that cannot be decoded: {len(bad)}, the first at about {bad[0]:.1f} s")
+    stated = _stated_end(container, stream)
+    if stated is not None and end < stated - max(SHORTFALL, FRAMES_SHORT * (end - begin) / max(1, packets)):
+        damage.append(f"it ends at {end - begin:.1f} s of the {stated - begin:.1f} s that it states")
+
+
+def _stated_end(container: Any, stream: Any) -> float | None:
+    """Where the file says that its video ends, in its own time; None where it says nothing about the video."""
+    if "mpegts" in container.format.name:
+        return None  # what FFmpeg gives is the time of the last packet
+    if stream.duration:
+        return float(((stream.start_time or 0) + stream.duration) * stream.time_base)
+    return container.duration / 1e6 if len(container.streams) == 1 and container.duration else None
 
 
 def _upright(frame: Any) -> Image.Image:

@@ -105,9 +105,7 @@ def _has_overlay(bundle: Bundle, name: str) -> bool:
         return False
 
 
-def _of_job(
-    folder: Path, site: str, role: str | None, lists: Mapping[str, int], allowed: Collection[str]
-) -> PartInJob:
+def _of_job(folder: Path, site: str, role: str | None, lists: Mapping[str, int], allowed: Collection[str]) -> PartInJob:
     job = read_job(folder, allowed)
     named = job.study.sites
     by_lists = site not in named and role is None and any(lists.values())

@@ -42,8 +42,8 @@ class RecordedSites(YamlModel):
         folder = (data_root("../shared/data") / self.folder).resolve()
         if not folder.is_dir():
             raise JobError(
-                f"the recordings of site '{site}' are not there: {folder} is not a folder; set FEDMED_DATA to the folder "
-                f"that holds '{self.folder}'"
+                f"the recordings of site '{site}' are not there: {folder} is not a folder; point FEDMED_DATA to the "
+                f"folder that holds '{self.folder}'"
             )
         made_of = hashlib.sha256(f"{folder}\0{self.model_dump_json()}".encode()).hexdigest()[:12]
         out = fedmed_home() / "prepared" / f"{self.folder}-{made_of}" / site

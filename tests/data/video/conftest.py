@@ -66,6 +66,24 @@ def damaged(write_video):
 
 
 @pytest.fixture
+def cut_short(tmp_path):
+    """Return a function that copies a video with its index in front, as ``name``, and keeps a share of its bytes."""
+
+    def cut(source, name, share):
+        path = tmp_path / name
+        with av.open(str(source)) as old, av.open(str(path), "w", options={"movflags": "faststart"}) as new:
+            stream = new.add_stream_from_template(old.streams.video[0])
+            for packet in old.demux(video=0):
+                if packet.dts is not None:
+                    packet.stream = stream
+                    new.mux(packet)
+        path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+        return path
+
+    return cut
+
+
+@pytest.fixture
 def settings():
     """Return a function that makes settings of the small videos; keyword arguments change them."""
     return lambda **changes: FrameSettings(**{"size": (24, 32), "rate": 5, **changes})

@@ -77,15 +77,8 @@ def test_a_damaged_packet_is_refused_or_counted(damaged, settings, number_of):
 
 
 @pytest.mark.parametrize(("name", "share"), [("short.mkv", 0.6), ("short.mp4", 0.8)])
-def test_a_truncated_file_is_told_from_one_that_ends(write_video, settings, name, share, tmp_path):
-    source, path = write_video(), tmp_path / name
-    with av.open(str(source)) as old, av.open(str(path), "w", options={"movflags": "faststart"}) as new:
-        stream = new.add_stream_from_template(old.streams.video[0])
-        for packet in old.demux(video=0):
-            if packet.dts is not None:
-                packet.stream = stream
-                new.mux(packet)
-    path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
+def test_a_truncated_file_is_told_from_one_that_ends(write_video, cut_short, settings, name, share):
+    path = cut_short(write_video(), name, share)
     with pytest.raises(DataError, match="it was cut short|is damaged|reading stops"):
         taken(path, settings())
     frames, facts = taken(path, settings(damage="count"))

@@ -1,0 +1,60 @@
+"""What a bundle's inference takes of a damaged video: every frame that can be read, and at the end what is wrong."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedmed.files import CHECKOUT
+
+BUNDLE = CHECKOUT / "bundles" / "surgical_tool_classification"
+if str(BUNDLE) not in sys.path:
+    sys.path.append(str(BUNDLE))
+videos = importlib.import_module("surgical_tools.videos")
+BundleInputError = importlib.import_module("surgical_tools.errors").BundleInputError
+
+
+def taken(path, rate=5.0):
+    """Seconds of the frames, and what is said after them."""
+    seconds = []
+    try:
+        for second, _ in videos.frames_at(path, rate):
+            seconds.append(second)
+    except BundleInputError as error:
+        return seconds, str(error)
+    return seconds, ""
+
+
+@pytest.mark.parametrize("name", ["whole.mp4", "whole.mkv", "whole.ts"])
+def test_of_a_whole_video_nothing_is_said(write_video, name):
+    seconds, said = taken(write_video(name, first=3 if name.endswith("ts") else 0))
+    assert len(seconds) == 10 and said == ""
+
+
+def test_a_film_of_few_frames_is_whole(write_video):
+    seconds, said = taken(write_video(frames=5, rate=1), 1.0)
+    assert len(seconds) == 5 and said == ""
+
+
+def test_a_damaged_packet_is_told_after_the_last_frame(damaged):
+    seconds, said = taken(damaged())
+    assert len(seconds) == 10  # the frame before is shown for longer
+    assert "damaged.mp4 is damaged: packets that cannot be decoded: " in said and "the first at about 1.0 s" in said
+
+
+@pytest.mark.parametrize(("name", "share"), [("short.mkv", 0.6), ("short.mp4", 0.8)])
+def test_a_video_that_was_cut_short_is_told_from_one_that_ends(write_video, cut_short, name, share):
+    seconds, said = taken(cut_short(write_video(), name, share))
+    assert 0 < len(seconds) < 10 and f"{name} is damaged" in said
+    assert "it ends at" in said and "of the 2.0 s that it states" in said
+
+
+def test_the_table_has_a_row_that_says_so(damaged):
+    """What follows a damaged video is read as ever."""
+    dataset = importlib.import_module("surgical_tools.frame_dataset")
+    first, second = damaged("a.mp4"), damaged("b.mp4")
+    paths = [str(first), str(second)]
+    made = dataset.FrameDataset(paths, lambda item: item, Path(first).parent, (24, 32), rate=5.0)
+    rows = [(row["name"], row["error"] != "") for row in made]
+    assert rows == [*[("a.mp4", False)] * 10, ("a.mp4", True), *[("b.mp4", False)] * 10, ("b.mp4", True)]
