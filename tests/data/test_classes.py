@@ -93,9 +93,11 @@ def test_a_case_without_a_class():
     assert labelled_fraction([], 0.5, 0) == []
 
 
-def test_images_are_loaded_without_labels(classified):
+def test_images_are_loaded_without_labels(classified, caplog):
     root, datalist = classified(unlabeled=[None, None], training=["a", "b"], validation=["a"], testing=["b"])
-    images = load_images(root, datalist)
+    with caplog.at_level("INFO", "fedmed.data"):
+        images = load_images(root, datalist)
+    assert "datalist.json: 2 entries carry a label; this training does not look at labels" in caplog.text
     assert images == [
         {"image": str(root / f"images/{name}.png")} for name in ("unlabeled0", "unlabeled1", "training0", "training1")
     ]

@@ -41,6 +41,7 @@ class FedCy(Method):
     source: ClassVar[str] = "Kassem et al. 2023, IEEE Transactions on Medical Imaging 42(7), arXiv 2203.07345"
     example: ClassVar[Mapping[str, Any]] = {
         "bundle": "surgical_phase_classification", "rounds": 100, "epochs": 1, "min_rounds": 6, "patience": 3,
+        "evaluate_first": True,
     }  # fmt: skip
     small: ClassVar[Mapping[str, Any]] = {"overlays": ["demo"], "rounds": 50, "patience": 10}
 

@@ -15,13 +15,15 @@ PHASES = ("preparation", "dissection", "packaging")
 def load(write_video, tmp_path):
     """Return a function: two videos of 4 s with these phases a second -> what training, or another list, reads."""
 
-    def load(first, second, key="training"):
+    def load(first, second, key="training", testing=()):
         for name, phases in {"a": first, "b": second}.items():
             write_video(f"{name}.mp4", frames=20, rate=5)
             rows = (f"{n},{PHASES[phase]}" for n, phase in enumerate(phases))
             (tmp_path / f"{name}.csv").write_text("\n".join(["second,phase", *rows]))
         entries = [{"video": f"{name}.mp4", "labels": f"{name}.csv"} for name in "ab"]
-        (tmp_path / "datalist.json").write_text(json.dumps({key: entries}))
+        (tmp_path / "datalist.json").write_text(
+            json.dumps({key: entries, **({"testing": list(testing)} if testing else {})})
+        )
         settings = FrameSettings((24, 32), 1)
         return load_labelled_videos(
             tmp_path, tmp_path / "datalist.json", key, settings, tmp_path / "cache", phases=PHASES
@@ -43,3 +45,10 @@ def test_one_phase_alone_is_nothing_to_train_on(load):
     assert frames_of_phases(load((1, 1, 1, 1), (1, 1, 1, 1), "testing"), 3) == [0, 8, 0], (
         "others are scored as they are"
     )
+
+
+def test_videos_that_are_trained_on_and_scored_are_said(load, caplog):
+    load((0, 0, 1, 1), (1, 1, 1, 2))
+    assert not caplog.text
+    load((0, 0, 1, 1), (1, 1, 1, 2), testing=[{"video": "./b.mp4", "labels": "b.csv"}, {"video": "c.mp4"}])
+    assert "1 of 2 training videos are also listed for validation or testing, the first b.mp4" in caplog.text

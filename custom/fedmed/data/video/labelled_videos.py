@@ -1,6 +1,7 @@
 """A site's videos with the tools or the phase of each frame."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +9,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedmed.data.datalist import load_datalist
+from fedmed.data.classes import HELD_OUT
+from fedmed.data.datalist import list_entries, load_datalist
 from fedmed.data.entry_forms import Video
 from fedmed.data.video.clip_loader import PreparedVideos
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import TimedLabels, read_label_table
 from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
+
+log = logging.getLogger("fedmed.data")
 
 
 def load_labelled_videos(
@@ -46,10 +50,29 @@ def load_labelled_videos(
     tables = [read_label_table(case["labels"], phases=phases, tools=tools) for case in cases]
     store, of = VideoStore(cache_dir, settings), TimedLabels.tools_of if tools else TimedLabels.phases_of
     labels = [of(table, store.get(case["video"])) for case, table in zip(cases, tables, strict=True)]
+    if key == "training":
+        mention_scored(Path(data_root), Path(datalist), cases)
     if phases and key == "training":
         require_two_phases(Path(datalist), labels, phases)
     entries = [{"video": case["video"], "labels": own} for case, own in zip(cases, labels, strict=True)]
     return PreparedVideos(entries, settings, cache_dir)
+
+
+def mention_scored(root: Path, datalist: Path, cases: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of videos that are trained on and scored: how well they are called says nothing of others.
+
+    It is no error, because four operations may be all there is.
+
+    Args:
+        root, datalist: the site's.
+        cases: of ``training``, with absolute paths.
+    """
+    entries = [entry for key in HELD_OUT for entry in list_entries(datalist, key) if isinstance(entry, Mapping)]
+    scored = {str(Path(root, str(entry.get("video"))).resolve()) for entry in entries}
+    both = [case["video"] for case in cases if str(Path(case["video"]).resolve()) in scored]
+    if both:
+        shared = f"{len(both)} of {len(cases)} training videos are also listed for validation or testing"
+        log.warning("%s: %s, the first %s; scores there say nothing of others", datalist, shared, Path(both[0]).name)
 
 
 def require_two_phases(datalist: Path, labels: Sequence[NDArray[Any]], phases: Sequence[str]) -> None:
