@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.data.datalist import list_entries, load_datalist
-from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, listed_file
+from fedmed.data.entry_forms import UNLABELED, ImageAlone, count_labelled, listed_file
 from fedmed.errors import DataError
 
 log = logging.getLogger("fedmed.data")
@@ -43,7 +43,7 @@ def load_images(
     if held_out:
         what = f"{len(held_out)} {form.main}s are also listed for validation or testing"
         log.warning("%s: %s and %s", path, what, "trained on without labels" if transductive else "left out")
-    if labelled := sum(_has_label(entry) for key in keys if key != UNLABELED for entry in list_entries(path, key)):
+    if labelled := sum(count_labelled(list_entries(path, key)) for key in keys if key != UNLABELED):
         log.info("%s: %d entries carry a label; this training does not look at labels", path, labelled)
     images = [image for image in listed if transductive or image not in held_out]
     if not images:
@@ -77,10 +77,6 @@ def labelled_fraction(cases: Sequence[Mapping[str, Any]], fraction: float, seed:
     for label, count in _shares({label: len(places) for label, places in members.items()}, fraction).items():
         chosen.update(sorted(members[label], key=lambda place: _rank(cases[place], seed))[:count])
     return [case for place, case in enumerate(cases) if place in chosen]
-
-
-def _has_label(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and any(name in entry for name in LABEL_KEYS)
 
 
 def _images(root: Path, datalist: Path, key: str, form: ImageAlone) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, form_of
+from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, count_labelled, form_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -46,8 +46,7 @@ def load_datalist(
     cases = [form.read(root, key, f"{path}: entry {n} of '{key}'", entry) for n, entry in enumerate(entries)]
     if key == UNLABELED:
         cases = [{name: value for name, value in case.items() if name not in LABEL_KEYS} for case in cases]
-        dropped = sum(any(name in entry for name in LABEL_KEYS) for entry in entries)
-        if dropped:
+        if dropped := count_labelled(entries):
             log.warning("%s: %d entries of '%s' carry a label; these labels are ignored", path, dropped, key)
     return cases
 

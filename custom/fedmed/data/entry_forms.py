@@ -1,7 +1,7 @@
 """How an entry of a datalist looks: which files it names, and what its label is."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, ClassVar
@@ -145,6 +145,11 @@ def names_path(root: Path, key: str, value: Any) -> bool:
 def form_of(classes: Sequence[str] | None) -> ImageAlone:
     """Masks, or the names of these classes."""
     return ImageWithMask() if classes is None else ImageWithClass(tuple(classes))
+
+
+def count_labelled(entries: Iterable[Any]) -> int:
+    """How many entries of a datalist carry a label, of whatever kind."""
+    return sum(isinstance(entry, Mapping) and any(name in entry for name in LABEL_KEYS) for entry in entries)
 
 
 def listed_file(root: Path, where: str, name: str, entry: Any) -> Path:
