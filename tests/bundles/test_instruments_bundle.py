@@ -24,7 +24,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use, faults
 from fedmed.bundles.network import parsed
 from fedmed.data.synthetic import demo_site
-from fedmed.errors import SharingError
+from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
 
 NAME = "instrument_segmentation"
@@ -106,6 +106,23 @@ def test_training_and_inference_have_the_same_network(overlays):
     ours, theirs = parse("train", *overlays), parse("inference", *overlays)
     keys = ("classes", "image_size", "frames", "frame_interval", "indicator", "indicator_width", "network_def")
     assert all(ours[key] == theirs[key] for key in keys)
+
+
+@pytest.mark.parametrize(("overlays", "size", "level"), [((), None, 3), (("demo",), None, 1), ((), [96, 128], 1)])
+def test_time_is_attended_to_where_a_map_has_places_enough(overlays, size, level):
+    values = {"image_size": size} if size else {}
+    for config in ("train", "inference"):
+        assert parsed(parse(config, *overlays, **values), "network_def").level == level
+
+
+def test_a_machine_that_is_no_site_needs_no_words():
+    """The server builds the paper's network, whose indicator is made of words that each site alone has."""
+    for provider in ("text", "file"):
+        bundle = Bundle(NAME, ["demo"], {"indicator": provider})
+        made = parsed(bundle.parser_without_site(device="cpu"), "network")
+        assert not made.selection.indicator.any() and made.selection.indicator.shape == (16,)
+        with pytest.raises(BundleError, match="procedure|does not exist"):
+            parsed(bundle.parser(device="cpu"), "network")
 
 
 def test_the_published_values():

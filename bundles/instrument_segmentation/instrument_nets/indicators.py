@@ -6,6 +6,7 @@ It is made at the site, from the site's own words or its place, and stays there.
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from .clip_text import text_embedding
 from .errors import BundleInputError
 
 PROVIDERS = ("text", "file", "random", "onehot", "gaussian")
+OF_FILES = ("text", "file")
 WIDTH = 512  # of CLIP ViT-B/32's embeddings
 DEVIATION = 0.1  # of the bell curve
 
@@ -22,7 +24,7 @@ DEVIATION = 0.1  # of the bell curve
 def make_indicator(
     provider: str,
     site_name: str = "site",
-    site_words: Mapping[str, Any] | None = None,
+    site_words: Mapping[str, Any] | None = MappingProxyType({}),
     site_index: int | None = None,
     site_count: int = 1,
     path: str | Path | None = None,
@@ -35,7 +37,8 @@ def make_indicator(
         provider: ``text``, the embedding of :func:`prompt` by CLIP's text encoder in the folder ``path``; ``file``, a
             vector in the file ``path``; ``random``; ``onehot``; or ``gaussian``.
         site_name: of the site.
-        site_words: the site's own; ``procedure`` is the kind of operation.
+        site_words: the site's own; ``procedure`` is the kind of operation. None: this machine is no site, such as the
+            server, which uses no ξ: what a site would read from its files is 0 here.
         site_index: its place among the sites, from 0; None = it is not one of them (an unseen site): then one-hot and
             Gaussian vectors are the mean of those of all sites.
         site_count: sites in training.
@@ -48,6 +51,8 @@ def make_indicator(
     """
     if provider not in PROVIDERS:
         raise BundleInputError(f"indicator is '{provider}'; use one of {', '.join(PROVIDERS)}")
+    if provider in OF_FILES and site_words is None:
+        return torch.zeros(width or WIDTH)
     if provider == "text":
         return of_width(text_embedding(path, prompt(site_name, site_words or {})), width, f"text encoder {path}")
     if provider == "file":

@@ -9,6 +9,7 @@ from .channel_selection import ChannelSelection
 from .decoder import PyramidDecoder
 from .encoder import FIRST_STRIDE, PvtEncoder
 from .frame_net import ImageNetColours
+from .levels import level_for
 from .temporal_attention import TemporalAttention
 
 
@@ -29,7 +30,8 @@ class InstrumentNet(nn.Module):
         temporal: whether past frames are attended to; otherwise the newest frame alone is looked at.
         selection: whether channels are selected.
         prompt_only: see :class:`ChannelSelection`.
-        rsc_level: the stage whose map passes time and selection; see :func:`instrument_nets.levels.level_for`.
+        rsc_level: the stage whose map passes time and selection; None = that of :func:`instrument_nets.levels.level_for`.
+        size: (H, W) of the frames to come, for that; None = frames large enough for the deepest stage.
         temporal_heads: None = as many as that stage has.
         window, regions, pools, cffm_block: of :class:`TemporalAttention`; a region and a pool for each frame.
         pyramid, segmentation, groups, dropout: of :class:`PyramidDecoder`.
@@ -54,7 +56,8 @@ class InstrumentNet(nn.Module):
         temporal: bool = True,
         selection: bool = True,
         prompt_only: bool = False,
-        rsc_level: int = -1,
+        rsc_level: int | None = None,
+        size: Sequence[int] | None = None,
         temporal_heads: int | None = None,
         window: int = 7,
         regions: Sequence[int] = (49, 20, 6, 7),
@@ -66,8 +69,11 @@ class InstrumentNet(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        _check(classes, indicator, len(dims), frames, temporal, selection, rsc_level, len(regions))
-        self.frames, self.level = frames, rsc_level % len(dims)
+        stages = len(dims)
+        if rsc_level is None:
+            rsc_level = level_for(size, stages) if size else -1
+        _check(classes, indicator, stages, frames, temporal, selection, rsc_level, len(regions))
+        self.frames, self.level = frames, rsc_level % stages
         self.colours = ImageNetColours()
         self.encoder = PvtEncoder(dims, depths, heads, reductions, expansions)
         width, level_heads = dims[self.level], heads[self.level]

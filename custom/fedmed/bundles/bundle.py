@@ -158,6 +158,10 @@ class Bundle:
         version: str = self.metadata["version"]
         return version
 
+    def parser_without_site(self, **facts: Any) -> ConfigParser:
+        """The same for a machine that is no site, such as the server: ``site_words`` is null, not empty."""
+        return self.parser(site_words=None, **facts)
+
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
 

@@ -40,7 +40,7 @@ FACTS = {
     "augment_seed": SiteFact("of augmentation by the engine, likewise"),
     "site_min_images": SiteFact("images of which the site sends statistics at least, or null"),
     "site_name": SiteFact("the site's name in the federation"),
-    "site_words": SiteFact("the site's own words, such as {procedure: nephrectomy}, a mapping of texts"),
+    "site_words": SiteFact("the site's own words, such as {procedure: nephrectomy}; null: this machine is no site"),
     "site_index": SiteFact("its place among the sites that train, by name, from 0; null where it does not train"),
     "site_count": SiteFact("sites of the job that train"),
     "encoder_checkpoint": SiteFact("file from which the server fills the network's encoder, or null"),

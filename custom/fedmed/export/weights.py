@@ -142,7 +142,7 @@ def without_parts(bundle: Bundle, method: Method) -> Bundle:
 
 
 def _summed(store: ModelStore, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    network: Any = initial_network(store.bundle.parser(device="cpu"), store.seed)
+    network: Any = initial_network(store.bundle.parser_without_site(device="cpu"), store.seed)
     network.load_state_dict(tensors)
     return {name: tensor.clone() for name, tensor in network.summed().items()}
 

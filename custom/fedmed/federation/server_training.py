@@ -169,7 +169,7 @@ class ServerTraining:
         seeds = {name: derive_seed(self.store.seed, NAME, round, name) for name in ("sampling", "augmentation")}
         when = {"round": round, "rounds": self.plan.rounds}
         seeded = {"seed": seeds["sampling"], "augment_seed": seeds["augmentation"]}
-        parser = self.bundle.parser(**self.facts, **when, **seeded)
+        parser = self.bundle.parser_without_site(**self.facts, **when, **seeded)
         network = initial_network(parser, self.store.seed)
         shared, own = self._shared(mean, round), self._kept.get("private", {})
         network.load_state_dict({**mean, **{name: own[name] for name in own if name not in shared}}, strict=True)

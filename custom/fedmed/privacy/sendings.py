@@ -63,7 +63,7 @@ class SiteAnswers:
     def __init__(self, job: Job, site: SiteConfig) -> None:
         args = job.client(site.site)
         bundle = Bundle(args["bundle"], args["overlays"], args["overrides"], site.bundles)
-        network = initial_network(bundle.parser(device="cpu"), args["seed"])
+        network = initial_network(bundle.parser_without_site(device="cpu"), args["seed"])
         self.site, self.plan, self.role, self.allowed = site, job.plan, str(args["role"]), Allowed(site)
         self.tensors, self.score, self.with_update = named_tensors(network), bundle.score, job.method.with_update()
         kind = kind_of(bundle)

@@ -102,7 +102,7 @@ class ModelStore:
     @cached_property
     def _start(self) -> tuple[nn.Module, list[str]]:
         """The bundle's network, and the names of the tensors that the encoder's file fills."""
-        network = initial_network(self.bundle.parser(device="cpu"), self.seed)
+        network = initial_network(self.bundle.parser_without_site(device="cpu"), self.seed)
         if self.encoder is None:
             return network, []
         if (content := self.bundle.encoder_file(network)) is None:
@@ -112,7 +112,7 @@ class ModelStore:
             )
         hint = f". It is {content}. Without 'encoder' in the study the network starts from random weights"
         path = self._find("encoder", self.encoder, hint)
-        filled = initial_network(self.bundle.parser(device="cpu", encoder_checkpoint=str(path)), self.seed)
+        filled = initial_network(self.bundle.parser_without_site(device="cpu", encoder_checkpoint=str(path)), self.seed)
         before = network.state_dict()
         names = [name for name, tensor in filled.state_dict().items() if not torch.equal(tensor, before[name])]
         log.info("the encoder starts from %s: %d of %d tensors", path, len(names), len(before))
