@@ -30,7 +30,7 @@ class InstrumentNet(nn.Module):
         temporal: whether past frames are attended to; otherwise the newest frame alone is looked at.
         selection: whether channels are selected.
         prompt_only: see :class:`ChannelSelection`.
-        rsc_level: the stage whose map passes time and selection; None = that of :func:`instrument_nets.levels.level_for`.
+        rsc_level: the stage whose map passes time and selection; None = see :func:`instrument_nets.levels.level_for`.
         size: (H, W) of the frames to come, for that; None = frames large enough for the deepest stage.
         temporal_heads: None = as many as that stage has.
         window, regions, pools, cffm_block: of :class:`TemporalAttention`; a region and a pool for each frame.

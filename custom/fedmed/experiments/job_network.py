@@ -25,7 +25,8 @@ class JobNetwork:
         self.step, study = step, step.job.study
         args = step.job.of_role(step.job.model_role)
         facts = {"device": "cpu", "site_index": None, "site_count": len(study.sites)}
-        self.parser: ConfigParser = Bundle(study.bundle, args["overlays"], args["overrides"]).parser_without_site(**facts)
+        bundle = Bundle(study.bundle, args["overlays"], args["overrides"])
+        self.parser: ConfigParser = bundle.parser_without_site(**facts)
 
     @property
     def size(self) -> tuple[int, int]:
