@@ -34,6 +34,7 @@ from rich.live import Live
 
 from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
+from fedmed.files import absolute_places
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
 
@@ -282,7 +283,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
             stdout=noise,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, ROOT: str(workspace.parent)},
+            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent)},
         )
 
     def done() -> bool:

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 from fedmed.errors import FedMedError
 
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
+# What of our variables names files or folders, some of them several.
+PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)
 CHECKOUT = Path(__file__).resolve().parents[2]
 
 
@@ -35,6 +37,13 @@ def data_root(default: str) -> Path:
         return Path(given).expanduser()
     own = fedmed_home() / "data"
     return own if own.is_dir() else CHECKOUT / default
+
+
+def absolute_places() -> dict[str, str]:
+    """Our variables that name places, with absolute paths: NVFlare's processes work in folders of their own."""
+    given = {name: os.environ[name].split(os.pathsep) for name in PLACES if os.environ.get(name)}
+    made = {name: [str(Path(place).expanduser().absolute()) for place in v if place] for name, v in given.items()}
+    return {name: os.pathsep.join(places) for name, places in made.items()}
 
 
 def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, Any]:

@@ -239,6 +239,19 @@ def test_models_may_lie_in_a_folder_or_in_an_earlier_run(script, job, stand_in, 
     assert (tmp_path / "ws/seen").read_text() == str(models)
 
 
+def test_places_may_be_named_from_the_current_folder(script, job, stand_in, tmp_path, monkeypatch):
+    """NVFlare's processes work in folders of their own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FEDMED_MODELS", f"runs/v0/app_server{os.pathsep}/elsewhere")
+    monkeypatch.setenv("FEDMED_SERVER_CONFIG", "server.yaml")
+    stand_in(
+        "w.mkdir(); (w / 'seen').write_text(os.environ['FEDMED_MODELS'] + ' ' + os.environ['FEDMED_SERVER_CONFIG'])"
+    )
+    assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1, "the stand-in leaves no result"
+    expected = f"{tmp_path}/runs/v0/app_server{os.pathsep}/elsewhere {tmp_path}/server.yaml"
+    assert (tmp_path / "ws/seen").read_text() == expected
+
+
 @pytest.fixture(scope="module")
 def runs(finished_run, tmp_path_factory):
     """Folder with a ``job``, its finished ``run``, and its ``control``: finished, and stopped ``half`` way."""
