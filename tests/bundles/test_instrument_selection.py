@@ -16,6 +16,10 @@ from instrument_nets.channel_selection import ChannelSelection  # noqa: E402
 from instrument_nets.errors import BundleInputError  # noqa: E402
 from instrument_nets.indicators import gaussian, make_indicator, one_hot, prompt, random_vector  # noqa: E402
 
+from fedmed.bundles.bundle import Bundle  # noqa: E402
+from fedmed.bundles.network import parsed  # noqa: E402
+from fedmed.bundles.site_words import words_fault, words_needed  # noqa: E402
+
 MAPS = torch.tensor([[[[1.0, 3], [2, 0]], [[4, 4], [0, 0]]]])
 WORDS = {"procedure": "nephrectomy"}
 
@@ -139,10 +143,22 @@ def test_embeddings_of_a_folder(clip):
         make_indicator("text", "A", WORDS, path=clip, width=512)
 
 
+def test_a_hospital_names_its_encoder_by_a_word(clip):
+    bundle = Bundle("instrument_segmentation", ["demo"], {"indicator": "text", "indicator_width": 12})
+    words = {**WORDS, "indicator_path": clip.name}
+    facts = {"device": "cpu", "dataset_dir": str(clip.parent), "site_name": "A"}
+    made = parsed(bundle.parser(**facts, site_words=words), "network_def::indicator")
+    assert torch.equal(made, make_indicator("text", "A", WORDS, path=clip, width=12))
+    needed = words_needed(bundle.parser(**facts, site_words=WORDS))
+    assert "no 'indicator_path' (the text encoder's folder, below the data folder)" in words_fault(needed, WORDS)
+    with pytest.raises(BundleInputError, match="config.json of the text encoder is a file and no folder"):
+        make_indicator("text", "A", WORDS, path=clip / "config.json")
+
+
 @pytest.mark.parametrize(
     ("left_out", "said"),
     [
-        (None, "set 'indicator_path'"),
+        (None, r"words: \{indicator_path: clip\}"),
         ("all", "does not exist"),
         ("config.json", "lacks config.json"),
         ("model.safetensors", "lacks model.safetensors or pytorch_model.bin"),

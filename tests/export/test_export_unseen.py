@@ -120,8 +120,8 @@ def test_words_are_of_one_site_and_for_bundles_that_take_them(opened, written):
 def test_a_bundle_for_one_site_has_its_place_and_its_words_where_a_person_says_them(tmp_path):
     path = tmp_path / "inference.yaml"
     path.write_text("{site_name: alone, site_words: {}, site_index: 0, site_count: 1}")
-    parser = lambda: ConfigParser({"words_needed": {"procedure": ["nephrectomy", "lobectomy"]}})  # noqa: E731
-    bundle = SimpleNamespace(name="b", config_file=lambda name: path, parser=parser)
+    parser = lambda **facts: ConfigParser({"words_needed": {"procedure": ["nephrectomy", "lobectomy"]}})  # noqa: E731
+    bundle = SimpleNamespace(name="b", config_file=lambda name: path, parser=parser, federation={})
     plan, words = Plan(sites=SITES, rounds=1), {"procedure": "lobectomy"}
     assert site_facts(bundle, plan, None, {}) == {} == facts_to_set(bundle, None, {})
     assert site_facts(bundle, plan, "ct_south", {}) == {"site_index": 1, "site_count": 2}

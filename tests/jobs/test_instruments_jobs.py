@@ -4,11 +4,13 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
+from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
@@ -59,14 +61,23 @@ def test_the_pre_training_is_of_made_up_pictures_alone():
     assert job.study.overlays == read_job(JOBS / "instruments_fedavg").study.overlays
 
 
-def test_the_published_job():
-    study = read_job(JOBS / "instruments_fedst_paper").study
+def test_the_published_job(tmp_path, monkeypatch):
+    """It starts from the pre-training that its comment names, though the server knows no site's words."""
+    job = read_job(JOBS / "instruments_fedst_paper")
+    study = job.study
     assert (study.rounds, study.steps, study.select, study.overlays, study.overrides) == (300, 100, "last", [], {})
+    earlier = read_job(JOBS / "instruments_pretraining_paper").persistor
+    assert earlier["encoder"] == "pvt_v2_b0.pth", "from ImageNet's weights, which are not at hand here"
+    before = ModelStore.from_args({**earlier, "encoder": None}, tmp_path).initial
+    torch.save({"model": before, "meta": {}}, tmp_path / BEST)
+    monkeypatch.setenv("FEDMED_MODELS", str(tmp_path))
+    after = ModelStore.from_args(job.persistor, tmp_path).initial
+    assert set(before) < set(after) and all(torch.equal(after[name], before[name]) for name in before)
 
 
-def settings_of(site, folder):
+def settings_of(site, folder, **more):
     """A tiny site's; it releases what stays with it."""
-    values = {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
+    values = more | {"site": site, "demo": "lap_instruments_tiny", "device": "cpu", "threads": 1, "allow_release": True}
     values |= {"allow_kept_release": True, "cache_dir": str(folder / f"cache_{site}")}
     (folder / f"{site}.yaml").write_text(yaml.safe_dump(values))
     return load_file(folder / f"{site}.yaml")
@@ -178,6 +189,27 @@ def test_what_was_trained_in_one_place_is_tested_at_a_hospital_that_took_no_part
     run_job(tmp_path / "job", tmp_path / "ws", {site: settings_of(site, tmp_path) for site in shown})
     tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
     assert tested["inst_pooled"] == {"n_cases": 0} and 0 <= tested["inst_lobe"]["dice_mean"] <= 1
+
+
+def test_hospitals_say_what_they_are_and_an_unseen_one_gets_a_model_of_its_own_words(place, tmp_path, monkeypatch):
+    """ξ comes from a file at each site, which the server has not."""
+    overrides = {role: {**SIZE, "indicator": "file"} for role in ("supervised", "evaluate")}
+    trains = {"inst_nephro1": "supervised", "inst_lobe": "evaluate"}
+    fewer = {**SMALL, "sites": trains, "overrides": overrides, "rounds": 1, "release_keep": True}
+    write_job(read_job(JOBS / "instruments_fedst").changed(fewer), tmp_path / "job")
+    words = {"procedure": "lobectomy", "indicator_path": "indicator.txt"}
+    sites = {site: settings_of(site, tmp_path, words=words) for site in trains}
+    run_job(tmp_path / "job", tmp_path / "ws", sites)
+    tested = json.loads(server_file(tmp_path / "ws", "fedmed/result.json").read_text())["test"]
+    assert tested["inst_lobe"]["n_cases"]
+
+    with pytest.raises(ExportError, match="words of site inst_lobe: give --word indicator_path=…"):
+        export_bundle(tmp_path / "ws", tmp_path / "none_segmentation", unseen="inst_lobe")
+    monkeypatch.chdir(sites["inst_lobe"].data_root)
+    made = export_bundle(tmp_path / "ws", tmp_path / "out_segmentation", unseen="inst_lobe", words=words)
+    config = yaml.safe_load((made.out / "configs/inference.yaml").read_text())
+    assert config["indicator_vector"] == pytest.approx(np.loadtxt("indicator.txt").tolist(), rel=1e-6)
+    assert "{{" not in (made.out / "docs/README.md").read_text()
 
 
 @pytest.mark.slow

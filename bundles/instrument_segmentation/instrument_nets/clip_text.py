@@ -1,5 +1,6 @@
 """CLIP's embedding of a sentence, from a folder on this machine; nothing is downloaded."""
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ from .errors import BundleInputError
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZERS = (("tokenizer.json",), ("vocab.json", "merges.txt"))
+WHERE = (  # its place is not a setting of the site itself
+    "in a federation 'words: {indicator_path: clip}' in the site's YAML, for one below the site's data folder; alone "
+    "'--indicator_path'"
+)
 OTHERS = "or use 'indicator: file' with a vector made elsewhere, or random, onehot or gaussian, which need no files"
 
 
@@ -23,12 +28,15 @@ def text_embedding(folder: str | Path | None, sentence: str) -> Tensor:
     Raises:
         BundleInputError: the folder or one of its files is missing, damaged, or not a CLIP model.
     """
-    root = _checked(folder)
+    return _embedding(_checked(folder), sentence).clone()
+
+
+@lru_cache(maxsize=8)  # a site asks for its own again with each task
+def _embedding(root: Path, sentence: str) -> Tensor:
     model, tokenizer = _load(root)
     with torch.inference_mode():
         taken = tokenizer([sentence], truncation=True, return_tensors="pt")
-        vector = model(input_ids=taken["input_ids"], attention_mask=taken["attention_mask"]).text_embeds[0].float()
-    return vector.clone()
+        return model(input_ids=taken["input_ids"], attention_mask=taken["attention_mask"]).text_embeds[0].float()
 
 
 def _load(root: Path) -> tuple[Any, Any]:
@@ -59,7 +67,7 @@ def _checked(folder: str | Path | None) -> Path:
     )
     if folder is None:
         raise BundleInputError(
-            f"'indicator: text' needs the folder of a CLIP model: set 'indicator_path' to one with {needed}; {OTHERS}"
+            f"'indicator: text' needs the folder of a CLIP model with {needed}; name it: {WHERE}; {OTHERS}"
         )
     root = Path(folder)
     missing = [] if (root / "config.json").is_file() else ["config.json"]
@@ -68,6 +76,7 @@ def _checked(folder: str | Path | None) -> Path:
     if not any(all((root / name).is_file() for name in names) for names in TOKENIZERS):
         missing.append("tokenizer.json (or vocab.json and merges.txt)")
     if missing:
-        what = "does not exist" if not root.is_dir() else f"lacks {', '.join(missing)}"
+        absent = "is a file and no folder" if root.is_file() else "does not exist"
+        what = absent if not root.is_dir() else f"lacks {', '.join(missing)}"
         raise BundleInputError(f"the folder {root} of the text encoder {what}; it needs {needed}; {OTHERS}")
     return root

@@ -4,7 +4,7 @@ It is made at the site, from the site's own words or its place, and stays there.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .clip_text import text_embedding
+from .clip_text import WHERE, text_embedding
 from .errors import BundleInputError
 
 PROVIDERS = ("text", "file", "random", "onehot", "gaussian")
@@ -30,6 +30,7 @@ def make_indicator(
     path: str | Path | None = None,
     width: int | None = None,
     seed: int = 0,
+    vector: Sequence[float] | None = None,
 ) -> Tensor:
     """ξ (width,), float32, of one site.
 
@@ -45,10 +46,13 @@ def make_indicator(
         width: e that the model expects; None = as the provider has it, 512 for random and Gaussian vectors, and one
             place a site for one-hot vectors.
         seed: of random vectors, together with the site's name.
+        vector: ξ itself, as an exported bundle has it; the rest is then not looked at.
 
     Raises:
         BundleInputError: an unknown provider, no ``path`` or ``procedure`` where one is needed, or another width.
     """
+    if vector is not None:
+        return of_width(torch.tensor(vector, dtype=torch.float32), width, "indicator_vector")
     if provider not in PROVIDERS:
         raise BundleInputError(f"indicator is '{provider}'; use one of {', '.join(PROVIDERS)}")
     if provider in OF_FILES and site_words is None:
@@ -87,8 +91,7 @@ def from_file(path: str | Path | None) -> Tensor:
     """
     if path is None or not Path(path).is_file():
         raise BundleInputError(
-            f"indicator file {path} does not exist; give 'indicator_path' a .pt of one tensor (e,), or a .txt"
-            " of numbers"
+            f"indicator file {path} does not exist; name a .pt of one tensor (e,), or a .txt of numbers: {WHERE}"
         )
     try:
         if Path(path).suffix == ".pt":

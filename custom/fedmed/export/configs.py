@@ -70,7 +70,8 @@ class _Dumper(yaml.SafeDumper):
     def short_list(self, data: list[Any]) -> yaml.Node:
         """Numbers and plain words; an expression is easier to read on a line of its own."""
         nested = any(isinstance(item, list | dict) or str(item).startswith("$") for item in data)
-        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=not nested and len(str(data)) < 80)
+        short = len(str(data)) < 80 or all(isinstance(item, float) for item in data)
+        return self.represent_sequence("tag:yaml.org,2002:seq", data, flow_style=not nested and short)
 
 
 _Dumper.add_representer(list, _Dumper.short_list)

@@ -2,14 +2,18 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.bundle_parser import BundleParser
+from fedmed.bundles.network import parsed
 from fedmed.bundles.site_words import words_fault, words_needed
 from fedmed.errors import ExportError
 from fedmed.jobs.plan import TRAINING_ROLES, Plan
 from fedmed.settings.site_file import WORD_NAME, WORD_TEXT
+
+AT_EXPORT = "at_export"  # of federation.yaml: id of an exported config -> tensor of the run's that it gets
 
 
 def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
@@ -22,10 +26,11 @@ def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str,
         bundle: of the run, with its overlays.
         plan: of the run.
         site: whose model it is, or for which it is, if it never trained; None: the model of all.
-        words: the site's.
+        words: the site's; a file that one names lies below the current folder.
 
     Raises:
         ExportError: words without a site, of a bundle that takes none, or not those that it needs.
+        BundleError: what the bundle makes of them cannot be made, such as of a file that is missing.
     """
     if words and site is None:
         raise ExportError("--word is of the site for which the bundle is made: name that with --site or --unseen")
@@ -34,13 +39,30 @@ def site_facts(bundle: Bundle, plan: Plan, site: str | None, words: Mapping[str,
     index = training.index(site) if site in training else None
     place: dict[str, Any] = {"site_index": index, "site_count": len(training)} if site is not None else {}
     found = {id: value for id, value in place.items() if id in known}
+    if words and "site_words" not in known:
+        raise ExportError(f"bundle '{bundle.name}' takes no words of a site at inference; leave out --word")
+    _check_words(bundle, site, words)
     if not words:
         return found
-    if "site_words" not in known:
-        raise ExportError(f"bundle '{bundle.name}' takes no words of a site at inference; leave out --word")
-    if fault := words_fault(words_needed(bundle.parser()), words):
+    found |= {"site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
+    return found | _made_of_words(bundle, {**place, **found})
+
+
+def _check_words(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> None:
+    needed = words_needed(bundle.parser())
+    if words and (fault := words_fault(needed, words)):
         raise ExportError(f"bundle '{bundle.name}': {fault}, here as --word")
-    return {**found, "site_words": dict(words), **({"site_name": site} if "site_name" in known else {})}
+    if not words and site is not None and needed and bundle.federation.get(AT_EXPORT):
+        told = " ".join(f"--word {name}=…" for name in needed)
+        raise ExportError(f"the network of bundle '{bundle.name}' is made of words of site {site}: give {told}")
+
+
+def _made_of_words(bundle: Bundle, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """What the bundle asks an export to write in place of words, such as a vector that a text encoder makes of them."""
+    asked = bundle.federation.get(AT_EXPORT) or {}
+    parser = bundle.parser(device="cpu", dataset_dir=str(Path.cwd()), **facts)
+    made = {id: parsed(parser, source) for id, source in asked.items()}
+    return {id: value.tolist() for id, value in made.items() if value is not None}
 
 
 def facts_to_set(bundle: Bundle, site: str | None, words: Mapping[str, str]) -> dict[str, Any]:
