@@ -5,6 +5,8 @@ import pytest
 from fedmed.aggregation.directions import DirectionsMean
 from fedmed.aggregation.reported import ReportedWeighting
 from fedmed.aggregation.weighting import UniformWeighting
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.server_bundle import server_bundle
 from fedmed.errors import JobError, UpdateRefused
 from fedmed.jobs.rule_spec import load_rule, rule_spec
 from fedmed.messages.answers import Update
@@ -59,6 +61,10 @@ def test_what_the_server_does():
     assert FedST().server_training() == {"overlay": "serq", "settings": settings}
     tuned = FedST(server="fine_tuning", server_steps=20).server_training()
     assert tuned["settings"] == {"server_separates": False, "server_steps": 20}
+    lower = FedST(server_settings={"server_lambda2": 0.1, "server_pooled": True}).server_training()
+    assert lower["settings"] == {**settings, "server_lambda2": 0.1, "server_pooled": True}
+    found = server_bundle(Bundle("instrument_segmentation"), lower).parser()
+    assert (found["server_lambda2"], found["server_pooled"], found["server_lambda3"]) == (0.1, True, 0.3)
     others = (FedST(server="mean"), FedDP(), FedAS(), FedLD(), SupervisedFedAvg())
     assert all(method.server_training() is None for method in others)
     cards = [FedST(server=server).card() for server in ("separation", "fine_tuning", "mean")]
@@ -70,6 +76,8 @@ def test_what_the_server_does():
     [
         (FedST, {"server": "serq"}, "'server' is 'serq'; use one of separation, fine_tuning, mean"),
         (FedST, {"server_steps": 0}, "'server_steps' is 0; give a whole number, 1 or more"),
+        (FedST, {"server_settings": {"server_steps": 3}}, "without server_separates and server_steps, which 'server'"),
+        (FedST, {"server_settings": ["server_mu"]}, "give settings of overlay serq, such as {server_lambda2: 0.1}"),
         (FedLD, {"share": 0}, "'share' is 0; give a number above 0"),
         (FedAS, {"most": -1}, "'most' is -1; give a number above 0"),
     ],

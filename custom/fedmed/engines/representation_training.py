@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from fedmed.engines.kept_training import HINT, load_optimizer, on_cpu
 from fedmed.engines.loaded_ahead import Batch, LoadedAhead
 from fedmed.engines.penalised import PenalisedEngine, Penalty
-from fedmed.engines.separation import Separation, plain_feature
+from fedmed.engines.separation import POOLED, Separation, plain_feature
 from fedmed.engines.server_engine import Ask, Phase
 from fedmed.errors import DataError, JobError, StateError
 from fedmed.in_range import in_range
@@ -129,7 +129,7 @@ class RepresentationTraining:
         if not shown:
             raise DataError("no mask of the server's images shows any class; look at the masks, and at their values")
         if self.separation and not self.separation.pooled and len(sizes) > 1:
-            raise DataError(f"the server's images have several sizes, {sorted(sizes)}; use one, or 'pooled: true'")
+            raise DataError(f"the server's images have several sizes, {sorted(sizes)}; use one, or {POOLED}")
 
     def run(self, phase: Phase, ask: Ask) -> dict[str, float]:
         """Train and return ``server_loss``, the mean of Eq. 9 over the steps, and with separation ``server_loss_pre``,

@@ -13,6 +13,7 @@ from fedmed.engines.server_engine import Ask
 from fedmed.errors import DataError, FedMedError
 from fedmed.losses.representation_separation import descriptor_penalty, instrument_penalty, moving_average
 
+POOLED = "'server_pooled: true' among the method's 'server_settings'"  # what helps with several sizes
 DEVIATION = 0.02  # of the descriptor's first values; the paper does not say it
 
 
@@ -92,7 +93,7 @@ class Separation:
         if wanted is not None and feature.shape != wanted.shape:
             raise DataError(
                 f"features of the server's images have shape {tuple(feature.shape)}, those before, and the descriptor "
-                f"of their domain, {tuple(wanted.shape)}; use images of one size in all rounds, or 'pooled: true'"
+                f"of their domain, {tuple(wanted.shape)}; use images of one size in all rounds, or {POOLED}"
             )
 
     def map_of(self, features: Tensor) -> Tensor:

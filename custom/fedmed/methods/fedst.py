@@ -1,7 +1,7 @@
 """Personalised segmentation of instruments in video, with training at the server (FedST, Fang et al. 2025)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from fedmed.errors import JobError
@@ -27,6 +27,8 @@ class FedST(FedDP):
             peculiar to them; ``fine_tuning``: the averaged model is trained on these images as it is; ``mean``: no
             training there.
         server_steps: optimizer steps of each network that the server trains, after each average.
+        server_settings: further settings of that training, which overlay ``serq`` lists as ``overridable``, such as
+            ``{server_lambda2: 0.1}``.
     """
 
     title: ClassVar[str] = "FedST"
@@ -37,17 +39,28 @@ class FedST(FedDP):
 
     server: str = "separation"
     server_steps: int = 100
+    server_settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         if self.server not in SERVER:
             raise JobError(f"'server' is {self.server!r}; use one of {', '.join(SERVER)}")
         if type(self.server_steps) is not int or self.server_steps < 1:
             raise JobError(f"'server_steps' is {self.server_steps!r}; give a whole number, 1 or more")
+        if not isinstance(self.server_settings, Mapping) or self._own() & set(self.server_settings):
+            said = f"without {' and '.join(sorted(self._own()))}, which 'server' and 'server_steps' say"
+            raise JobError(
+                f"'server_settings' is {self.server_settings!r}; give settings of overlay serq, such as "
+                f"{{server_lambda2: 0.1}}, {said}"
+            )
+
+    @staticmethod
+    def _own() -> set[str]:
+        return {"server_separates", "server_steps"}
 
     def server_training(self) -> dict[str, Any] | None:
         """After each average, by the bundle's overlay ``serq``."""
         separates = SERVER[self.server]
-        settings = {"server_separates": separates, "server_steps": self.server_steps}
+        settings = {**self.server_settings, "server_separates": separates, "server_steps": self.server_steps}
         return None if separates is None else {"overlay": "serq", "settings": settings}
 
     def report_sections(self) -> tuple[str, ...]:
