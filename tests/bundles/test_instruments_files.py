@@ -91,7 +91,7 @@ def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
 
 @pytest.mark.parametrize(("interval", "rate"), [(0.2, 1.0), (0.0, 5.0), (float("nan"), 5.0)])
 def test_an_interval_below_one_frame(interval, rate):
-    with pytest.raises(ValueError, match="is less than one frame at frame_rate"):
+    with pytest.raises(ValueError, match="is less than one frame at mask_rate"):
         part("clips").interval_in_frames(interval, rate)
 
 

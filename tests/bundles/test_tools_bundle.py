@@ -184,7 +184,7 @@ def test_frames_of_a_video_are_those_of_training(facts, rate):
 @pytest.mark.parametrize("rate", [0, -1.0, "1", float("nan")])
 def test_a_wrong_rate(facts, rate):
     videos = importlib.import_module("surgical_tools.videos")
-    with pytest.raises(ValueError, match="give frames a second above 0, such as 1"):
+    with pytest.raises(ValueError, match=r"frame_rate \(mask_rate, .* is .*; give frames a second above 0, such as 1"):
         next(videos.frames_at(a_video(facts), rate))
 
 

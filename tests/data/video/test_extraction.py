@@ -198,7 +198,7 @@ def test_frames_here_and_there_are_taken_once_without_a_rate(folder, settings, n
     videos = PreparedVideos([{"video": folder}], settings(rate=None), tmp_path_factory.mktemp("cache"))
     batch = next(iter(frame_loader(videos, ClipRule("history", 1), 4)))
     assert batch["time"].tolist() == [[0], [8], [18], [30]] and space_needed([folder], settings(rate=None)).frames == 4
-    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate"):
+    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate; .*'frame_rate' of"):
         frame_loader(videos, ClipRule("history", 2, interval=1), 4)
 
 
@@ -239,7 +239,7 @@ def test_a_frame_that_is_listed_twice_at_its_time_is_one_frame(folder, settings,
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({"rate": 0}, "rate is 0; give frames a second above 0"),
+        ({"rate": 0}, "rate is 0; give frames a second above 0, such as 1 .'frame_rate' of a bundle's configuration"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"size": (0, 32)}, "size is"),
         ({"drop": ("grey",)}, "use names out of white, dark, out_of_body"),
