@@ -71,3 +71,14 @@ class Aborted(FedMedError):
 def first_line(error: BaseException) -> str:
     """The first line of a library's error, or its type if it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def unwrapped(error: BaseException) -> BaseException:
+    """What went wrong inside a component or transform that MONAI built or called.
+
+    MONAI wraps it in a RuntimeError, once at each level. The first error of another type is what our code or a bundle
+    said: its own cause is a library's text, which is less clear.
+    """
+    while type(error) is RuntimeError and error.__cause__ is not None:
+        error = error.__cause__
+    return error

@@ -64,9 +64,34 @@ def test_pictures_whose_times_are_known_are_one_anothers_history(tmp_path):
     assert {row["name"]: row["second"] for row in rows}["f09.png"] == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("table", [False, True])
+def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, table):
+    numbers = range(0, 8, 2)
+    for place in ("", "other/"):
+        (tmp_path / place).mkdir(exist_ok=True)
+        for number in numbers:
+            grey(10 + number).save(tmp_path / f"{place}a_{number:04d}.png")
+    names_rate = None if table else 10
+    if table:
+        listed = [f"{place}{video}_{n:04d}.png,{n / 10}" for place in ("", "other/") for video in "ab" for n in numbers]
+        (tmp_path / "frames.csv").write_text("\n".join(["file,second", *listed]))
+
+    def clips():
+        paths, load = part("frames").list_frames(tmp_path), part("clips").LoadClipd("image", SIZE, 4)
+        return list(part("clip_dataset").ClipDataset(paths, load, tmp_path, SIZE, names_rate=names_rate))
+
+    made = {row["name"]: values(row["image"]) for row in clips()}
+    assert made["a_0006.png"] == [10, 12, 14, 16] == made["other/a_0006.png"], "equal times in two folders"
+    for number in numbers:
+        grey(200 + number).save(tmp_path / f"b_{number:04d}.png")
+    with pytest.raises(part("errors").BundleInputError, match="frames of two videos in one folder; put each") as told:
+        clips()
+    assert all(str(tmp_path / name) in str(told.value) for name in ("a_0000.png", "b_0000.png"))
+
+
 @pytest.mark.parametrize(("interval", "rate"), [(0.2, 1.0), (0.0, 5.0), (float("nan"), 5.0)])
 def test_an_interval_below_one_frame(interval, rate):
-    with pytest.raises(ValueError, match="is less than one frame at frame_rate"):
+    with pytest.raises(ValueError, match="is less than one frame at mask_rate"):
         part("clips").interval_in_frames(interval, rate)
 
 

@@ -182,3 +182,16 @@ def test_times_of_pictures_are_those_of_the_table_or_of_their_names(tmp_path):
         (tmp_path / "frames.csv").write_text(text)
         with pytest.raises(ValueError, match=words):
             times(paths, tmp_path)
+
+
+def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path):
+    for name in ("a_1", "b_1", "b_2"):
+        Image.new("RGB", (64, 48)).save(tmp_path / f"{name}.png")
+    dataset, errors = (importlib.import_module(f"surgical_phase.{name}") for name in ("frame_dataset", "errors"))
+    paths = [str(path) for path in sorted(tmp_path.glob("*.png"))]
+    for names_rate in (25, None):
+        with pytest.raises(errors.BundleInputError, match=r"a_1.png and .*b_1.png are both of second .*of its own"):
+            dataset.FrameDataset(paths, None, tmp_path, (32, 40), names_rate=names_rate)
+        (tmp_path / "frames.csv").write_text("file,second\na_1.png,3\nb_1.png,3\nb_2.png,4\n")
+    (tmp_path / "frames.csv").unlink()
+    assert dataset.FrameDataset(paths, None, tmp_path, (32, 40)).times == {}, "no times, no history"

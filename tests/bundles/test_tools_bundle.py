@@ -184,8 +184,16 @@ def test_frames_of_a_video_are_those_of_training(facts, rate):
 @pytest.mark.parametrize("rate", [0, -1.0, "1", float("nan")])
 def test_a_wrong_rate(facts, rate):
     videos = importlib.import_module("surgical_tools.videos")
-    with pytest.raises(ValueError, match="give frames a second above 0, such as 1"):
+    with pytest.raises(ValueError, match=r"frame_rate \(mask_rate, .* is .*; give frames a second above 0, such as 1"):
         next(videos.frames_at(a_video(facts), rate))
+
+
+def test_frames_of_two_videos_in_one_folder_are_refused():
+    times, errors = (importlib.import_module(f"surgical_tools.{name}") for name in ("picture_times", "errors"))
+    apart = times.picture_times(["a/f_1.png", "b/f_1.png"], "unused", 4)
+    assert apart == {"a/f_1.png": 0.25, "b/f_1.png": 0.25}, "of two folders"
+    with pytest.raises(errors.BundleInputError, match="a/f_1.png and a/g_1.png are both of second 0.25.*of its own"):
+        times.picture_times(["a/f_1.png", "a/f_2.png", "a/g_1.png"], "unused", 4)
 
 
 def test_a_timeline_shows_each_call(tmp_path):

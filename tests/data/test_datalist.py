@@ -76,6 +76,26 @@ def test_missing_datalist(site):
         load_datalist(root, root / "other.json", "training")
 
 
+@pytest.mark.parametrize(
+    ("form", "entry"),
+    [
+        (None, '{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}'),
+        (ImageWithClass(("viral", "normal")), '{"image": "images/a.png", "label": "viral"}'),
+        (Video(labels=False, masks=True), '{"video": "videos/a.mp4", "masks": "masks/a"}'),
+    ],
+)
+def test_an_example_shows_entries_of_the_task(site, form, entry):
+    root, datalist = site()
+    for content in ("gone", "{", "{}", '{"training": []}'):
+        if content == "gone":
+            datalist.unlink()
+        else:
+            datalist.write_text(content)
+        with pytest.raises(DataError) as caught:
+            load_datalist(root, datalist, "training", form=form)
+        assert f'{{"training": [{entry}], "unlabeled": [' in str(caught.value)
+
+
 @pytest.mark.parametrize("text", ["{", "[1, 2]", "\x00"])
 def test_malformed_json(site, text):
     root, datalist = site()

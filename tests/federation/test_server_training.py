@@ -266,6 +266,25 @@ def test_a_kept_state_of_another_network_is_told(serving, killed_before, tmp_pat
         serving(resume=True)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda kept: kept.update({"selection.bias": torch.ones(9)}), r"'selection.bias' is \(9,\), here \(\d+,\)"),
+        (lambda kept: kept.update({"gate.bias": torch.ones(9)}), r"'gate.bias' is \(9,\), here missing"),
+    ],
+)
+def test_private_tensors_of_another_network_are_told(whole, serving, change, said):
+    """Before anything trains, and where a round begins."""
+    model, state = whole
+    server = serving("other", rounds=1)
+    training = server.applied.training
+    change(state["private"])
+    training.restore(state)
+    for work in (training.check, training.train):
+        with pytest.raises(StateError, match=f"private part is of another network: tensor {said}; continue with the"):
+            work(model, 1)
+
+
 def test_a_kept_state_without_the_servers_training_is_told(serving, killed_before, tmp_path):
     with killed_before(1):
         serving()

@@ -98,11 +98,15 @@ def test_what_is_no_file_name_or_not_there_is_refused(store, tmp_path):
     ("change", "patterns", "message"),
     [
         (lambda t: t.pop("convInit.conv.weight"), [FIRST], "at tensor 'convInit.conv.weight', which it does not hold"),
-        (lambda t: t.pop("convInit.conv.weight"), None, "which it does not hold"),
+        (
+            lambda t: t.pop("convInit.conv.weight"),
+            None,
+            "not hold; give one of this network, or leave the tensor out of what 'checkpoint_tensors' takes",
+        ),
         (
             lambda t: t.update({"convInit.conv.weight": torch.ones(2)}),
             [FIRST],
-            "holds as float32 2, the model as float",
+            "holds as float32 2, the model as float.*; give one of this network, or",
         ),
         (lambda t: t.update({"convInit.conv.weight": t["convInit.conv.weight"].double()}), [FIRST], "as float64"),
         (lambda t: t.update(extra=torch.ones(1)), None, "'extra', which the model does not have"),

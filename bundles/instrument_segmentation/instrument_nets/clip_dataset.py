@@ -31,6 +31,9 @@ class ClipDataset(IterableDataset[dict[str, Any]]):
         interval: seconds from one to the next.
         rate: frames a second of videos, each of which gets a mask.
         names_rate: see :func:`instrument_nets.picture_times.picture_times`, which also tells of a table of times.
+
+    Raises:
+        BundleInputError: as that function; two pictures of one folder at the same second are of two videos.
     """
 
     def __init__(
@@ -76,9 +79,7 @@ class ClipDataset(IterableDataset[dict[str, Any]]):
 
     def _beside(self, path: str) -> Mapping[float, str]:
         folder = Path(path).parent
-        return {second: other for other, second in self.times.items() if Path(other).parent == folder} | {
-            self.times[path]: path
-        }
+        return {second: other for other, second in self.times.items() if Path(other).parent == folder}
 
 
 def is_video(path: str) -> bool:

@@ -104,7 +104,7 @@ def interval_in_frames(interval: float, rate: float) -> int:
     """Frames from one to the next that is ``interval`` seconds later, the nearest whole number."""
     if not (math.isfinite(interval * rate) and interval * rate >= 1 - 1e-6):
         raise BundleInputError(
-            f"frame_interval {interval} s is less than one frame at frame_rate {rate}; give a frame_rate of at least "
+            f"frame_interval {interval} s is less than one frame at mask_rate {rate}; give a mask_rate of at least "
             f"{1 / interval if interval > 0 else 5:g}"
         )
     return round(interval * rate)

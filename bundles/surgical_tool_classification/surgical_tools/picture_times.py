@@ -21,17 +21,30 @@ def picture_times(paths: Sequence[str], folder: str | Path, names_rate: float | 
         names_rate: where there is no table at all, the last number of a picture's name divided by this is its second.
 
     Raises:
-        BundleInputError: a table without these columns or with another second, or a name without a number.
+        BundleInputError: a table without these columns or with another second, a name without a number, or two
+            pictures of one folder at the same second.
     """
     if names_rate is not None and not 0 < names_rate < math.inf:
         raise BundleInputError(f"names_rate is {names_rate!r}; give the numbers in the names a second, such as 25")
     tables = sorted(Path(folder).rglob(TABLE)) if Path(folder).is_dir() else []
     if tables:
         listed = {str(table.parent / file): second for table in tables for file, second in _rows(table)}
-        return {path: listed[path] for path in paths if path in listed}
+        return _checked({path: listed[path] for path in paths if path in listed})
     if names_rate is None:
         return {}
-    return {path: _number(path) / names_rate for path in paths}
+    return _checked({path: _number(path) / names_rate for path in paths})
+
+
+def _checked(times: dict[str, float]) -> dict[str, float]:
+    """The same: a folder is one video, whose pictures may be one another's history."""
+    found: dict[tuple[Path, float], str] = {}
+    for path, second in times.items():
+        if (other := found.setdefault((Path(path).parent, second), path)) != path:
+            raise BundleInputError(
+                f"{other} and {path} are both of second {second:g}: frames of two videos in one folder; put each video "
+                "into a folder of its own, or correct their times"
+            )
+    return times
 
 
 def _rows(table: Path) -> list[tuple[str, float]]:

@@ -23,7 +23,9 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
             where packets are damaged or the file ends before the end that it states.
     """
     if not (isinstance(rate, int | float) and 0 < rate < math.inf):
-        raise BundleInputError(f"frame_rate is {rate!r}; give frames a second above 0, such as 1")
+        raise BundleInputError(
+            f"frame_rate (mask_rate, where masks are made) is {rate!r}; give frames a second above 0, such as 1"
+        )
     start, count, shown, damage = 0.0, 0, None, list[str]()
     for frame in _decoded(Path(path), damage):
         if shown is None:

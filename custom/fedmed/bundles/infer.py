@@ -12,7 +12,7 @@ import numpy as np
 from monai.bundle import ConfigWorkflow
 
 from fedmed.data.transforms.load import hush_dicom_decoder
-from fedmed.errors import BundleError
+from fedmed.errors import BundleError, unwrapped
 
 CONFIGS = ("configs/inference.yaml", "configs/inference.json")
 WEIGHTS = "models/model.pt"
@@ -89,9 +89,7 @@ def run_inference(root: Path, configs: Sequence[Path], values: Mapping[str, Any]
         workflow.run()
         workflow.finalize()
     except Exception as error:  # noqa: BLE001 - a bundle is foreign code and MONAI wraps whatever it raises
-        cause: BaseException = error
-        while type(cause) is RuntimeError and cause.__cause__ is not None:  # MONAI's wrapping
-            cause = cause.__cause__
+        cause = unwrapped(error)
         reason = " ".join(f"{type(cause).__name__}: {cause}".split())
         raise BundleError(f"bundle {root.name} fails at inference: {reason}") from error
     finally:

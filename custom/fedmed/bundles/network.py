@@ -9,7 +9,7 @@ import torch
 from monai.bundle import ConfigParser
 from torch import Tensor, nn
 
-from fedmed.errors import BundleError, FedMedError, SharingError
+from fedmed.errors import BundleError, FedMedError, SharingError, unwrapped
 from fedmed.messages.values import is_number
 from fedmed.seeds import derive_seed
 
@@ -18,6 +18,7 @@ def parsed(parser: ConfigParser, id: str) -> Any:
     """Build one item of a bundle's configuration.
 
     MONAI wraps whatever goes wrong inside a component in a RuntimeError; our own errors come out again.
+    Of a bundle's own error the text does, and not that of the library's error below it.
 
     Raises:
         BundleError: the id is missing or the component cannot be built; names the id.
@@ -27,9 +28,7 @@ def parsed(parser: ConfigParser, id: str) -> Any:
     except FedMedError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a component's constructor raises is reported with its id
-        cause: BaseException = error
-        while not isinstance(cause, FedMedError) and cause.__cause__ is not None:
-            cause = cause.__cause__
+        cause = unwrapped(error)
         if isinstance(cause, FedMedError):
             raise cause from error
         raise BundleError(f"bundle item '{id}' cannot be built: {cause}") from error

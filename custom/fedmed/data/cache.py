@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from fedmed.data.describe import settings_text
 from fedmed.data.store import MEMORY, CaseStore, case_key
 from fedmed.data.transforms.foreground import FOREGROUND
-from fedmed.errors import DataError
+from fedmed.errors import DataError, unwrapped
 
 log = logging.getLogger("fedmed.data")
 
@@ -139,9 +139,7 @@ def _plain(tensor: Tensor) -> Tensor:
 
 
 def _as_data_error(case: Mapping[str, Any], error: BaseException) -> DataError:
-    """MONAI wraps a transform's error in a RuntimeError; its cause is the clearer message."""
-    while error.__cause__ is not None and not isinstance(error, DataError):
-        error = error.__cause__
+    error = unwrapped(error)
     if isinstance(error, DataError):
         return error
     return DataError(f"{case.get('image')}: cannot be preprocessed ({error}); check the image or remove it")

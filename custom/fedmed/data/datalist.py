@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, count_labelled, form_of
+from fedmed.data.entry_forms import LABEL_KEYS, UNLABELED, ImageAlone, ImageWithMask, count_labelled, form_of
 from fedmed.errors import DataError
 from fedmed.files import read_json
 
@@ -13,7 +13,7 @@ log = logging.getLogger("fedmed.data")
 
 LABELLED = ("training", "validation", "testing")
 LABELLED_DATALIST = "datalist_labelled.json"  # beside a site's own: for experiments in which every site may have labels
-EXAMPLE = '{"training": [{"image": "images/a.nii.gz", "label": "labels/a.nii.gz"}], "unlabeled": [{"image": "…"}]}'
+EXAMPLE = ImageWithMask().example()
 
 
 def load_datalist(
@@ -42,7 +42,8 @@ def load_datalist(
     root, path = Path(data_root), Path(datalist)
     if not root.is_dir():
         raise DataError(f"the data folder {root} does not exist; mount it or correct the site's data_root")
-    entries, form = list_entries(path, key, required), form or form_of(classes)
+    form = form or form_of(classes)
+    entries = list_entries(path, key, required, form.example())
     cases = [form.read(root, key, f"{path}: entry {n} of '{key}'", entry) for n, entry in enumerate(entries)]
     if key == UNLABELED:
         cases = [{name: value for name, value in case.items() if name not in LABEL_KEYS} for case in cases]
@@ -74,26 +75,29 @@ def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> Non
                 )
 
 
-def list_entries(datalist: Path | str, key: str, required: bool = False) -> list[Any]:
+def list_entries(datalist: Path | str, key: str, required: bool = False, example: str = EXAMPLE) -> list[Any]:
     """Return one list as it stands in the datalist, its entries unchecked; ``[]`` where it is missing.
 
-    DataError for no readable datalist, no list, or an empty or missing one that is required.
+    DataError, which shows the ``example``, for no readable datalist, no list, or an empty or missing one that is
+    required.
     """
-    return _entries(read_datalist(Path(datalist)), datalist, key, required)
+    return _entries(read_datalist(Path(datalist), example), datalist, key, required, example)
 
 
-def _entries(content: Mapping[str, Any], datalist: Path | str, key: str, required: bool = False) -> list[Any]:
+def _entries(
+    content: Mapping[str, Any], datalist: Path | str, key: str, required: bool = False, example: str = EXAMPLE
+) -> list[Any]:
     entries = content.get(key)
     if entries is None and not required:
         return []
     if not isinstance(entries, list) or (required and not entries):
         have = "is missing" if entries is None else "is empty" if entries == [] else "is not a list"
-        raise DataError(f"{datalist}: the list '{key}' {have}. Example: {EXAMPLE}")
+        raise DataError(f"{datalist}: the list '{key}' {have}. Example: {example}")
     return entries
 
 
-def read_datalist(path: Path) -> Mapping[str, Any]:
+def read_datalist(path: Path, example: str = EXAMPLE) -> Mapping[str, Any]:
     """Return a datalist's content, its lists unchecked; DataError for no such file, or no JSON of named lists."""
     if not path.is_file():
-        raise DataError(f"the datalist {path} does not exist; write one like {EXAMPLE}")
-    return read_json(path, DataError, f"write named lists like {EXAMPLE}")
+        raise DataError(f"the datalist {path} does not exist; write one like {example}")
+    return read_json(path, DataError, f"write named lists like {example}")

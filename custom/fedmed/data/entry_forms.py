@@ -1,5 +1,6 @@
 """How an entry of a datalist looks: which files it names, and what its label is."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,13 @@ UNLABELED = "unlabeled"  # the list whose labels nobody reads
 FILE_KEYS = ("image", "label")  # under which a case may name a file
 PATH_KEYS = (*FILE_KEYS, "video", "labels", "masks")  # what any kind of entry may name
 LABEL_KEYS = ("label", "labels", "masks")  # what an entry of that list must not be read for
+_SAMPLES = {  # of what an entry may name
+    "image": "images/a.nii.gz",
+    "label": "labels/a.nii.gz",
+    "video": "videos/a.mp4",
+    "labels": "labels/a.csv",
+    "masks": "masks/a",
+}
 _THERE = {"video": Path.exists, "masks": Path.is_dir}  # others are files; a video may be a folder of frames
 _FILE_NAME = re.compile(r"[/\\]|\.[A-Za-z][A-Za-z0-9]*$")  # has a folder or an extension
 
@@ -29,6 +37,13 @@ class ImageAlone:
     def files(self, key: str) -> tuple[str, ...]:
         """Names under which an entry of the list ``key`` must name a file."""
         return ("image",)
+
+    def example(self) -> str:
+        """A datalist of such entries, as JSON."""
+        return self._example({name: _SAMPLES[name] for name in self.files("training")})
+
+    def _example(self, entry: Mapping[str, str]) -> str:
+        return json.dumps({"training": [entry], UNLABELED: [{self.main: "…"}]}, ensure_ascii=False)
 
     def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
         """The label of an entry of the list ``key``, where it is a word and not a file."""
@@ -81,6 +96,9 @@ class ImageWithClass(ImageAlone):
     """``{"image": file, "label": name}``: the label is the name of the image's class."""
 
     classes: tuple[str, ...] | None = None  # in the order of the network's outputs; None where no job has said them
+
+    def example(self) -> str:
+        return self._example({"image": "images/a.png", "label": (self.classes or ("normal",))[0]})
 
     def word(self, key: str, entry: Mapping[str, Any]) -> str | None:
         return None if key == UNLABELED else entry.get("label")

@@ -17,7 +17,7 @@ from fedmed.bundles.network import initial_network, named_tensors, parsed, seed_
 from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import class_path
 from fedmed.engines.handlers import AbortHandler
-from fedmed.engines.kept_training import HINT
+from fedmed.engines.kept_training import HINT, load_network
 from fedmed.engines.server_engine import ServerEngine
 from fedmed.errors import BundleError, FedMedError, StateError, first_line
 from fedmed.federation.engine_runs import run_trainer
@@ -172,7 +172,7 @@ class ServerTraining:
         parser = self.bundle.parser_without_site(**self.facts, **when, **seeded)
         network = initial_network(parser, self.store.seed)
         shared, own = self._shared(mean, round), self._kept.get("private", {})
-        network.load_state_dict({**mean, **{name: own[name] for name in own if name not in shared}}, strict=True)
+        load_network(network, {**mean, **{name: own[name] for name in own if name not in shared}}, "private part")
         engine = parsed(parser, SERVER_TRAINING)
         path = class_path(engine)
         if not isinstance(engine, ServerEngine):

@@ -24,6 +24,7 @@ from fedmed.privacy.payload import kind
 log = logging.getLogger("fedmed.server")
 MODELS = "FEDMED_MODELS"  # another folder of checkpoints, for a single run
 MEAN_OF_PRIVATE = "mean_of_private_layers_{round}.pt"
+OTHER = "give one of this network, or leave the tensor out of what 'checkpoint_tensors' takes"
 LAST, BEST = "FL_global_model.pt", "best_FL_global_model.pt"
 
 
@@ -136,9 +137,11 @@ class ModelStore:
             raise self._misfit(unknown[0], "which the model does not have; say what to take in 'checkpoint_tensors'")
         for name in names:
             if name not in found:
-                raise self._misfit(name, "which it does not hold")
+                raise self._misfit(name, f"which it does not hold; {OTHER}")
             if found[name].shape != tensors[name].shape or found[name].dtype != tensors[name].dtype:
-                raise self._misfit(name, f"which it holds as {kind(found[name])}, the model as {kind(tensors[name])}")
+                raise self._misfit(
+                    name, f"which it holds as {kind(found[name])}, the model as {kind(tensors[name])}; {OTHER}"
+                )
         log.info("the federation starts from %s: %d of %d tensors", self.checkpoint, len(names), len(tensors))
         return {**tensors, **{name: found[name] for name in names}}
 

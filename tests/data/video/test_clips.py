@@ -56,8 +56,9 @@ def test_history():
 def test_seconds_between_frames():
     assert frames_between(0.2, 25) == 5 and frames_between(1, 1) == 1 and frames_between(0.2, 24) == 5
     for seconds in (0.2, 0.0, -1.0, float("nan")):
-        with pytest.raises(DataError, match="is less than one frame at 1 frames a second; use at least 1 s"):
+        with pytest.raises(DataError, match="is less than one frame at 1 frames a second; use at least 1 s") as told:
             frames_between(seconds, 1)
+        assert "'frame_interval' and 'frame_rate' of a bundle's configuration" in str(told.value)
 
 
 @pytest.mark.parametrize(

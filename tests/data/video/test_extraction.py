@@ -198,7 +198,7 @@ def test_frames_here_and_there_are_taken_once_without_a_rate(folder, settings, n
     videos = PreparedVideos([{"video": folder}], settings(rate=None), tmp_path_factory.mktemp("cache"))
     batch = next(iter(frame_loader(videos, ClipRule("history", 1), 4)))
     assert batch["time"].tolist() == [[0], [8], [18], [30]] and space_needed([folder], settings(rate=None)).frames == 4
-    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate"):
+    with pytest.raises(DataError, match="clips with a history need videos prepared at a rate; .*'frame_rate' of"):
         frame_loader(videos, ClipRule("history", 2, interval=1), 4)
 
 
@@ -219,10 +219,27 @@ def test_a_table_of_times_with_mistakes(folder, settings, table, match):
         taken(folder, settings())
 
 
+@pytest.mark.parametrize("damage", ["refuse", "count"])
+@pytest.mark.parametrize("named", [True, False])
+def test_frames_of_two_videos_in_one_folder_are_refused(tmp_path, frame, settings, damage, named):
+    for number in range(8):
+        Image.fromarray(frame(number)).save(tmp_path / f"{'ab'[number % 2]}_{number // 2:04}.png")
+    if not named:
+        lines = [f"{video}_{number:04}.png,{number / 5}" for number in range(4) for video in "ab"]
+        (tmp_path / "frames.csv").write_text("\n".join(["file,second", *lines]))
+    with pytest.raises(DataError, match=r"a_0000.png and b_0000.png are both of second 0: frames of two .* its own"):
+        taken(tmp_path, settings(damage=damage, names_rate=5 if named else None))
+
+
+def test_a_frame_that_is_listed_twice_at_its_time_is_one_frame(folder, settings, number_of):
+    (folder / "frames.csv").write_text("file,second\nframe_0000.png,0\nframe_0005.png,0.2\nframe_0005.png,0.2\n")
+    assert [number_of(frame) for frame in taken(folder, settings())[0]][:2] == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({"rate": 0}, "rate is 0; give frames a second above 0"),
+        ({"rate": 0}, "rate is 0; give frames a second above 0, such as 1 .'frame_rate' of a bundle's configuration"),
         ({"rate": float("nan")}, "rate is nan"),
         ({"size": (0, 32)}, "size is"),
         ({"drop": ("grey",)}, "use names out of white, dark, out_of_body"),

@@ -47,7 +47,12 @@ class FrameFolder:
             raise DataError(f"{path}: has no frames; put pictures into it, or remove the entry")
 
     def frames(self, damage: Damage) -> Iterator[ShownFrame]:
-        """See :class:`fedmed.data.video.source.VideoSource`; frames come in the order of the table."""
+        """See :class:`fedmed.data.video.source.VideoSource`; frames come in the order of the table.
+
+        Raises:
+            DataError: two pictures have the same time, whatever ``damage`` says; or what it is told and refuses.
+        """
+        self._check_times()
         scaler, last, usual = Scaler(), -math.inf, self._usual_interval()
         for name, second in self.listed:
             if second < last:
@@ -62,6 +67,16 @@ class FrameFolder:
             if (size := (picture.height, picture.width)) not in damage.sizes:
                 damage.sizes.append(size)
             yield ShownFrame(second, second + usual, picture, scaler)
+
+    def _check_times(self) -> None:
+        """A folder is one video: histories of two would be mixed, or one's frames lost."""
+        found: dict[float, str] = {}
+        for name, second in self.listed:
+            if (other := found.setdefault(second, name)) != name:
+                raise DataError(
+                    f"{self.path}: {other} and {name} are both of second {second:g}: frames of two videos in one "
+                    "folder; put each video into a folder of its own, or correct their times"
+                )
 
     def sample(self, count: int, height: int, width: int, exact: bool = False) -> list[Frame]:
         chosen = sorted({int((number + 0.5) / count * len(self.listed)) for number in range(count)})

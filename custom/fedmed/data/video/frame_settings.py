@@ -11,6 +11,7 @@ from fedmed.errors import DataError
 
 VERSION = 1  # to be raised when the same settings give other frames
 DAMAGE = ("refuse", "count")
+RATE_KEY = "'frame_rate' of a bundle's configuration"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class FrameSettings:
     def __post_init__(self) -> None:
         wrong = {
             f"size is {self.size!r}; give height and width in pixels, such as [224, 224]": not _is_size(self.size),
-            f"rate is {self.rate!r}; give frames a second above 0, such as 1": not _is_rate(self.rate),
+            f"rate is {self.rate!r}; give frames a second above 0, such as 1 ({RATE_KEY})": not _is_rate(self.rate),
             f"names_rate is {self.names_rate!r}; give frames a second above 0, such as 25": (
                 not _is_rate(self.names_rate)
             ),
@@ -71,11 +72,14 @@ def frames_between(seconds: float, rate: float | None) -> int:
         DataError: less than one frame, not a number, or no rate.
     """
     if rate is None:
-        raise DataError("clips with a history need videos prepared at a rate; give frames a second, such as 5")
+        raise DataError(
+            f"clips with a history need videos prepared at a rate; give frames a second, such as 5 ({RATE_KEY})"
+        )
     if not (math.isfinite(seconds * rate) and seconds * rate >= 1 - 1e-6):
         raise DataError(
             f"an interval of {seconds:g} s is less than one frame at {rate:g} frames a second; use at least "
-            f"{1 / rate:.3g} s, or prepare the videos at {1 / seconds if seconds > 0 else 25:.3g} frames a second"
+            f"{1 / rate:.3g} s, or prepare the videos at {1 / seconds if seconds > 0 else 25:.3g} frames a second "
+            f"('frame_interval' and {RATE_KEY})"
         )
     return round(seconds * rate)
 
