@@ -3,7 +3,9 @@ import pytest
 from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import write_job
+from fedmed.messages.answers import Update
 from fedmed.methods.agreement import Agreement
+from fedmed.methods.guard_pseudo_labels import FRACTION
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
@@ -59,6 +61,20 @@ def test_a_gate_and_a_loss_of_every_voxel_are_refused_together(job_of):
     with pytest.raises(JobError, match=r"line \d+: 'overrides.unsupervised.everywhere' is true: .*'gate' to false"):
         job_of(name="x", **study, overrides={"unsupervised": {"everywhere": True}})
     assert job_of(name="x", **study, overrides={"unsupervised": {"everywhere": False}})
+
+
+def test_the_guards_advice_names_what_the_method_has():
+    """A collapse of a site that learns by agreement; overlay ``consistency`` and its settings are not there."""
+
+    def advice(**args):
+        (guard,) = Agreement(**args).guards().values()
+        updates = [Update("u", round, {}, 1, 1, {FRACTION: share}) for round, share in enumerate([0.01, 0.99])]
+        return [found.message for update in updates if (found := guard.check(update))][0].partition("spreading; ")[2]
+
+    assert advice() == "lower unsupervised_learning_rate, or lower the method's strength"
+    assert "strength" not in advice(combine="join") and "careful" in advice(careful=False)
+    known = Bundle("covid_ct_segmentation", []).federation["overridable"]
+    assert "unsupervised_learning_rate" in known and not any(name in advice() for name in ("confidence", "scope"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, WITH_UPDATE, BesideModel, Role, Scalar
-from fedmed.methods.guard_pseudo_labels import FRACTION
+from fedmed.methods.guard import Guard
+from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN
 
 SERVER = "to the server"
@@ -82,6 +83,13 @@ class Agreement(Consistency):
         if self.gate and said.get("overrides", {}).get("unsupervised", {}).get("everywhere"):
             told = "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
             yield "overrides", f"{told}; leave it out, or set the method's 'gate' to false"
+
+    def guards(self) -> Mapping[str, Guard]:
+        """Against pseudo-labels that spread or vanish, with advice that this method can follow."""
+        advice = ["lower unsupervised_learning_rate"]
+        advice += ["lower the method's strength"] if self.combine == "correct" else []
+        advice += [] if self.careful else ["set the method's careful, so that labelled sites judge"]
+        return {"pseudo_labels": PseudoLabelGuard(", or ".join(advice))}
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The loss, how much of an image is predicted, and how much counts."""
