@@ -25,6 +25,7 @@ OVERLAYS = {
         ["demo", "unlabelled", "consistency"],
         ["demo", "unlabelled", "agreement"],
         ["demo", "strong_views", "judged_means"],
+        ["demo", "judged_means", "label_confidence", "label_shares"],
         ["lidc", "cpu"],
     ],
     "cxr_classification": [[], ["demo", "linear"], ["demo", "linear_sgd"], ["small", "finetune"], ["demo", "pretrain"]],

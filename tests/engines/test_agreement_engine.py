@@ -78,10 +78,11 @@ def test_alone_or_with_an_identical_model_everything_counts(network, unlabeled):
         assert engine.extras() == {"agreed_share": 1.0}
 
 
-def test_where_nothing_counts_nothing_is_learned(network, unlabeled):
+@pytest.mark.parametrize("loss", [AgreementLoss(), SquaredAgreementLoss()])
+def test_where_nothing_counts_nothing_is_learned(network, unlabeled, loss):
     """BatchNorm's running statistics apart, as in any pass in train mode."""
     before = copy.deepcopy(dict(network.named_parameters()))
-    engine = build(network, unlabeled)
+    engine = build(network, unlabeled, agreement_loss=loss)
     engine.receive({"gate": torch.tensor([1.0, 1.0])})
     engine.run()
     assert engine.extras() == {"agreed_share": 0.0}

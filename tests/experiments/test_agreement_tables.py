@@ -82,6 +82,17 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
     assert changed("mean teacher without agreement") == {"agree", "teacher"}
 
 
+def test_the_demo_has_the_options_that_the_other_tables_lack():
+    made = studies("demo", "ct_demo")
+    assert made["amplitude normalisation"].study.algorithm == "amplitude_normalisation"
+    region = made["two-sided region"].study.overrides["unsupervised"]
+    assert made["two-sided region, L2"].study.overrides["unsupervised"] == {**region, "consistency_loss": "l2"}
+    asked = {value.name for value in made["amplitude normalisation"].method.values()}
+    for site in ("ct_north", "ct_south", "ct_east"):
+        facts = yaml.safe_load((EXPERIMENTS.parent / "site_configs" / "demo" / f"{site}.yaml").read_text())
+        assert asked <= set(facts["privacy"]["allowed_extras"])
+
+
 @pytest.mark.parametrize("name", ["in_turn", "strong_views"])
 def test_each_site_is_once_the_one_without_labels(name):
     for arm, job in studies(name, "institutions").items():

@@ -48,7 +48,7 @@ def job(tiny_job, lively):
     return job
 
 
-ALL = [value.name for value in Agreement(gate=True).values()]
+ALL = [value.name for value in Agreement(gate=True, align=True).values()]
 
 
 def rounds(workspace):
@@ -156,7 +156,7 @@ def test_nvflare_equals_the_loop(job, allow, lively, tmp_path):
     """The labelled sites' mean, the gate, the classes' shares and what sites report go through NVFlare as they are."""
     allow(*ALL)
     sites = {"ct_north": "supervised", "ct_east": "unsupervised"}
-    folder = job(sites=sites, evaluate=False, args={"gate": True})
+    folder = job(sites=sites, evaluate=False, args={"gate": True, "align": True})
     command = [str(Path(sys.executable).with_name("nvflare")), "simulator", str(folder), "-w", str(tmp_path / "flare")]
     run = subprocess.run([*command, "-t", "2"], capture_output=True, text=True, timeout=1800, cwd=tmp_path)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]

@@ -24,8 +24,9 @@ def texts(job):
     return {path.relative_to(JOBS / job).as_posix(): path.read_text() for path in (JOBS / job).rglob("*.json")}
 
 
-def test_paper_job_differs_only_in_overlay_rounds_and_steps():
-    demo, paper = read_job(JOBS / "covid_fssl"), read_job(JOBS / "covid_fssl_paper")
+@pytest.mark.parametrize("name", ["covid_agreement", "covid_fssl"])
+def test_paper_job_differs_only_in_overlay_rounds_and_steps(name):
+    demo, paper = read_job(JOBS / name), read_job(JOBS / f"{name}_paper")
     for ours, theirs in [
         (demo.controller, paper.controller),
         (demo.aggregator, paper.aggregator),
@@ -34,9 +35,9 @@ def test_paper_job_differs_only_in_overlay_rounds_and_steps():
     ]:
         a, b = flat(dict(ours)), flat(dict(theirs))
         assert {path[-1] for path in a.keys() | b.keys() if a.get(path) != b.get(path)} <= SIZE
-    assert paper.persistor["overlays"] == [] and demo.persistor["overlays"] == ["demo"]
+    assert demo.persistor["overlays"] == ["demo", *paper.persistor["overlays"]]
     assert (paper.controller["rounds"], paper.controller["steps"]) == (50, 400)
-    assert texts("covid_fssl").keys() == texts("covid_fssl_paper").keys()
+    assert texts(name).keys() == texts(f"{name}_paper").keys()
 
 
 @pytest.mark.parametrize("name", CT_JOBS)

@@ -1,8 +1,11 @@
 import pytest
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.errors import JobError
 from fedmed.jobs.job_folder import write_job
+from fedmed.messages.answers import Update
 from fedmed.methods.agreement import Agreement
+from fedmed.methods.guard_pseudo_labels import FRACTION
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 
@@ -37,6 +40,41 @@ def test_a_study_gives_its_arguments_to_the_rule(job_of):
     assert job.clients["ct_east"]["overlays"] == ["demo", "unlabelled", "agreement"]
     assert "fixed_gate" not in job.aggregator["rule"]["args"]
     assert Agreement(gate=True, fixed_gate=0.8).rule()["args"]["fixed_gate"] == 0.8
+
+
+@pytest.mark.parametrize("algorithm", [{}, {"algorithm": "gamma_matching"}])
+@pytest.mark.parametrize("gate", [False, True])
+def test_with_a_gate_only_voxels_that_count_are_learned(job_of, gate, algorithm):
+    """Without one every voxel is, as the CT bundle has it."""
+    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"gate": gate}}
+    job = job_of(name="x", method=method, sites=SITES, rounds=2, steps=1, overlays=["demo"], **algorithm)
+    args = job.clients["ct_east"]
+    bundle = Bundle(args["bundle"], ["demo", "unlabelled", "agreement"], args["overrides"])
+    loss = bundle.parser().get_parsed_content("train#trainer#agreement_loss")
+    assert loss.everywhere is not gate
+    assert "everywhere" not in job.clients["ct_north"]["overrides"]
+
+
+def test_a_gate_and_a_loss_of_every_voxel_are_refused_together(job_of):
+    method = {"path": "fedmed.methods.agreement.Agreement", "args": {"gate": True}}
+    study = {"method": method, "sites": SITES, "rounds": 2, "steps": 1, "overlays": ["demo"]}
+    with pytest.raises(JobError, match=r"line \d+: 'overrides.unsupervised.everywhere' is true: .*'gate' to false"):
+        job_of(name="x", **study, overrides={"unsupervised": {"everywhere": True}})
+    assert job_of(name="x", **study, overrides={"unsupervised": {"everywhere": False}})
+
+
+def test_the_guards_advice_names_what_the_method_has():
+    """A collapse of a site that learns by agreement; overlay ``consistency`` and its settings are not there."""
+
+    def advice(**args):
+        (guard,) = Agreement(**args).guards().values()
+        updates = [Update("u", round, {}, 1, 1, {FRACTION: share}) for round, share in enumerate([0.01, 0.99])]
+        return [found.message for update in updates if (found := guard.check(update))][0].partition("spreading; ")[2]
+
+    assert advice() == "lower unsupervised_learning_rate, or lower the method's strength"
+    assert "strength" not in advice(combine="join") and "careful" in advice(careful=False)
+    known = Bundle("covid_ct_segmentation", []).federation["overridable"]
+    assert "unsupervised_learning_rate" in known and not any(name in advice() for name in ("confidence", "scope"))
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,13 @@
 """Federated semi-supervised training where the local model and the labelled sites' mean agree (after Zhang 2023)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from fedmed.methods.consistency import Consistency
 from fedmed.methods.declarations import EVALUATED, LOSS, SUPERVISED, UNLABELLED, WITH_UPDATE, BesideModel, Role, Scalar
-from fedmed.methods.guard_pseudo_labels import FRACTION
+from fedmed.methods.guard import Guard
+from fedmed.methods.guard_pseudo_labels import FRACTION, PseudoLabelGuard
 from fedmed.methods.method import MEAN
 
 SERVER = "to the server"
@@ -23,7 +24,7 @@ class Agreement(Consistency):
         combine: ``correct``, ``join`` or ``average``.
         strength: how much of the others' difference corrects the mean, above 0, at most 2.
         ramp_rounds: rounds over which it grows.
-        gate: count voxels only from a quantile of the labelled sites' own confidence on.
+        gate: count voxels only from a quantile of the labelled sites' own confidence on; sets ``everywhere`` to false.
         fixed_gate: that probability, 0 to 1, where no labelled site tells its confidence.
         careful: labelled sites judge what the others add, and the server lowers its weight while it does harm.
         align: pseudo-labels are drawn towards the shares of the classes at labelled sites (distribution alignment).
@@ -72,6 +73,23 @@ class Agreement(Consistency):
         args |= {"gate": self.gate, "careful": self.careful, "mean": {"path": MEAN, "args": {}}}
         args |= {"fixed_gate": self.fixed_gate} if self.gate else {}
         return {"path": "fedmed.aggregation.labelled_mean.LabelledMean", "args": args}
+
+    def settings(self, role: str) -> Mapping[str, Any]:
+        """With a gate, probabilities are learned only of voxels that count."""
+        return {"everywhere": False} if self.gate and role == "unsupervised" else {}
+
+    def contradictions(self, said: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """A gate beside a loss to which every voxel counts."""
+        if self.gate and said.get("overrides", {}).get("unsupervised", {}).get("everywhere"):
+            told = "'overrides.unsupervised.everywhere' is true: every voxel would be learned, whatever the gate says"
+            yield "overrides", f"{told}; leave it out, or set the method's 'gate' to false"
+
+    def guards(self) -> Mapping[str, Guard]:
+        """Against pseudo-labels that spread or vanish, with advice that this method can follow."""
+        advice = ["lower unsupervised_learning_rate"]
+        advice += ["lower the method's strength"] if self.combine == "correct" else []
+        advice += [] if self.careful else ["set the method's careful, so that labelled sites judge"]
+        return {"pseudo_labels": PseudoLabelGuard(", or ".join(advice))}
 
     def scalars(self) -> tuple[Scalar, ...]:
         """The loss, how much of an image is predicted, and how much counts."""

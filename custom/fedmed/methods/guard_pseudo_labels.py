@@ -30,9 +30,16 @@ class PseudoLabelGuard(Guard):
     A site's first round is never judged: the network may be untrained. A fall to nothing is right at a population
     without disease, which the server cannot know: a site that never predicted any is left in peace, and the message
     about any other says so.
+
+    Args:
+        advice: what to do, for the messages: settings that the method has.
     """
 
     needs = (FRACTION,)
+
+    def __init__(self, advice: str = ADVICE) -> None:
+        super().__init__()
+        self.advice = advice
 
     def judge(self, update: Update) -> SuspectedCollapse | None:
         """See :class:`fedmed.methods.guard.Guard`."""
@@ -40,26 +47,27 @@ class PseudoLabelGuard(Guard):
         reference = median(first) if first else None
         if len(first) < REFERENCE_ROUNDS:
             first.append(fraction)
-        found = None if reference is None else collapse(fraction, reference)
+        found = None if reference is None else collapse(fraction, reference, self.advice)
         if found is None or reference is None:
             return None
         return SuspectedCollapse(update.site, found[1], found[0], fraction, reference)
 
 
-def collapse(fraction: float, reference: float) -> tuple[str, str] | None:
+def collapse(fraction: float, reference: float, advice: str = ADVICE) -> tuple[str, str] | None:
     """Return (kind, message) of a collapse, or None.
 
     Args:
         fraction: share of voxels predicted as foreground, 0..1.
         reference: the same in the site's first rounds.
+        advice: what to do.
     """
     seen = f"of voxels predicted as foreground, {percent(reference)} in the site's first rounds"
     if fraction > ALL or fraction > RISE * max(reference, RISE_FROM):
-        return "pseudo_labels_spreading", f"{percent(fraction)} {seen}: its pseudo-labels are spreading; {ADVICE}"
+        return "pseudo_labels_spreading", f"{percent(fraction)} {seen}: its pseudo-labels are spreading; {advice}"
     vanished = fraction < NONE or (fraction < FALL * reference and fraction < FALL_TO)
     if vanished and reference >= FALL_FROM:
         return "pseudo_labels_vanished", (
             f"{percent(fraction)} {seen}: its pseudo-labels have vanished, which is right only where nobody has the "
-            f"disease; otherwise {ADVICE}"
+            f"disease; otherwise {advice}"
         )
     return None

@@ -43,8 +43,8 @@ class WithAlgorithm(Method):
         return made
 
     def settings(self, role: str) -> Mapping[str, Any]:
-        """Those of the algorithm, where its overlay is."""
-        return self.algorithm.settings() if role != "evaluate" else {}
+        """The method's, and those of the algorithm where its overlay is."""
+        return {**self.method.settings(role), **(self.algorithm.settings() if role != "evaluate" else {})}
 
     def values(self) -> tuple[BesideModel, ...]:
         """Of both."""

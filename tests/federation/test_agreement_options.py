@@ -1,0 +1,98 @@
+"""Options of agreement in whole federations, and what is left of a run that was cut off with them."""
+
+import json
+from functools import partial
+
+import pytest
+import torch
+
+from fedmed.durable_files import load_tensors
+from fedmed.federation.loop import run_job
+from fedmed.methods.agreement import Agreement
+
+SITES = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "unsupervised"}
+PLAN = {"rounds": 3, "steps": 1, "warm_start": {"rounds": 1}, "evaluate": False}
+PRIVATE = ("conv_final.", "up_samples.", "up_layers.")  # of group block_6
+OPTIONS = {
+    "align": {"args": {"align": True}},
+    "teacher": {"teacher": "ema"},
+    "private layers": {"sharing": "block_6"},
+}
+
+
+@pytest.fixture
+def run(tiny_job, lively, allow_extras, tmp_path):
+    """Return a function: workspace and values of a study -> the workspace of a federation that trained."""
+    allow_extras(*[value.name for value in Agreement(align=True).values()])  # no confidence: a gate is the fixed one
+
+    def run(name, args=None, teacher="current", resume=False, **changes):
+        method = {"path": "fedmed.methods.agreement.Agreement", "args": args or {}}
+        overrides = {**lively, "unsupervised": {**lively["unsupervised"], "teacher": teacher}}
+        study = {"sites": SITES, "method": method, "overrides": overrides, **PLAN, **changes}
+        run_job(tmp_path / "jobs" / name if resume else tiny_job(name, **study), tmp_path / name, resume=resume)
+        return tmp_path / name
+
+    return run
+
+
+def rounds(workspace):
+    text = (workspace / "server/simulate_job/fedmed/rounds.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def model(workspace):
+    return load_tensors(workspace / "server/simulate_job/app_server/FL_global_model.pt")["model"]
+
+
+def kept(workspace, site):
+    """What the site keeps of the last round: private layers, optimizer, engine."""
+    return load_tensors(workspace / site / "simulate_job/fedmed/state/round_2.pt")
+
+
+def test_the_site_without_labels_gets_the_labelled_sites_shares_of_classes(run, seen):
+    """With the task after the round in which they were told; they change what it learns."""
+    aligned = run("aligned", args={"align": True})
+    told = {(site, task.round): answer.extras.get("label_shares") for site, task, answer in seen}
+    for site in ("ct_north", "ct_south"):
+        assert told[site, 0].sum().item() == pytest.approx(1) and told[site, 0][0] > 0.5 > told[site, 0][1] > 0
+    sent = {(site, task.round): task.extras.get("class_shares") for site, task, _ in seen}
+    assert torch.allclose(sent["ct_east", 1], (told["ct_north", 0] + told["ct_south", 0]) / 2)
+    assert sent["ct_north", 1] is None and told["ct_east", 1] is None
+    plain = run("plain")
+    assert not torch.equal(model(aligned)["conv_final.2.conv.weight"], model(plain)["conv_final.2.conv.weight"])
+
+
+def test_where_nothing_is_sure_enough_nothing_is_learned_and_it_is_said(run):
+    """The CT bundle learns probabilities everywhere, but not with a gate; here no voxel reaches it."""
+    *_, last = rounds(run("ws", args={"gate": True, "fixed_gate": 1.0}))
+    assert last["sites"]["ct_east"]["train_loss"] == 0 and last["strength"] == 0
+    assert "the models agree nowhere in its images" in str(last["warnings"])
+    assert "voxels count from a fixed probability of 1 on" in str(last["warnings"])
+
+
+def test_the_labelled_mean_has_no_private_layer(run, seen):
+    run("ws", sharing="block_6")
+    means = [task.extras["labelled_mean"] for *_, task, _ in seen if "labelled_mean" in task.extras]
+    assert means and all(mean and not any(name.startswith(PRIVATE) for name in mean) for mean in means)
+    last = {site: answer for site, task, answer in seen if task.round == 2}
+    assert last.keys() == SITES.keys() and last["ct_east"].extras["agreed_share"] > 0
+    assert not any(name.startswith(PRIVATE) for answer in last.values() for name in answer.tensors)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_run_that_was_cut_off_ends_where_an_uninterrupted_one_does(option, run, killed_before, same, request):
+    """It is cut off between the two rounds in which the site without labels trains."""
+    if option != "align":  # shares of classes are told once a model was scored; the others need no score
+        request.getfixturevalue("unscored")
+    train = partial(run, **OPTIONS[option])
+    whole = train("whole")
+    with killed_before(2):
+        train("cut")
+    cut = train("cut", resume=True)
+    assert same(model(whole), model(cut))
+    assert all(same(kept(whole, site), kept(cut, site)) for site in SITES)
+    noted = ("trust", "strength", "score", "coefficients", "extras")
+    one, other = ([[line.get(key) for key in noted] for line in rounds(workspace)] for workspace in (whole, cut))
+    assert one == other
+    if option == "teacher":  # it starts as a copy of the model, and moves as each round begins and after each step
+        assert kept(cut, "ct_east")["engine"]["teacher"]["n_averaged"] == 4
