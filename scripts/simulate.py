@@ -37,6 +37,7 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.files import absolute_places
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
+from fedmed.shared_cores import share_cores
 
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.reports.live import Follower
@@ -366,6 +367,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     if given.models:
         os.environ[MODELS] = str(models_folder(given.models.expanduser().resolve()))
+    share_cores()  # all sites' processes are on this machine
     before = signal.signal(signal.SIGTERM, _interrupt)  # a scheduler's kill must not leave the sites running
     try:
         job, workspace = given.job.expanduser().resolve(), given.workspace.expanduser().resolve()

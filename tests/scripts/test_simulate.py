@@ -37,9 +37,7 @@ def stand_in(tmp_path, monkeypatch):
     def write(code: str) -> None:
         program = tmp_path / "bin" / "nvflare"
         program.parent.mkdir(exist_ok=True)
-        head = (
-            "import os, subprocess, sys, time\nfrom pathlib import Path\nw = Path(sys.argv[sys.argv.index('-w') + 1])\n"
-        )
+        head = "import json, os, subprocess, sys, time\nfrom pathlib import Path\nw = Path(sys.argv[sys.argv.index('-w') + 1])\n"
         program.write_text(f"#!{os.path.realpath(sys.executable)}\n{head}{code}\n")
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program.parent / "python"))
@@ -244,12 +242,12 @@ def test_places_may_be_named_from_the_current_folder(script, job, stand_in, tmp_
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("FEDMED_MODELS", f"runs/v0/app_server{os.pathsep}/elsewhere")
     monkeypatch.setenv("FEDMED_SERVER_CONFIG", "server.yaml")
-    stand_in(
-        "w.mkdir(); (w / 'seen').write_text(os.environ['FEDMED_MODELS'] + ' ' + os.environ['FEDMED_SERVER_CONFIG'])"
-    )
+    stand_in("w.mkdir(); (w / 'seen').write_text(json.dumps(dict(os.environ)))")
     assert script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1, "the stand-in leaves no result"
-    expected = f"{tmp_path}/runs/v0/app_server{os.pathsep}/elsewhere {tmp_path}/server.yaml"
-    assert (tmp_path / "ws/seen").read_text() == expected
+    seen = json.loads((tmp_path / "ws/seen").read_text())
+    assert seen["FEDMED_MODELS"] == f"{tmp_path}/runs/v0/app_server{os.pathsep}/elsewhere"
+    assert seen["FEDMED_SERVER_CONFIG"] == f"{tmp_path}/server.yaml"
+    assert seen["OMP_WAIT_POLICY"] == "PASSIVE", "sites share the cores of one machine"
 
 
 @pytest.fixture(scope="module")

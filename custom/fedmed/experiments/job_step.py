@@ -154,7 +154,8 @@ def _server(job: Job) -> dict[str, Any]:
     """What a server that trains has beside the sites: its settings and the digest of its list."""
     if job.method.server_training() is None:
         return {}
-    facts = load_server(None, job.study.sites).facts()
+    server = load_server(None, job.study.sites)
+    facts = {**server.facts(), "threads": server.threads}  # sums depend on them
     digest = hashlib.sha256(Path(facts["datalist"]).read_bytes()).hexdigest()
     return {"server": {**{key: str(value) for key, value in facts.items()}, "digest": digest}}
 

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from fedmed.experiments.chain import ChainWork, merged
 from fedmed.experiments.parallel import Failure, in_processes
 from fedmed.reports.words import duration
+from fedmed.shared_cores import share_cores
 
 
 def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | None = None) -> dict[Path, str]:
@@ -28,6 +29,7 @@ def run_works(asked: Sequence[ChainWork], jobs: int | None = None, dask: str | N
     Returns:
         Paths of the works that failed -> why.
     """
+    share_cores()
     works = merged(asked)
     missing = {work.path: [step for step in work.steps if step.missing()] for work in works}  # every image: once
     todo = [work for work in works if missing[work.path]]
