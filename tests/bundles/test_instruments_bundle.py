@@ -26,6 +26,7 @@ from fedmed.bundles.network import parsed
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
+from fedmed.methods.fedst import FedST
 
 NAME = "instrument_segmentation"
 BUNDLE = Path(__file__).resolve().parents[2] / "bundles" / NAME
@@ -133,6 +134,19 @@ def test_the_published_values():
     assert {key: parser[key] for key in values} == values
     assert parser["optimizer"]["_target_"] == "torch.optim.AdamW" and parser["degrees"] and parser["zoom"]
     assert not any(parser[key] for key in ("flip_prob", "shift", "brightness", "contrast", "saturation", "hue"))
+
+
+def test_the_published_values_of_the_servers_training():
+    """Fang et al. 2025: 100 batches of two, Adam's 1e-4, and λ2 = λ3 = 0.3; μ of the average is ours."""
+    parser = parse("train", "serq")
+    values = {"steps": 100, "rate": 1e-4, "mu": 0.5, "lambda2": 0.3, "lambda3": 0.3, "separates": True, "pooled": False}
+    engine = {key: parser.get_parsed_content(f"server::training::{key}") for key in values}
+    assert engine == values and parser["server"]["training"]["_target_"].endswith(".RepresentationTraining")
+    loader = {key: parser.get_parsed_content(f"server::loader::{key}") for key in ("steps", "batch_size")}
+    assert loader == {"steps": 100, "batch_size": 2}
+    assert FedST().server_training() == {
+        "overlay": "serq", "settings": {"server_separates": True, "server_steps": 100},
+    }  # fmt: skip
 
 
 SELECTION = r"selection\."

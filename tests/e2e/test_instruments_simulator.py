@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from fedmed.durable_files import load_tensors
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
@@ -28,7 +29,7 @@ DEMO = {"demo": "lap_instruments_tiny", "device": "cpu", "threads": 1}
 RUN = "simulate_job"
 TRAINED = ("encoder.", "decoder.", "head.")  # by the server too
 SHARED = ("temporal.query.weight", "head.weight")
-STATE = f"{RUN}/fedmed/state/round_1.pt"
+STATES = [f"{RUN}/fedmed/state/round_{number}.pt" for number in (0, 1)]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,13 @@ def of_the_server():
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, fedmed_home, of_the_server):
+def of_the_sites():
+    """Of each training in the loop: (site, round, tensors before it, what the site sends)."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, fedmed_home, of_the_server, of_the_sites):
     """The job, its result in one process, a pre-trained model, and settings of hospitals and server."""
     root = tmp_path_factory.mktemp("instruments")
     (root / "configs").mkdir()
@@ -67,8 +74,25 @@ def place(tmp_path_factory, fedmed_home, of_the_server):
         with patch.context() as spied:
             restore = ServerTraining.restore
             spied.setattr(ServerTraining, "restore", lambda s, state: (of_the_server.append(state), restore(s, state)))
+            note_trainings(spied, of_the_sites)
             run_job(root / "job", root / "loop")
         yield root
+
+
+def note_trainings(patch, found):
+    begin, train = Client._open, Client.train
+
+    def opened(client, task, **facts):
+        client.began = begin(client, task, **facts)
+        return client.began
+
+    def trained(client, task):
+        update = train(client, task)
+        found.append((client.site.site, task.round, client.began.tensors, update.tensors))
+        return update
+
+    patch.setattr(Client, "_open", opened)
+    patch.setattr(Client, "train", trained)
 
 
 @pytest.fixture(scope="module", params=[1, 3])
@@ -90,7 +114,7 @@ def test_the_simulator_equals_the_loop(place, flare):
     for name in ("FL_global_model.pt", "best_FL_global_model.pt"):
         same(*(load_tensors(ws / "server" / RUN / "app_server" / name)["model"] for ws in places))
     for site in ("inst_nephro1", "inst_hyst"):
-        flare, loop = (load_tensors(ws / site / STATE) for ws in places)
+        flare, loop = (load_tensors(ws / site / STATES[1]) for ws in places)
         assert flare["private"]
         same(flare["private"], loop["private"])
     flare, loop = (json.loads((ws / "server" / RUN / "fedmed/result.json").read_text()) for ws in places)
@@ -108,6 +132,22 @@ def test_private_layers_cross_the_wire_once_when_they_are_released(flare):
         for path in (flare / site / RUN).rglob("state/round_*.pt"):
             times = {capture.count(data) for data in large(load_tensors(path)["private"]).values()}
             assert times == {int(path.stem == f"round_{round}")}, f"{path.stem} of {site}"
+
+
+def test_how_private_layers_change_is_not_on_the_wire(flare, of_the_sites, secrets_type):
+    """A site answers with what its training changed, so a layer that leaked would be there as its change.
+
+    But for what began at 0: its change in the first round is its value, and that may be released.
+    """
+    secrets, control = secrets_type(), secrets_type()
+    for site, round, before, sent_tensors in of_the_sites:
+        after = load_tensors(flare / site / STATES[round])["private"]
+        changes = {name: after[name] - before[name] for name in after if before[name].any()}
+        secrets.add_tensors(f"{site} {round}", {name: changes[name] for name in large(changes)})
+        control.add_tensors(f"{site} {round}", {name: sent_tensors[name] for name in SHARED})
+    assert len(of_the_sites) == 4 and len(secrets.content) > 20
+    secrets.content |= control.content
+    assert secrets.found_in(sent(flare)) == list(control.content)
 
 
 def test_what_is_a_hospitals_or_the_servers_alone_is_not_on_the_wire(flare, of_the_server, secrets_type):

@@ -122,6 +122,19 @@ def test_files_hold_every_frame_and_pictures_of_three(tmp_path):
     assert float(worst["dice"]) == pytest.approx(min(dices), abs=1e-6)
 
 
+def test_a_class_that_no_video_shows_has_no_number(tmp_path):
+    made = [(np.minimum(truth, 1), np.minimum(called, 1)) for truth, called in videos()]
+    recorder = MaskRecorder(tmp_path, NAMES, CLASSES)
+    run(made, recorder.attach)
+    found = recorder.finish()
+    assert not [key for key in found if key.endswith("_wrist")] and all(map(math.isfinite, found.values()))
+    for score in ("dice", "iou", "hd95", "assd"):
+        assert found[f"{score}_mean"] == pytest.approx(found[f"{score}_shaft"])
+    (header, *rows) = (tmp_path / "frames/001_a.csv").read_text().splitlines()
+    cells = [row.split(",")[header.split(",").index("dice_wrist")] for row in rows]
+    assert cells == [""] * 3, "nothing is written for it"
+
+
 def read(path):
     with path.open() as file:
         return list(csv.DictReader(file))

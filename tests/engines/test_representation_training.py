@@ -9,7 +9,7 @@ from torch import nn
 from fedmed.engines.representation_training import AVERAGED, PRE, RepresentationTraining
 from fedmed.engines.separation import plain_feature
 from fedmed.engines.trainer import plain_batch
-from fedmed.errors import DataError, JobError, StateError
+from fedmed.errors import Aborted, DataError, JobError, StateError
 
 STEPS, RATE = 4, 0.05
 
@@ -141,6 +141,23 @@ def test_kept_states_go_on_bit_by_bit_and_are_not_changed():
         assert str(before) == str(kept)
         kept = engine.state_dict()
     assert equal(bits(averaged), bits(again)) and str(kept) == str(whole.state_dict())
+
+
+def test_an_aborted_job_ends_before_the_next_batch_of_the_average():
+    """Of Eq. 10; neither network has moved by then, and there is no average of a part of the images."""
+    averaged, asked = network(0), []
+    engine, before = training(averaged), bits(averaged)
+    engine.load_state_dict({}, before)
+
+    def ask():
+        asked.append(None)
+        if len(asked) == 3:
+            raise Aborted("the job was aborted")
+
+    with pytest.raises(Aborted):
+        engine.run(lambda *_: pytest.fail("a phase has begun"), ask)
+    assert len(asked) == 3 < STEPS and engine.separation.average is None and engine.separation.domain is None
+    assert equal(bits(averaged), before) and equal(bits(engine.separation.pre), before)
 
 
 def test_one_descriptor_for_all_places_serves_images_of_several_sizes():

@@ -8,6 +8,7 @@ import torch
 from fedmed.durable_files import load_tensors
 from fedmed.errors import JobError
 from fedmed.federation import loop
+from fedmed.federation.task_maker import TaskMaker
 
 CLASSES = {"overrides": {"supervised": {"batch_size": 2, "learning_rate": 0.1, "momentum": 0.9}}}
 FEDAS = {"method": {"path": "fedmed.methods.fedas.FedAS"}, "overlays": ["layers", "classes"], **CLASSES}
@@ -77,12 +78,30 @@ def test_only_later_rounds_are_aligned(small, answers, same):
 
 
 def test_identical_sites_count_the_same(small, tmp_path):
-    for name, spec in {"as": FEDAS, "ld": FEDLD}.items():
+    for name, spec in {"as": FEDAS, "ld": FEDLD, "st": FEDST}.items():
         one = small({"a": ROWS["x"]}, f"{name}1", **{**spec, **STILL}).tensors
         four = small(dict.fromkeys("abcd", ROWS["x"]), f"{name}4", **{**spec, **STILL}).tensors
         assert all(torch.allclose(one[key], four[key], atol=1e-9) for key in one)
         for line in rounds_of(tmp_path / f"{name}4"):
             assert list(line["coefficients"].values()) == pytest.approx([0.25] * 4)
+
+
+@ALL
+def test_a_site_without_a_step_changes_nothing(spec, small, answers, same, tmp_path, monkeypatch):
+    """In the second round site b has none: what it sends is 0, counts nothing, and what stays with it is as it was."""
+    make = TaskMaker.make
+
+    def idle(self, kind, site, round, *rest, **more):
+        task = make(self, kind, site, round, *rest, **more)
+        task.steps = 0 if (site, round) == ("b", 1) else task.steps
+        return task
+
+    monkeypatch.setattr(TaskMaker, "make", idle)
+    small("ab", min_clients=1, **spec)
+    (update,) = [update for task, update in answers if (update.site, task.round) == ("b", 1)]
+    assert update.n_steps == 0 and update.tensors and not any(tensor.any() for tensor in update.tensors.values())
+    assert rounds_of(tmp_path / "ws")[1]["coefficients"].get("b", 0) == 0
+    assert same(*(state_of(tmp_path / "ws", "b", round)["private"] for round in (0, 1)))
 
 
 @ALL

@@ -1,10 +1,15 @@
 """What networks for instruments are compared with, a round or two through client and server."""
 
 import json
+import math
+import shutil
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 from fedmed.data.synthetic import demo_site
 from fedmed.federation.loop import run_job
@@ -33,9 +38,13 @@ def sites(tmp_path_factory, fedmed_home):
 
 @pytest.fixture
 def run(sites, tmp_path):
-    """Return a function: method, overlays and values of a study -> server, and the records of its rounds."""
+    """Return a function: method, overlays and values of a study -> server, and the records of its rounds.
 
-    def run(method, *overlays, **said):
+    ``sites``: other settings of them.
+    """
+    usual = sites
+
+    def run(method, *overlays, sites=usual, **said):
         path = f"fedmed.methods.{method}"
         study = {"bundle": "instrument_segmentation", "rounds": 2, "steps": 2, "select": "last", "evaluate": False}
         study |= {"overlays": ["demo", "single_frame", *overlays], "overrides": {"supervised": TINY}}
@@ -56,6 +65,27 @@ def test_alignment_with_maps_of_features(run, answers):
         assert line["coefficients"] == pytest.approx(shares)
     head = {name for name in server.tensors if name.startswith("head.")}
     assert head and all(update.tensors.keys() == server.tensors.keys() - head for _, update in answers)
+
+
+def without(value, site, folder):
+    """Settings of a site whose masks no longer have a value."""
+    shutil.copytree(site.data_root, folder)
+    for path in folder.rglob("masks/**/*.png"):
+        mask = np.asarray(Image.open(path))
+        Image.fromarray(np.where(mask == value, 0, mask).astype(np.uint8)).save(path)
+    return replace(site, data_root=folder)
+
+
+def test_a_site_whose_masks_lack_a_part_trains_and_is_aligned(run, sites, answers, tmp_path):
+    """Its loss has no class to learn there, and its prototypes none to be drawn to."""
+    one = without(2, sites[SITES[0]], tmp_path / "data")
+    _, rounds = run("fedas.FedAS", sites={**sites, SITES[0]: one}, steps=1, evaluate=True)
+    assert [sorted(line["accepted"]) for line in rounds] == [sorted(SITES)] * 2
+    for _, update in answers:
+        assert all(bool(tensor.isfinite().all()) for tensor in update.tensors.values())
+        assert update.extras["fim_trace"] > 0 and all(map(math.isfinite, update.metrics.values()))
+    tested = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())["test"]
+    assert set(tested) == set(SITES) and all(map(math.isfinite, (v for row in tested.values() for v in row.values())))
 
 
 def test_directions(run, answers):

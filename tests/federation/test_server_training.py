@@ -10,8 +10,10 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.engines.kept_training import on_cpu
 from fedmed.engines.penalised import PenalisedEngine
+from fedmed.engines.separation import Separation
 from fedmed.errors import Aborted, DataError, JobError, RoundFailed, SiteConfigError, StateError
 from fedmed.federation import loop
+from fedmed.federation.client import Client
 from fedmed.federation.server import Server
 from fedmed.federation.server_training import ServerTraining
 from fedmed.recovery import server_state
@@ -54,6 +56,12 @@ def raising(error):
         raise error
 
     return action
+
+
+def kept_by_the_sites(tmp_path, name="ws"):
+    """What each site has of its own after the second round."""
+    files = {site: f"{name}/{site}/simulate_job/fedmed/state/round_1.pt" for site in "ab"}
+    return {site: load_tensors(tmp_path / file)["private"] for site, file in files.items()}
 
 
 @pytest.fixture
@@ -156,14 +164,19 @@ def test_the_order_of_answers_changes_no_bit(whole, serving, same, monkeypatch):
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
 
 
-@pytest.mark.parametrize("step", [8, 11])
+@pytest.mark.parametrize("step", [2, 5, 8, 11])
 def test_a_run_killed_while_the_server_trains_goes_on_as_if_nothing_had_been(whole, serving, same, tmp_path, step):
+    """In either phase of either round; also what the sites keep to themselves is as in a run that nobody interrupts."""
     with before_step(step, raising(KeyboardInterrupt)), pytest.raises(KeyboardInterrupt):
         serving()
     server = serving(resume=True)
     assert same(dict(server.tensors), whole[0]) and same(server.applied.training.state(), whole[1])
-    numbers = [[line["server_loss"] for line in lines(tmp_path, name)] for name in ("ws", "whole")]
-    assert numbers[0] == numbers[1]
+    both = [[line for line in lines(tmp_path, name) if line["aggregated"]] for name in ("ws", "whole")]
+    numbers = [[line["server_loss"] for line in found] for found in both]
+    assert numbers[0] == numbers[1] and len(numbers[0]) == 2
+    sites = kept_by_the_sites(tmp_path)
+    assert same(sites, kept_by_the_sites(tmp_path, "whole")) and not same(sites["a"], sites["b"])
+    assert all(set(private) == PRIVATE for private in sites.values())
 
 
 def test_a_full_disk_while_the_state_is_written_leaves_the_older_one(whole, serving, same, monkeypatch, tmp_path):
@@ -195,6 +208,35 @@ def test_a_loss_that_is_not_a_number_fails_the_round_and_leaves_the_model(servin
     assert bool(torch.isfinite(kept["pre"]["head.weight"]).all())
 
 
+def test_an_answer_that_is_not_a_number_changes_neither_the_model_nor_what_the_training_keeps(
+    serving, same, tmp_path, monkeypatch, caplog
+):
+    train, finish, found = Client.train, Server.finish_round, []
+
+    def spoilt(self, task):
+        update = train(self, task)
+        if (update.site, update.round) == ("b", 1):
+            update.tensors["head.bias"][0] = torch.nan
+        return update
+
+    def finish_round(self):
+        before = on_cpu({"model": self.tensors, "training": self.applied.training.state()})
+        try:
+            finish(self)
+        except RoundFailed:
+            found.append(same(before, on_cpu({"model": self.tensors, "training": self.applied.training.state()})))
+            found.append(sorted(before["training"]["state"]["separation"]))
+            raise
+
+    monkeypatch.setattr(Client, "train", spoilt)
+    monkeypatch.setattr(Server, "finish_round", finish_round)
+    with pytest.raises(RoundFailed, match="1 of 2 updates accepted"):
+        serving(max_failed_rounds=1)
+    assert found == [True, ["average", "domain", "optimizer", "pre"]]
+    assert "site 'b' refused: tensor 'head.bias': 1 of 2 values are NaN" in caplog.text
+    assert {event["round"] for event in lines(tmp_path, file="progress.jsonl")} == {0}, "the server did not train on"
+
+
 def test_a_failed_round_leaves_no_trace_in_what_is_kept(serving, same):
     """The next round goes on from the last good one, as the first after it."""
     kept, train = [], ServerTraining.train
@@ -209,7 +251,9 @@ def test_a_failed_round_leaves_no_trace_in_what_is_kept(serving, same):
     assert same(kept[1], kept[2]) and kept[1] and not kept[0]
 
 
-def test_an_aborted_job_ends_at_the_next_step(serving, tmp_path, monkeypatch):
+@pytest.fixture
+def aborted(monkeypatch):
+    """A list; with anything in it the job is aborted."""
     made, aborted = Server.from_args.__func__, []
 
     def from_args(cls, *args, **named):
@@ -218,6 +262,28 @@ def test_an_aborted_job_ends_at_the_next_step(serving, tmp_path, monkeypatch):
         return server
 
     monkeypatch.setattr(Server, "from_args", classmethod(from_args))
+    return aborted
+
+
+def test_an_aborted_job_ends_while_features_are_averaged(serving, aborted, tmp_path, monkeypatch):
+    """Before a batch of Fang et al. 2025, Eq. 10, and not only at the first step after it."""
+    take, ended = Separation.take_average, []
+
+    def spy(self, *args):
+        aborted.append(True)
+        try:
+            take(self, *args)
+        except Aborted:
+            ended.append(self.average)
+            raise
+
+    monkeypatch.setattr(Separation, "take_average", spy)
+    with pytest.raises(Aborted):
+        serving(rounds=2)
+    assert ended == [None] and [line["aggregated"] for line in lines(tmp_path)] == [False]
+
+
+def test_an_aborted_job_ends_at_the_next_step(serving, aborted, tmp_path):
     with before_step(5, lambda engine: aborted.append(True)), pytest.raises(Aborted):
         serving(rounds=2)
     assert [e["step"] for e in lines(tmp_path, file="progress.jsonl") if e["event"] == "step"] == [1, 2, 3, 4, 5]

@@ -1,7 +1,9 @@
 """The jobs for parts of instruments say what their names promise; hospitals learn with a server that trains."""
 
+import importlib
+import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, is_dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from fedmed.errors import ExportError
 from fedmed.export.bundle import export_bundle
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
+from fedmed.federation.server_training import ServerTraining
 from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.recovery.model_store import ModelStore
 from fedmed.settings.site import load_file
@@ -111,7 +114,13 @@ def passed():
 
 
 @pytest.fixture(scope="module")
-def run(place, sites, passed):
+def never_sent():
+    """What each site is described by, and the server's descriptor after each round."""
+    return {"indicator": [], "domain": []}
+
+
+@pytest.fixture(scope="module")
+def run(place, sites, passed, never_sent):
     """Workspace of two rounds."""
     job = read_job(JOBS / "instruments_fedst")
     method = {**job.study.method.model_dump(), "args": {"server_steps": 3}}
@@ -126,8 +135,26 @@ def run(place, sites, passed):
                 return answer
 
             patch.setattr(Client, name, spy)
+        note(patch, never_sent)
         run_job(job, place / "ws", sites)
     return place / "ws"
+
+
+def note(patch, never_sent):
+    """Write down indicators as they are made, and descriptors as they are kept."""
+    indicators = importlib.import_module("instrument_nets.indicators")
+    made, restore = indicators.gaussian, ServerTraining.restore
+
+    def gaussian(*args):
+        never_sent["indicator"].append(made(*args))
+        return never_sent["indicator"][-1]
+
+    def kept(self, state):
+        never_sent["domain"] += [state["state"]["separation"]["domain"]] if state else []
+        restore(self, state)
+
+    patch.setattr(indicators, "gaussian", gaussian)
+    patch.setattr(ServerTraining, "restore", kept)
 
 
 def private(names):
@@ -153,7 +180,26 @@ def test_queries_and_selection_stay_at_the_hospitals(run, passed):
     assert any(not torch.equal(kept[0][name], kept[1][name]) for name in kept[0]), "each hospital has its own"
 
 
-def test_neither_indicator_nor_what_the_server_learns_alone_travels(run, passed):
+def written(message):
+    """All of a message, with the bytes of its tensors as they are."""
+    buffer = io.BytesIO()
+    torch.save(asdict(message) if is_dataclass(message) else message, buffer)
+    return buffer.getvalue()
+
+
+def numbers(tensor):
+    """Its bytes, in single and in double precision."""
+    return [tensor.detach().to(dtype).numpy().tobytes() for dtype in (torch.float32, torch.float64)]
+
+
+def test_neither_indicator_nor_what_the_server_learns_alone_travels(run, passed, never_sent):
+    messages = [written(message) for _, *both in passed for message in both]
+    told = [tensor for tensors in never_sent.values() for tensor in tensors]
+    assert len({data for tensor in never_sent["indicator"] for data in numbers(tensor)}) == 2 * 3, "two sites, one more"
+    assert len(never_sent["domain"]) == 2 and all(tensor.unique().numel() >= 8 for tensor in told)
+    assert not [tensor for tensor in told for data in numbers(tensor) if any(data in message for message in messages)]
+    sent = next(answer.tensors["head.weight"] for _, task, answer in passed if task.name == "train")
+    assert [numbers(sent)[0] in message for message in messages].count(True) == 1, "what is sent is found"
     for _, task, answer in passed:
         for tensors in (task.tensors, getattr(answer, "tensors", None) or {}):
             assert not [name for name in tensors if "indicator" in name or "domain" in name or "descriptor" in name]

@@ -1,0 +1,33 @@
+"""What a report draws of masks of several classes."""
+
+import json
+
+import pytest
+
+from fedmed.reports.run import read_run
+from fedmed.reports.segmentation_2d_report import class_tables
+
+SCORES = ("dice", "iou", "hd95", "assd")
+CLASSES = [{"name": name, "colour": colour} for name, colour in (("shaft", "#ff0000"), ("wrist", "#00ff00"))]
+
+
+@pytest.fixture
+def run(fake_run):
+    """A run in which no mask of a site shows one of the classes."""
+    folder = fake_run(sites={"one": "supervised", "other": "supervised"}, rounds=2, refuse=())
+    server = folder / "server/simulate_job/fedmed"
+    facts, result = (json.loads((server / name).read_text()) for name in ("run.json", "result.json"))
+    result["test"]["one"] |= {f"{score}_{label}": 0.5 for score in SCORES for label in ("shaft", "wrist")}
+    result["test"]["other"] |= {f"{score}_shaft": 0.75 for score in SCORES}
+    (server / "run.json").write_text(json.dumps({**facts, "classes": CLASSES}))
+    (server / "result.json").write_text(json.dumps(result))
+    return read_run(folder)
+
+
+def test_a_class_that_a_site_lacks_is_a_dash_and_does_not_count_in_the_mean(run):
+    figure = class_tables(run)
+    assert [len(axes.texts) for axes in figure.axes] == [6] * 4
+    for axes, wanted in zip(figure.axes, [["0.50", "0.50", "0.75", "–", "0.62", "0.50"]] * 2, strict=False):
+        assert [text.get_text() for text in axes.texts] == wanted
+    assert [text.get_text() for text in figure.axes[2].texts] == ["0.5", "0.5", "0.8", "–", "0.6", "0.5"]
+    assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["shaft", "wrist"]
