@@ -176,7 +176,8 @@ def test_purge_deletes_videos_too(write_video, store, tmp_path):
     stored = store().get(write_video())
     stored.path.with_suffix(".x1.tmp").write_bytes(b"half")
     (stored.path.parent / "notes.json").write_text("not ours")
-    assert purge(tmp_path / "cache") == 5
+    stored.path.with_suffix(".masks").touch()
+    assert purge(tmp_path / "cache") == 6
     assert names(tmp_path) == [".json"]
 
 

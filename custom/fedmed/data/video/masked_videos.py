@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
+from fedmed.data.video.checked_masks import check_masks
 from fedmed.data.video.clip_loader import ClipDataset, PreparedVideos, batches_of
 from fedmed.data.video.clip_plan import ClipRule, Clips, joined
 from fedmed.data.video.frame_masks import FrameMasks
@@ -38,7 +39,7 @@ class MaskedVideos(PreparedVideos):
         files: of each video, a frame of the store that is kept -> its mask.
 
     Raises:
-        DataError: the list, a video or a folder of masks cannot be used, or no mask is of a frame that is used.
+        DataError: the list, a video, a mask or a folder of masks cannot be used, or no mask is of a frame that is used.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class MaskedVideos(PreparedVideos):
 
 
 def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int, Path]:
-    """Frame of the store that is kept -> its mask; what is left out is told."""
+    """Frame of the store that is kept -> its mask, looked at; what is left out is told."""
     found = masks.of(video)
     files = {row: path for row, path in found.items() if video.kept[row]}
     if not files:
@@ -76,6 +77,7 @@ def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int
         when = "" if rate is None else f" at {rate:g} a second"
         text = f"{number - len(found)} of {number} masks of {video.source.name} are of no frame{when} and are left out"
         log.warning("%s; %s", text, better_rate(masks, video, rate))
+    check_masks(masks, files.values(), video)
     return files
 
 
