@@ -26,6 +26,7 @@ from fedmed.bundles.network import parsed
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError, SharingError
 from fedmed.export.verify import SCHEMA
+from fedmed.jobs.seen_alike import unlike
 from fedmed.methods.fedst import FedST
 
 NAME = "instrument_segmentation"
@@ -210,6 +211,33 @@ def test_the_history_of_training_is_that_of_the_paper(facts):
     batch = next(iter(parsed(parser, "train#dataloader")))
     image, mask = parsed(parser, "train#prepare_batch")(batch, "cpu")
     assert image.shape == (2, 12, 48, 64) and mask.shape == (2, 48, 64) and mask.dtype == torch.int64
+
+
+@pytest.mark.parametrize("crop", [True, False])
+def test_black_borders_are_cut_off_frames_and_masks(facts, tmp_path, crop):
+    """The middle half is lit, and its left half an instrument; without borders that is the left half of the frame."""
+    frame, mask = np.zeros((54, 96, 3), np.uint8), np.zeros((54, 96), np.uint8)
+    frame[:, 24:72], mask[:, 24:48] = 90, 1
+    for folder in ("videos/a", "masks/a"):
+        (tmp_path / folder).mkdir(parents=True)
+    for number in range(4):
+        Image.fromarray(frame).save(tmp_path / f"videos/a/{number}.png")
+        Image.fromarray(mask).save(tmp_path / f"masks/a/{200 * number:08d}.png")
+    rows = "".join(f"{number}.png,{number / 5}\n" for number in range(4))
+    (tmp_path / "videos/a/frames.csv").write_text(f"file,second\n{rows}")
+    (tmp_path / "datalist.json").write_text(json.dumps({"training": [{"video": "videos/a", "masks": "masks/a"}]}))
+    parser = parse("train", "demo", **{**facts, "dataset_dir": str(tmp_path), "crop": crop})
+    batch = next(iter(parsed(parser, "train#dataloader")))
+    lit, marked = batch["image"][0, -1, 0].float().mean(dim=0) > 45, batch["labels"][0, 0].float().mean(dim=0) > 0.5
+    assert lit.float().mean() == pytest.approx(1.0 if crop else 0.5, abs=0.05)
+    assert torch.equal(marked.nonzero().flatten(), torch.arange(0, 32) if crop else torch.arange(16, 32))
+
+
+def test_a_job_says_for_all_roles_whether_borders_are_cut_off():
+    roles = {role: Bundle(NAME, overrides={"crop": role == "supervised"}) for role in ("supervised", "evaluate")}
+    (told,) = unlike(roles)
+    assert told.startswith("'crop' is True for the role 'supervised' and False for 'evaluate'")
+    assert list(unlike({role: Bundle(NAME, overrides={"crop": True}) for role in roles})) == []
 
 
 @pytest.fixture(scope="module")

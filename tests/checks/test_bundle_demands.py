@@ -10,6 +10,16 @@ from fedmed.checks.part_in_job import PartInJob
 BUNDLES = Path(__file__).resolve().parents[1] / "federation"
 
 
+@pytest.mark.parametrize(("bundle", "overrides", "rate"), [
+    ("instrument_segmentation", {}, 10.0), ("instrument_segmentation", {"frame_rate": 2.5}, 2.5),
+    ("cxr_classification", {}, None),
+])  # fmt: skip
+def test_the_rate_at_which_videos_are_taken(small_site, bundle, overrides, rate):
+    work = PartInJob("job", {"bundle": bundle, "overrides": overrides, "role": "supervised"})
+    demands, _ = read_demands(work, small_site.config(words={}))
+    assert demands.bundle is not None and demands.rate == rate
+
+
 @pytest.mark.parametrize(
     ("words", "fault"),
     [

@@ -37,7 +37,8 @@ def stand_in(tmp_path, monkeypatch):
     def write(code: str) -> None:
         program = tmp_path / "bin" / "nvflare"
         program.parent.mkdir(exist_ok=True)
-        head = "import json, os, subprocess, sys, time\nfrom pathlib import Path\nw = Path(sys.argv[sys.argv.index('-w') + 1])\n"
+        head = "import json, os, subprocess, sys, time\nfrom pathlib import Path\n"
+        head += "w = Path(sys.argv[sys.argv.index('-w') + 1])\n"
         program.write_text(f"#!{os.path.realpath(sys.executable)}\n{head}{code}\n")
         program.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(program.parent / "python"))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,14 @@ from PIL import Image
 from .errors import BundleInputError
 
 SAME = 1e-6  # seconds: times that are nearer are one time
+NEARLY = 0.005  # of a rate: 29.97 for 30 is 0.1 %
 SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds, mean frames, by which a video may end before the end that its file states
 
 
 def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Image]]:
     """Yield second and picture of frame 0, 1, …: the last that is not later than k / rate seconds after the first.
+
+    Of videos of 29.97 frames a second and the like each n-th is taken, as in training.
 
     A packet that cannot be decoded is left out; the frame before it is shown for longer.
 
@@ -26,28 +30,52 @@ def frames_at(path: str | Path, rate: float) -> Iterator[tuple[float, Image.Imag
         raise BundleInputError(
             f"frame_rate (mask_rate, where masks are made) is {rate!r}; give frames a second above 0, such as 1"
         )
+    rate, slack = _grid(Path(path), rate)
     start, count, shown, damage = 0.0, 0, None, list[str]()
     for frame in _decoded(Path(path), damage):
         if shown is None:
             start = frame.time
         elif frame.time < shown.time:
             continue
-        while shown is not None and start + count / rate < frame.time - SAME:
+        while shown is not None and start + count / rate < frame.time - slack:
             yield count / rate, _upright(shown)
             count += 1
         shown = frame
     if shown is None:
         raise BundleInputError(f"{path} is damaged: none of its frames can be decoded; copy the video again")
     end = shown.time + float((shown.duration or 0) * (shown.time_base or 0))
-    while count == 0 or start + count / rate < end - SAME:
+    while count == 0 or start + count / rate < end - slack:
         yield count / rate, _upright(shown)
         count += 1
     if damage:  # what could be read is used, and nobody takes it for the whole video
         raise BundleInputError(f"{path} is damaged: {'; '.join(damage)}; the other frames are used; copy it again")
 
 
+def _grid(path: Path, rate: float) -> tuple[float, float]:
+    """Frames a second that are taken, and by how many seconds one may begin too late: each n-th, where that is meant.
+
+    At 10 a second the times would drift along the frames of a video of 29.97, of which every third is taken.
+    """
+    with _opened(path) as (_, stream, _):
+        base = float(stream.base_rate or 0)
+        mean = float(stream.average_rate or base)
+    own = next((base / fields for fields in (1, 2) if base and abs(fields * mean / base - 1) <= NEARLY), 0.0)
+    steps = round(round(own) / rate)
+    whole = not steps or abs(own / round(own) - 1) < SAME
+    if whole or not SAME < abs(own / rate / steps - 1) <= NEARLY:
+        return rate, SAME
+    return own / steps, 0.5 / own
+
+
 def _decoded(path: Path, damage: list[str]) -> Iterator[Any]:
     """All frames of PyAV that can be decoded and have a time; says in ``damage`` what is wrong with the file."""
+    with _opened(path) as (container, stream, failure):
+        yield from _packets(container, stream, failure, damage)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
+    """PyAV's container of a video, its first stream of pictures, and what PyAV raises."""
     try:
         import av
     except ImportError as error:
@@ -59,7 +87,7 @@ def _decoded(path: Path, damage: list[str]) -> Iterator[Any]:
         with av.open(str(path.absolute()), options={"protocol_whitelist": "file"}) as container:
             if not container.streams.video:
                 raise BundleInputError(f"{path} holds no picture; give a video")
-            yield from _packets(container, container.streams.video[0], av.FFmpegError, damage)
+            yield container, container.streams.video[0], av.FFmpegError
     except (av.FFmpegError, OSError) as error:
         raise BundleInputError(f"{path} is damaged or no video ({error}); copy it again") from error
 

@@ -24,6 +24,7 @@ class BundleDemands:
         bundle, kind: as it is installed here, and of the task.
         classes: names of classes, if labels are such.
         size: pixels of the square that an image is fitted into, if it is.
+        rate: frames a second that are taken of a video, if it is so.
         batch: cases in a batch.
         fraction: share of the labelled images that the job uses.
         least: images without which a site sends no statistics of them.
@@ -36,6 +37,7 @@ class BundleDemands:
     batch: int | None = None
     fraction: float = 1.0
     least: int | None = None
+    rate: float | None = None
 
 
 def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemands, list[SiteFinding]]:
@@ -58,8 +60,9 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     names = tuple(map(str, classes)) if isinstance(classes, list) else None
     size, batch = (n if type(n := parser.get(key)) is int else None for key in ("image_size", "batch_size"))
     fraction = share if type(share := parser.get("label_fraction")) in (int, float) else 1.0
+    rate = float(taken) if type(taken := parser.get("frame_rate")) in (int, float) else None
     found = [SiteFinding("training", "words", f"{site.source}: bundle '{bundle.name}': {fault}")] if fault else []
-    return BundleDemands(bundle, kind, names, size, batch, fraction, least), found
+    return BundleDemands(bundle, kind, names, size, batch, fraction, least, rate), found
 
 
 def check_exchange(work: PartInJob, demands: BundleDemands, site: SiteConfig, images: int) -> Iterator[SiteFinding]:

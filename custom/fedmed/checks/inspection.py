@@ -82,6 +82,10 @@ class Inspection(ABC):
                 text = f"{what} is listed more than once: {shown}; keep one if that was not meant"
                 yield data_finding("twice", text, *first, also=tuple(others))
 
+    def judge_rate(self, cases: Cases, rate: float | None) -> Iterator[SiteFinding]:
+        """Which labels of a video are of no frame that the job takes; ``rate``: frames a second, None without a job."""
+        return iter(())
+
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool
     ) -> Iterator[SiteFinding]:

@@ -119,6 +119,7 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
         bundle = checked.demands.bundle.name if checked.demands.bundle else None
         checked.cases = checked.inspection.open(checked.entries, options.workers, show.track(), bundle, site.bundles)
         checked.findings += checked.inspection.judge(checked.cases, checked.demands.size)
+        checked.findings += checked.inspection.judge_rate(checked.cases, checked.demands.rate)
 
 
 def _not_named(site: str, work: PartInJob) -> Iterator[SiteFinding]:

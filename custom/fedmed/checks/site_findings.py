@@ -73,6 +73,7 @@ _NOTES = {
         "unused": "images that the site's role does not use",
         "view": "images from the side, or of another part than the chest",
         "odd_video": "videos with frames out of the body, of several sizes, or with phases in an odd order",
+        "unused_masks": "videos with masks of frames that the job does not take at its rate",
         "small_picture": "images that are smaller than the network's input",
         "no_class": "classes of the job without a training image",
         "one_sided": "tools or phases that no frame of a list shows, or every frame",

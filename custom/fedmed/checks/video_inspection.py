@@ -18,6 +18,7 @@ from fedmed.data.prepare.video_layouts.layout import PARTS
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import TimedLabels, read_label_table
+from fedmed.data.video.mask_rates import better_rate, used_masks
 from fedmed.data.video.space_needed import space_needed
 from fedmed.errors import DataError
 from fedmed.reports.words import NOTHING
@@ -134,6 +135,19 @@ class MaskInspection(VideoInspection):
     """The same where the job's classes are what 1, 2, … stand for in masks; without a job, masks may have any value."""
 
     values = range(256)
+
+    def judge_rate(self, cases: Cases, rate: float | None) -> Iterator[SiteFinding]:
+        """How many masks of a video are used at the job's rate; without a job nobody knows it, and nothing is said."""
+        for entry, case in cases.items() if rate else ():
+            if entry.mask is None or not case.usable or not isinstance(case, VideoCase) or case.stored is None:
+                continue
+            masks = FrameMasks(entry.mask, self.values)
+            number, used = len(masks.files()), used_masks(masks, case.stored, rate)
+            if used < number:
+                text = f"{used} of {number} masks are used at the job's {rate:g} frames a second"
+                hint = f"{better_rate(masks, case.stored, rate)}, which the study lead sets as 'frame_rate'"
+                kind = "unused_masks" if used else "video_labels"
+                yield data_finding(kind, f"{entry.where}: {text}; {hint}", entry.list, entry.number)
 
     def judge_labels(
         self, entries: Sequence[Entry], classes: Sequence[str] | None, role: str | None, chooses: bool

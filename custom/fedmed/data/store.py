@@ -20,7 +20,7 @@ log = logging.getLogger("fedmed.data")
 
 FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
-_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|lock|[^.]+\.tmp)")
+_OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
 _UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
 
 

@@ -210,6 +210,13 @@ def test_masks_of_plain_videos(plain, prepare, tmp_path):
     assert prepared.cases[0].label == "phases, tools, masks"
 
 
+def test_masks_between_the_frames_are_told_with_the_rate_that_uses_them(plain, prepare):
+    for time in (1000, 1200, 2000):
+        png(plain / "masks" / "a" / f"{time:08d}.png", [1, 2, 3])
+    prepared, _, _ = prepare(plain)
+    assert prepared.cases[0].notes == ["at 1 a second some masks are left out; at 5 a second all of them are used"]
+
+
 def test_cholec80(prepare, tmp_path):
     folder = tmp_path / "in"
     for seed, name in enumerate(("video01", "video02", "video03")):

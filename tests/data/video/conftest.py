@@ -1,12 +1,15 @@
 """Small videos, made on the fly."""
 
+import json
 from fractions import Fraction
 
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.masked_videos import MaskedVideos
 
 CODECS = {".avi": "mpeg4"}  # others: H.264
 
@@ -87,6 +90,22 @@ def cut_short(tmp_path):
 def settings():
     """Return a function that makes settings of the small videos; keyword arguments change them."""
     return lambda **changes: FrameSettings(**{"size": (24, 32), "rate": 5, **changes})
+
+
+@pytest.fixture
+def masked(settings, tmp_path):
+    """Return a function that writes masks of a video's frames, by their numbers, and opens both; 10 frames a second."""
+
+    def open(video, numbers, fps, value=1, shape=(24, 32), **changes):
+        (tmp_path / "masks").mkdir(exist_ok=True)
+        for number in numbers:
+            mask = Image.fromarray(np.full(shape, value, np.uint8))
+            mask.save(tmp_path / f"masks/{round(1000 * number / fps):08d}.png")
+        datalist, chosen = tmp_path / "datalist.json", settings(**{"rate": 10, **changes})
+        datalist.write_text(json.dumps({"training": [{"video": video.name, "masks": "masks"}]}))
+        return MaskedVideos(tmp_path, datalist, "training", ["shaft"], chosen, tmp_path / "cache")
+
+    return open
 
 
 @pytest.fixture

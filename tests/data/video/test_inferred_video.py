@@ -2,10 +2,12 @@
 
 import importlib
 import sys
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
+from fedmed.data.video.extraction import Extraction
 from fedmed.files import CHECKOUT
 
 BUNDLE = CHECKOUT / "bundles" / "surgical_tool_classification"
@@ -30,6 +32,19 @@ def taken(path, rate=5.0):
 def test_of_a_whole_video_nothing_is_said(write_video, name):
     seconds, said = taken(write_video(name, first=3 if name.endswith("ts") else 0))
     assert len(seconds) == 10 and said == ""
+
+
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+@pytest.mark.parametrize("fps", [Fraction(30000, 1001), Fraction(60000, 1001), Fraction(30), Fraction(25), Fraction(5)])
+@pytest.mark.parametrize("rate", [5, 10, 25])
+def test_frames_are_those_of_training(write_video, settings, number_of, name, fps, rate):
+    path = write_video(name, frames=150, rate=fps)
+    trained = Extraction(path, settings(rate=rate))
+    expected = [number_of(frame) for frame in trained]
+    found = [(second, number_of(picture)) for second, picture in videos.frames_at(path, rate)]
+    assert [number for _, number in found] == expected
+    times = [k / trained.facts()["rate"] for k in range(len(found))]
+    assert [second for second, _ in found] == pytest.approx(times)
 
 
 def test_a_film_of_few_frames_is_whole(write_video):

@@ -1,5 +1,6 @@
 """Labels by time, and everything that may be wrong with a table of them."""
 
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 from fedmed.data.video.label_table import read_label_table
 from fedmed.data.video.stored_video import StoredVideo
+from fedmed.data.video.video_store import VideoStore
 from fedmed.errors import DataError
 
 PHASES, TOOLS = ("preparation", "dissection"), ("grasper", "clipper")
@@ -39,6 +41,16 @@ def test_the_row_that_holds_at_a_time(table):
         assert read.phases_of(stored).tolist() == [second > 4 for second in seconds]
         assert read.tools_of(stored).tolist() == [[second % 2, 0] for second in seconds]
     assert read.phases_of(stored).dtype == np.int64 and read.tools_of(stored).dtype == np.uint8
+
+
+@pytest.mark.parametrize("fps", [Fraction(30000, 1001), Fraction(60000, 1001), Fraction(25)])
+def test_rows_of_frames_are_found_whatever_the_rate_of_the_video(table, write_video, settings, tmp_path, fps):
+    """A row for every tenth frame that is taken, at the time of the video's own frame."""
+    count, every = int(20 * fps), 10 * round(fps / 5)
+    rows = [f"{number / float(fps):.10g},{PHASES[number // every % 2]},1,0" for number in range(0, count, every)]
+    read = read_label_table(table(rows), PHASES, TOOLS)
+    stored = VideoStore(tmp_path / "cache", settings(rate=5)).get(write_video(frames=count, rate=fps))
+    assert read.rows_of(stored).tolist() == [number // 10 for number in range(len(stored))]
 
 
 def test_frames_at_their_own_times(table, tmp_path):

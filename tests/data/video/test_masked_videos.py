@@ -1,6 +1,7 @@
 """Batches of the frames that have masks, and what an engine makes of them."""
 
 import json
+from fractions import Fraction
 
 import cv2
 import numpy as np
@@ -13,6 +14,7 @@ from fedmed.data.video.masked_videos import MaskedVideos, masked_clip_loader, ma
 from fedmed.engines.frame_batches import FrameBatches
 from fedmed.errors import DataError
 
+NTSC, DOUBLE = Fraction(30000, 1001), Fraction(60000, 1001)
 SINGLE = ClipRule("history", 1)
 
 
@@ -70,6 +72,31 @@ def test_masks_move_with_their_frames(prepared):
     assert torch.allclose(mirrored, still.flip(-1), atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["a.mp4", "a.mkv"])
+@pytest.mark.parametrize(
+    ("fps", "every"), [(NTSC, 30), (NTSC, 3), (DOUBLE, 60), (Fraction(30), 30), (Fraction(25), 25)]
+)
+def test_masks_count_to_the_end_of_a_video(masked, write_video, number_of, caplog, name, fps, every):
+    """In 20 s frames of 29.97 a second drift by more than one against 10 a second."""
+    count = int(20 * fps)
+    opened = masked(write_video(name, frames=count, rate=fps), range(0, count, every), fps)
+    (files,), (stored,) = opened.files, opened.videos
+    assert len(files) == len(range(0, count, every)) and "left out" not in caplog.text
+    for frame, path in files.items():
+        assert number_of(stored.frames[frame]) == round(int(path.stem) / 1000 * fps) % 50
+
+
+def test_masks_that_are_left_out_are_told_once(masked, write_video, caplog):
+    video = write_video(frames=100)
+    given = (video, range(0, 100, 2), 25)
+    assert [len(masked(*given, rate=rate).files[0]) for rate in (5, 5, 25)] == [10, 10, 50]
+    assert caplog.messages == [
+        "40 of 50 masks of a.mp4 are of no frame at 5 a second and are left out; at 25 a second all of them are used"
+    ]
+
+
 def test_masks_of_no_frame_that_is_used(write_video, settings, tmp_path):
-    with pytest.raises(DataError, match=r"masks_1: no mask is of a frame of .*1.mp4 that is used; use a higher rate"):
+    with pytest.raises(
+        DataError, match=r"masks_1: no mask is of a frame of .*1.mp4 that is used; at 25 a second all of them"
+    ):
         opened(tmp_path, write_video, settings, [(400,), (440,)])

@@ -69,14 +69,13 @@ def test_folders_that_nothing_can_be_learnt_from(images, made, told):
         images(**made)
 
 
-def test_a_mask_of_another_size_or_value_is_told_when_it_is_read(images):
+def test_a_mask_of_another_size_or_value_is_told_at_once(images):
     for made, told in (
         ({"size": (12, 32)}, r"has shape \(12, 32\)"),
         ({"masks": (1, 9, 9)}, "has the value 9; use 0, 1"),
     ):
-        loader = masked_clip_loader(images(**made), RULE, 3, 1, seed=0)
         with pytest.raises(DataError, match=told):
-            list(loader)
+            images(**made)
 
 
 def test_a_video_is_no_folder_of_pictures(images, write_video, tmp_path, settings):

@@ -1,6 +1,8 @@
+import hashlib
 import multiprocessing
 import pickle
 import shutil
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -49,6 +51,27 @@ def test_another_content_or_setting_is_noticed(write_video, store, read):
     assert len(read) == 5
     write_video(frames=20)
     assert len(store().get(path)) == 4 and len(read) == 6
+
+
+def test_only_where_each_nth_frame_is_taken_another_key_says_so(write_video, store, settings):
+    """What earlier versions have prepared of 25 frames a second is still used, of 29.97 not."""
+    for rate, same in ((25, True), (Fraction(30000, 1001), False)):
+        path = write_video(frames=60, rate=rate)
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        before = hashlib.sha256(f"{content}\0{settings().text()}".encode()).hexdigest()
+        assert (store().get(path).path.stem == before) is same
+        assert store().get(path).facts["rate"] == (5 if same else pytest.approx(4.995, abs=1e-4))
+
+
+def test_a_note_of_an_earlier_version_spares_reading_the_file(write_video, store, tmp_path, monkeypatch):
+    path = write_video(frames=60, rate=Fraction(30000, 1001))
+    stored = store().get(path)
+    (note,) = (tmp_path / "cache" / FOLDER).glob("*.source")
+    digest, rate = note.read_text().split()
+    assert float(rate) == pytest.approx(29.97, abs=1e-3)
+    note.write_text(digest)
+    monkeypatch.setattr(video_store.hashlib, "file_digest", None)
+    assert store().get(path).path == stored.path and note.read_text() == f"{digest} {rate}"
 
 
 def test_frames_in_memory_are_not_pickled(write_video, store):
@@ -153,7 +176,8 @@ def test_purge_deletes_videos_too(write_video, store, tmp_path):
     stored = store().get(write_video())
     stored.path.with_suffix(".x1.tmp").write_bytes(b"half")
     (stored.path.parent / "notes.json").write_text("not ours")
-    assert purge(tmp_path / "cache") == 5
+    stored.path.with_suffix(".masks").touch()
+    assert purge(tmp_path / "cache") == 6
     assert names(tmp_path) == [".json"]
 
 

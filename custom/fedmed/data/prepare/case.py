@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from fedmed.data.video.stored_video import StoredVideo
+
 
 @dataclass(frozen=True)
 class Source:
@@ -81,6 +83,7 @@ class VideoCase(Case):
         rows, shown: of the table, and tool -> how many of them show it.
         lasting: phase -> how many rows of the table are of it.
         white, dark, out_of_body: how many of the frames looked at are so.
+        stored: what is known of its frames, at the rate at which they were looked at.
     """
 
     table: Path | None = None
@@ -94,6 +97,7 @@ class VideoCase(Case):
     white: int = 0
     dark: int = 0
     out_of_body: int = 0
+    stored: StoredVideo | None = None
 
     def named(self) -> dict[str, Path | str]:
         return {"video": self.image or self.found, "labels": self.table or "", "masks": self.mask or ""}

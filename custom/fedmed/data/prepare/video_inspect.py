@@ -20,6 +20,7 @@ from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.label_table import PHASE, SECOND, read_label_table
+from fedmed.data.video.mask_rates import better_rate, used_masks
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
@@ -91,7 +92,9 @@ def prepare_video(
         header = rows[0] if rows else {}
         own = layout.phases if PHASE in header else (), layout.tools if set(header) - {SECOND, PHASE} else ()
         phases, tools = (given or known for given, known in zip((wanted.phases, wanted.tools), own, strict=True))
-        inspect_video(case, wanted.settings, phases, tools, values=set(layout.mask_values.values()))
+        values = set(layout.mask_values.values())
+        inspect_video(case, wanted.settings, phases, tools, values)
+        case.notes += _left_out(case, FrameMasks(case.mask, values), wanted.settings.rate) if case.mask else []
     except DataError as error:
         case.faults.append(_without(str(error), recording, case))
     return case
@@ -118,7 +121,7 @@ def inspect_video(
     for frame in extraction:
         digest.update(np.ascontiguousarray(frame).data)
     facts = extraction.facts()
-    stored = StoredVideo(video, Path(), facts)
+    case.stored = stored = StoredVideo(video, Path(), facts)
     case.content, case.seconds, case.shape = digest.hexdigest(), facts["seconds"], (facts["frames"], *settings.size)
     case.sizes = ", ".join(f"{height}x{width}" for height, width in facts["source_sizes"])
     case.white, case.dark, case.out_of_body = (len(facts["flagged"][name]) for name in ("white", "dark", "out_of_body"))
@@ -134,15 +137,22 @@ def inspect_video(
     if case.mask:
         masks = FrameMasks(case.mask, values)
         files = masks.files()
-        if len(masks.of(stored)) < len(files):
-            when = "that there are" if looked.rate is None else f"at {looked.rate:g} a second; train at a higher rate"
-            case.notes.append(f"some masks lie between the frames {when}")
+        masks.of(stored)  # refuses masks of another video
         for _, path in files:
-            masks.read(path, stored)
+            masks.check(path, stored)
         case.masks, known = len(files), [*known, "masks"]
     case.label = ", ".join(known)
     if len(facts["source_sizes"]) > 1:
         case.notes.append("the size of the frames changes midway")
+
+
+def _left_out(case: VideoCase, masks: FrameMasks, rate: float | None) -> list[str]:
+    """Whether masks lie between the frames that are taken; of a folder between its own, since nobody knows the rate."""
+    if case.stored is None or used_masks(masks, case.stored, None) == len(masks.files()):
+        return []
+    if case.stored.facts["rate"] is None:
+        return ["some masks lie between the frames that there are"]
+    return [f"at {rate:g} a second some masks are left out; {better_rate(masks, case.stored, rate)}"]
 
 
 def bring_video(recording: Recording, target: Path, copy: bool) -> Path:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fedmed.data.video.frame_grid import SAME, frame_grid
 from fedmed.data.video.frame_rules import RULES, Frame, matching_rules, picture_box
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import Damage, ShownFrame, VideoSource, open_video
 from fedmed.errors import DataError
 
-SAME = 1e-6  # seconds: times that are nearer are one time
 LONGEST_GAP = 3600.0  # seconds for which one frame may be shown
 BORDER_FRAMES, BORDER_PIXELS = 16, 256  # from how many frames borders are found, and on which grid
 
@@ -21,7 +21,8 @@ class Extraction:
 
     **Rule.** Times count from the first frame. Frame k is the one that is shown at k / rate seconds: the last whose own
     time is not later. It is repeated while nothing new is shown, and the video ends where its last frame ends. One that
-    does not say how long it is shown is shown as long as the mean frame.
+    does not say how long it is shown is shown as long as the mean frame. Of videos of 29.97 frames a second and the
+    like each n-th is taken, see :func:`fedmed.data.video.frame_grid.frame_grid`.
 
     Args:
         path: a file, or a folder of frames.
@@ -36,7 +37,8 @@ class Extraction:
     def __init__(self, path: Path | str, settings: FrameSettings) -> None:
         self.path, self.settings = Path(path), settings
         self.source: VideoSource = open_video(path, settings.names_rate)
-        self.rate = None if self.source.single else settings.rate
+        wanted = None if self.source.single else settings.rate
+        self.grid = None if wanted is None else frame_grid(self.source.steady_rate(), wanted)
         self.damage = Damage(self.path, refuse=settings.damage == "refuse")
         self.flagged: dict[str, list[int]] = {name: [] for name in RULES}
         self.count = self.repeated = 0
@@ -73,11 +75,11 @@ class Extraction:
             "frames": self.count,
             "height": self.settings.size[0],
             "width": self.settings.size[1],
-            "rate": self.rate,
+            "rate": None if self.grid is None else self.grid.rate,
             "single": self.source.single,
             "seconds": round(self.end - self.start, 6),
             "first_second": round(self.start, 6),
-            "times": self.times if self.rate is None else None,
+            "times": self.times if self.grid is None else None,
             "repeated": self.repeated,
             "source_sizes": [list(size) for size in damage.sizes],
             "picture_box": list(self.box),
@@ -106,15 +108,15 @@ class Extraction:
                 self.repeated += 1
             for name in marks:
                 self.flagged[name].append(self.count)
-            if self.rate is None:
+            if self.grid is None:
                 self.times.append(round(shown.second - self.start, 6))
             self.count += 1
             yield frame
 
     def _due(self, second: float, first: bool) -> bool:
         """Whether the frame shown until ``second`` is to be taken, for the first time or again."""
-        rate = self.rate
-        return first if rate is None else self.start + self.count / rate < second - SAME
+        grid = self.grid
+        return first if grid is None else self.start + self.count / grid.rate < second - grid.slack
 
     def _scaled(self, shown: ShownFrame) -> Frame:
         """The picture without its borders, at the wanted size."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.data.video.container import opened_video, start_of, stated_end
+from fedmed.data.video.frame_grid import NEARLY
 from fedmed.data.video.frame_rules import Frame
 from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
@@ -107,6 +108,13 @@ class VideoFile:
             if not stream.frames:
                 raise DataError(f"{self.path}: does not state how many frames it has; prepare it at a rate")
             return int(stream.frames)
+
+    def steady_rate(self) -> float | None:
+        with opened_video(self.path) as (_, stream):
+            base = float(stream.base_rate or 0)  # FFmpeg's guess from the first frames, whole or n · 1000 / 1001
+            mean = float(stream.average_rate or base)
+            fields = (1, 2)  # of a frame: the two of an interlaced one may count as frames
+            return next((base / n for n in fields if base and abs(n * mean / base - 1) <= NEARLY), None)
 
     def _packets(self, container: Any, stream: Any, damage: Damage) -> Iterator[Any]:
         packets, number = container.demux(stream), 0

@@ -17,6 +17,7 @@ from fedmed.errors import DataError, first_line
 
 TABLE = "frames.csv"
 SINGLES = "pictures.csv"
+UNEVEN = 0.0011  # seconds that frames which come evenly may be off: times are often whole milliseconds
 PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff"}
 
 
@@ -93,6 +94,15 @@ class FrameFolder:
 
     def count(self) -> int:
         return len(self.listed)
+
+    def steady_rate(self) -> float | None:
+        times = np.array([second for _, second in self.listed])
+        if self.single or len(times) < 2 or times[-1] <= times[0]:
+            return None
+        rate, since, numbers = (len(times) - 1) / (times[-1] - times[0]), times - times[0], np.arange(len(times))
+        # The two times alone tell it badly, so a whole number that fits all is what is meant.
+        known = (one for one in (float(round(rate)), float(rate)) if one)
+        return next((one for one in known if np.abs(since - numbers / one).max() <= UNEVEN), None)
 
     def _usual_interval(self) -> float:
         return float(np.median(np.diff([second for _, second in self.listed]))) if len(self.listed) > 1 else 0.0

@@ -57,9 +57,7 @@ class FrameMasks:
             DataError: as :meth:`files`; or a mask is later than the video ends.
         """
         end, times = video.start + float(video.facts["seconds"]), video.times + video.start
-        # How long the video shows a frame: a frame of the store shows one that began less than that before.
-        source = open_video(video.source) if video.facts["rate"] else None
-        shown = source.seconds() / max(1, source.count()) if source else 0.0
+        shown = _shown(video) if video.facts["rate"] else 0.0  # a frame of the store began less than that before
         masks: dict[int, Path] = {}
         for second, path in self.files():
             if second > end + ROUNDING:
@@ -73,6 +71,18 @@ class FrameMasks:
         """(H, W) a mask on the frames of the store: borders cut off and scaled as they are, by the nearest pixel.
 
         Raises:
+            DataError: as :meth:`check`.
+        """
+        mask = self.check(path, video)
+        height, width = mask.shape
+        top, bottom, left, right = video.facts["picture_box"]
+        rows = _nearest(top * height, bottom * height, video.facts["height"])
+        return mask[np.ix_(rows, _nearest(left * width, right * width, video.facts["width"]))].astype(np.uint8)
+
+    def check(self, path: Path, video: StoredVideo) -> NDArray[Any]:
+        """A mask as it is.
+
+        Raises:
             DataError: not a picture of one channel, of another size than the video, or with other values.
         """
         mask = picture(path)
@@ -83,18 +93,15 @@ class FrameMasks:
                 f"{path}: the mask has shape {mask.shape}, and its video {video.source} {own}; "
                 "draw it on the frame itself, in one channel"
             )
-        self._check(path, mask)
-        height, width = mask.shape
-        top, bottom, left, right = video.facts["picture_box"]
-        rows = _nearest(top * height, bottom * height, video.facts["height"])
-        return mask[np.ix_(rows, _nearest(left * width, right * width, video.facts["width"]))].astype(np.uint8)
+        self._check_values(path, mask)
+        return mask
 
     def check_values(self) -> None:
         """Read all masks without their video; DataError as :meth:`files`, or for a damaged one or another value."""
         for _, path in self.files():
-            self._check(path, picture(path))
+            self._check_values(path, picture(path))
 
-    def _check(self, path: Path, mask: NDArray[Any]) -> None:
+    def _check_values(self, path: Path, mask: NDArray[Any]) -> None:
         if others := sorted(set(np.unique(mask).tolist()) - set(self.values)):
             known = f"0 … {max(self.values)}" if len(self.values) > 9 else ", ".join(map(str, self.values))
             raise DataError(f"{path}: the mask has the value {others[0]}; use {known}")
@@ -107,6 +114,13 @@ def picture(file: Path | IO[bytes]) -> NDArray[Any]:
             return np.array(image)
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
+
+
+def _shown(video: StoredVideo) -> float:
+    """Seconds for which the video shows one frame."""
+    source = open_video(video.source)
+    rate = source.steady_rate()
+    return 1 / rate if rate else source.seconds() / max(1, source.count())
 
 
 def _nearest(low: float, high: float, count: int) -> NDArray[np.int64]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedmed.data.video.frame_grid import NEARLY
 from fedmed.data.video.frame_rules import RULES
 from fedmed.errors import DataError
 
@@ -20,7 +21,8 @@ class FrameSettings:
 
     Args:
         size: (height, width) in pixels to which each frame is scaled; its proportions may change.
-        rate: frames a second, above 0. Frame k is the one that is shown k / rate seconds after the first frame.
+        rate: frames a second, above 0. Frame k is the one that is shown k / rate seconds after the first frame; of
+            videos of nearly a multiple, such as 29.97, see :func:`fedmed.data.video.frame_grid.frame_grid`.
             None = each frame of the video once, at its own time: for folders that hold frames here and there.
         crop: whether black borders are cut off, see :func:`fedmed.data.video.frame_rules.picture_box`.
         drop: names of rules whose frames are not kept: ``white``, ``dark``, ``out_of_body``, see
@@ -75,7 +77,7 @@ def frames_between(seconds: float, rate: float | None) -> int:
         raise DataError(
             f"clips with a history need videos prepared at a rate; give frames a second, such as 5 ({RATE_KEY})"
         )
-    if not (math.isfinite(seconds * rate) and seconds * rate >= 1 - 1e-6):
+    if not (math.isfinite(seconds * rate) and seconds * rate >= 1 - NEARLY):
         raise DataError(
             f"an interval of {seconds:g} s is less than one frame at {rate:g} frames a second; use at least "
             f"{1 / rate:.3g} s, or prepare the videos at {1 / seconds if seconds > 0 else 25:.3g} frames a second "

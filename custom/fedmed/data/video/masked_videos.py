@@ -1,5 +1,6 @@
 """A site's videos with masks of some of their frames."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,12 +11,19 @@ from torch import Tensor
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.entry_forms import Video
+from fedmed.data.video.checked_masks import check_masks
 from fedmed.data.video.clip_loader import ClipDataset, PreparedVideos, batches_of
 from fedmed.data.video.clip_plan import ClipRule, Clips, joined
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.mask_rates import better_rate
+from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 from fedmed.seeds import derive_seed
+
+log = logging.getLogger("fedmed.data")
+
+_TOLD: set[tuple[Path, float | None]] = set()  # of what was left out; videos are opened anew in each round
 
 
 class MaskedVideos(PreparedVideos):
@@ -31,7 +39,7 @@ class MaskedVideos(PreparedVideos):
         files: of each video, a frame of the store that is kept -> its mask.
 
     Raises:
-        DataError: the list, a video or a folder of masks cannot be used, or no mask is of a frame that is used.
+        DataError: the list, a video, a mask or a folder of masks cannot be used, or no mask is of a frame that is used.
     """
 
     def __init__(
@@ -46,18 +54,31 @@ class MaskedVideos(PreparedVideos):
         cases = load_datalist(data_root, datalist, key, form=Video(labels=False, masks=True))
         super().__init__([{"video": case["video"]} for case in cases], settings, cache_dir)
         self.masks = [FrameMasks(Path(case["masks"]), range(len(classes) + 1)) for case in cases]
-        pairs = list(zip(self.masks, self.videos, strict=True))
-        self.files = [{row: p for row, p in masks.of(video).items() if video.kept[row]} for masks, video in pairs]
-        for (masks, video), files in zip(pairs, self.files, strict=True):
-            if not files:
-                raise DataError(
-                    f"{masks.folder}: no mask is of a frame of {video.source} that is used; use a higher rate, or the "
-                    "masks of this video"
-                )
+        pairs = zip(self.masks, self.videos, strict=True)
+        self.files = [_used(masks, video, settings.rate) for masks, video in pairs]
         self.check(f"{datalist}, list '{key}'", classes)
 
     def check(self, source: str, classes: Sequence[str]) -> None:
         """Look at all videos and masks together; the source is for errors."""
+
+
+def _used(masks: FrameMasks, video: StoredVideo, rate: float | None) -> dict[int, Path]:
+    """Frame of the store that is kept -> its mask, looked at; what is left out is told."""
+    found = masks.of(video)
+    files = {row: path for row, path in found.items() if video.kept[row]}
+    if not files:
+        hint = f"; {better_rate(masks, video, rate)}" if not found else ""
+        raise DataError(
+            f"{masks.folder}: no mask is of a frame of {video.source} that is used{hint}; use another rate, or the "
+            "masks of this video"
+        )
+    if (masks.folder, rate) not in _TOLD and (number := len(masks.files())) > len(found):
+        _TOLD.add((masks.folder, rate))
+        when = "" if rate is None else f" at {rate:g} a second"
+        text = f"{number - len(found)} of {number} masks of {video.source.name} are of no frame{when} and are left out"
+        log.warning("%s; %s", text, better_rate(masks, video, rate))
+    check_masks(masks, files.values(), video)
+    return files
 
 
 def masked_frames(prepared: MaskedVideos, rule: ClipRule) -> Clips:

@@ -80,6 +80,9 @@ class VideoSource(Protocol):
     def count(self) -> int:
         """How many frames it has, as far as its header tells; DataError where that is not known."""
 
+    def steady_rate(self) -> float | None:
+        """Frames a second, as far as its header tells; None where they do not come evenly, or that is not known."""
+
 
 class Scaler:
     """Scales frames of PyAV and turns them upright; one for a video, since it is prepared for sizes and formats."""

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedmed.data.video.frame_grid import frame_grid
 from fedmed.data.video.frame_settings import FrameSettings
-from fedmed.data.video.source import open_video
+from fedmed.data.video.source import VideoSource, open_video
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,10 @@ def space_needed(sources: Iterable[Path | str], settings: FrameSettings) -> Spac
     frames = 0
     for source in sources:
         video = open_video(source, settings.names_rate)
-        whole = video.count() if settings.rate is None else math.ceil(video.seconds() * settings.rate - 1e-6)
-        frames += max(1, whole)
+        frames += max(1, video.count() if settings.rate is None else _taken(video, settings.rate))
     return SpaceNeeded(frames, *settings.size, settings.rate)
+
+
+def _taken(video: VideoSource, rate: float) -> int:
+    grid = frame_grid(video.steady_rate(), rate)
+    return math.ceil((video.seconds() - grid.slack) * grid.rate)

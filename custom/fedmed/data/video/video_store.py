@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +14,9 @@ from filelock import FileLock
 from fedmed.data.store import CaseStore
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import folder_facts
+from fedmed.data.video.frame_grid import frame_grid
 from fedmed.data.video.frame_settings import FrameSettings
+from fedmed.data.video.source import open_video
 from fedmed.data.video.space_needed import space_needed
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
@@ -21,6 +24,7 @@ from fedmed.files import read_json, write_atomically
 
 log = logging.getLogger("fedmed.data")
 
+_NOTE = re.compile(r"(?P<digest>[0-9a-f]{64})( (?P<rate>\d+\.\d+))?")
 DAMAGE_FACTS = ("damaged", "times_back", "cut_short")
 Progress = Callable[[int], object]
 
@@ -51,7 +55,7 @@ class VideoStore:
         """
         source = Path(source)
         try:
-            key = hashlib.sha256(f"{self._content(source)}\0{self.settings.text()}".encode()).hexdigest()
+            key = self._key(source)
             stored = self._read(source, key)
             if stored is None:
                 with FileLock(self.folder / f"{key}.lock"):
@@ -98,24 +102,37 @@ class VideoStore:
         write_atomically(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(facts).encode()))
         return StoredVideo(source, path, facts)
 
-    def _content(self, source: Path) -> str:
-        """SHA-256 of a video's content, remembered for its path, size and time of change."""
+    def _key(self, source: Path) -> str:
+        """What content and settings give; only where each n-th frame is taken does it say so too."""
+        digest, told = self._content(source)
+        if source.is_dir():
+            told = open_video(source, self.settings.names_rate).steady_rate()
+        grid = frame_grid(told, self.settings.rate) if self.settings.rate else None
+        every = f"\0every {grid.steps}" if grid and grid.steps else ""
+        return hashlib.sha256(f"{digest}\0{self.settings.text()}{every}".encode()).hexdigest()
+
+    def _content(self, source: Path) -> tuple[str, float | None]:
+        """SHA-256 of a video's content and, of a file, its rate; remembered for its path, size and time of change."""
         try:
             facts = source.stat()
             state = folder_facts(source, False) if source.is_dir() else f"{facts.st_size} {facts.st_mtime_ns}"
             known = f"{source.absolute()}\0{state}".encode(errors="surrogateescape")
             note = self.folder / f"{hashlib.sha256(known).hexdigest()}.source"
-            if note.is_file() and len(digest := note.read_text("ascii", "replace")) == 64:
-                return digest
-            if source.is_dir():
+            kept = _NOTE.fullmatch(note.read_text("ascii", "replace")) if note.is_file() else None
+            if kept and kept["rate"]:
+                return kept["digest"], float(kept["rate"]) or None
+            if kept:  # by an earlier version
+                digest = kept["digest"]
+            elif source.is_dir():
                 digest = folder_facts(source, True)
             else:
                 with source.open("rb") as stream:
                     digest = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
             raise DataError(f"{source}: the video cannot be read ({error.strerror}); restore it") from error
-        write_atomically(note, lambda stream: stream.write(digest.encode()))
-        return digest
+        told = None if source.is_dir() else open_video(source).steady_rate()
+        write_atomically(note, lambda stream: stream.write(f"{digest} {told or 0.0!r}".encode()))
+        return digest, told
 
     def _needed(self, source: Path) -> str:
         try:

@@ -19,7 +19,7 @@ class EndoVis2017(Layout):
     """
 
     about = "EndoVis 2017: left_frames and ground_truth or PartsSegmentation; two frames a second, black borders"
-    note = "frames of EndoVis 2017 have black borders; train with crop: true, which cuts them off frames and masks"
+    note = "frames of EndoVis 2017 have black borders; a study with 'crop: true' for all roles cuts them off"
     mask_values = {0: 0, 10: 1, 20: 2, 30: 3}
 
     def fits(self, folder: Path) -> bool:
