@@ -7,8 +7,9 @@
     scripts/view_video.py a.mp4 predictions.csv --out sheet.png                         # of a bundle's inference
     scripts/view_video.py a.mp4 --masks a_masks --called eval/masks/a.mp4 --video parts.mp4 # true and called masks
 
-Truth blue, prediction orange; true masks are outlined, called ones filled. Labels and masks of a site's video are
-those of its datalist.
+Truth blue, prediction orange; true masks are outlined, called ones filled. Labels and true masks of a site's video are
+those of its datalist. A run keeps what it called of labels, for --run; called masks are written by the inference of its
+exported bundle, for --called.
 --video plays the whole video with all of it. Frames show the patient, and before the camera is inside perhaps faces
 and names: treat the pictures as you treat the video.
 """
@@ -40,9 +41,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add("--labels", type=Path, metavar="CSV", help="table of labels by time")
     add("--masks", type=Path, metavar="FOLDER", help="PNG files named by milliseconds")
-    add("--called", type=Path, metavar="FOLDER", help="the same, as a bundle's inference wrote them")
+    add("--called", type=Path, metavar="FOLDER", help="the same, as a bundle's inference wrote them: OUT/masks/VIDEO")
     add("--classes", nargs="+", default=(), metavar="NAME", help="what 1, 2, … stand for in masks: shaft wrist jaw")
-    add("--run", type=Path, help="a run that tested the site's videos: its workspace, or the site's folder of its job")
+    add("--run", type=Path, help="a run that called labels of the site's videos: its workspace, or the site's folder")
     add("--predictions", type=Path, metavar="CSV", help="columns 'second' and 'p_<label>', probabilities")
     add("--threshold", type=float, default=0.5, help="probability from which a label is called (default %(default)s)")
     add("--out", metavar="PNG", type=Path, help="the sheet (default: VIDEO.png, here)")

@@ -168,6 +168,7 @@ def tap():
         for name in ("tap", "capture"):
             (folder / name).mkdir()
         (folder / "tap" / "sitecustomize.py").write_text(TAP)
-        return {**os.environ, "PYTHONPATH": str(folder / "tap"), "TAP": str(folder / "capture")}
+        path = os.pathsep.join([str(folder / "tap"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**os.environ, "PYTHONPATH": path, "TAP": str(folder / "capture")}
 
     return tap

@@ -29,6 +29,7 @@ DEMO = {"demo": "lap_instruments_tiny", "device": "cpu", "threads": 1}
 RUN = "simulate_job"
 TRAINED = ("encoder.", "decoder.", "head.")  # by the server too
 SHARED = ("temporal.query.weight", "head.weight")
+WIRE = 1.4  # bytes on it, as a multiple of the tensors', at most: sites that wait long also ask more often for work
 STATES = [f"{RUN}/fedmed/state/round_{number}.pt" for number in (0, 1)]
 
 
@@ -124,6 +125,17 @@ def test_the_simulator_equals_the_loop(place, flare):
         assert [row[key] for row in rounds[0]] == [row[key] for row in rounds[1]], key
 
 
+def test_the_bytes_that_are_noted_are_most_of_those_on_the_wire(flare):
+    """Names, shapes, scores and questions for work are beside the tensors, 114 small ones in an update."""
+    *sites, server = sorted(path.stat().st_size for path in captured(flare))
+    result = json.loads((flare / "server" / RUN / "fedmed/result.json").read_text())
+    update = rows(flare)[0]["bytes_up"] // 2
+    up, down = (sum(one[way] for one in [*rows(flare), *result["releases"]]) for way in ("bytes_up", "bytes_down"))
+    scored = len(result["validation"]) + len(result["test"])  # models of the end, which are of no round
+    for noted, wrote in ((up, sum(sites)), (down + scored * update, server)):
+        assert noted < wrote < WIRE * noted, wrote / noted
+
+
 def test_private_layers_cross_the_wire_once_when_they_are_released(flare):
     capture = sent(flare)
     (release,) = json.loads((flare / "server" / RUN / "fedmed/result.json").read_text())["releases"]
@@ -170,8 +182,13 @@ def test_what_is_a_hospitals_or_the_servers_alone_is_not_on_the_wire(flare, of_t
 
 def sent(workspace):
     """All that any process of the run wrote to a socket."""
+    return b"\0".join(path.read_bytes() for path in captured(workspace))
+
+
+def captured(workspace):
+    """A file for each process that wrote to one: the server's, and those of sites."""
     folder = workspace.with_name(workspace.name.replace("flare", "tap")) / "capture"
-    return b"\0".join(path.read_bytes() for path in sorted(folder.iterdir()))
+    return sorted(folder.iterdir())
 
 
 def large(tensors):

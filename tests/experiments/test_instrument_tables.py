@@ -12,7 +12,7 @@ from fedmed.experiments.experiment_table import load_table
 from fedmed.experiments.federated_training import FederatedTraining
 from fedmed.experiments.judgement import judge
 from fedmed.experiments.reproduction import write_table_files
-from fedmed.experiments.score_table import ROUNDS, SERVER, score_frame
+from fedmed.experiments.score_table import ROUNDS, SERVER, SPEED, score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.jobs.app_configs import files
 
@@ -82,9 +82,15 @@ def test_intervals_change_rounds_and_not_iterations(made):
     }  # fmt: skip
 
 
+def test_the_server_trains_as_long_whether_it_separates_or_fine_tunes(made):
+    separates, tunes, mixed = (own[-1].study.method.args for own in made["fig5"].values())
+    assert separates["server_steps"] == tunes["server_steps"] == 20
+    assert (separates.get("server"), tunes["server"], mixed["server"]) == (None, "fine_tuning", "mean")
+
+
 def evidence(table, gains):
     """Made-up videos of every site, each arm so much above the others; B and D are weak before."""
-    numbers = {"score": 0.4, "bytes_up": 8e6, "bytes_down": 8e6, "seconds": 4.0, "server_seconds": 1.0}
+    numbers = {"score": 0.4, "bytes_up": 9e6, "bytes_down": 9e6, "seconds": 4.0, "server_seconds": 1.0}
     rows = []
     for arm, seed in product(table.arms, table.seeds):
         common = {"arm": arm.name, "seed": seed, "model": "last"}
@@ -95,7 +101,9 @@ def evidence(table, gains):
             rows += [{**scored, "unit": f"v{n}", "value": base + 0.01 * n + 1e-4 * (n % 3)} for n in range(10)]
         told = {**common, "site": SERVER, "list": ROUNDS}
         rows += [{**told, "unit": f"{n}", "metric": k, "value": v + n} for n in range(3) for k, v in numbers.items()]
-        rows += [{**common, "site": "A", "list": ROUNDS, "unit": "0", "metric": "weight", "value": 0.5}] * 2
+        images = {**common, "list": ROUNDS, "unit": "all", "metric": "images", "value": 9}
+        rows += [{**images, "site": site} for site in "AB"]
+        rows += [{**common, "site": "", "list": SPEED, "unit": "model", "metric": "frames_per_second", "value": 21.5}]
     return Evidence(score_frame(rows), table.scores, {site: site for site in table.test})
 
 
@@ -130,7 +138,7 @@ def test_every_table_is_written(tables, name, tmp_path):
     text = next(path for file, path in paths.items() if file in ("table_last.md", "table.md")).read_text("utf-8")
     assert all(f"| {arm.name} |" in text for arm in table.arms)
     if name == "table9":
-        assert "| FedST | 8.00 | 8.00 | 5.00 | 2.00 | – |" in text, "one site with a weight in the rounds"
+        assert "| FedST | 4.50 | 4.50 | 5.00 | 2.00 | 21.50 |" in text, "two sites"
     if name == "table2":
         assert text.count("± standard deviation") == 4 and "A to D" in text
     if name == "fig5":

@@ -40,6 +40,16 @@ def test_numbers_of_the_server_are_drawn_by_round(trained):
     assert section.notes(run) == ["The server trained for 6 s in a round, in the mean."]
 
 
+@pytest.mark.parametrize(("value", "top"), [(2.0, 2.2), (1e-7, 1.1e-7), (3e5, 3.3e5), (0.0, 1.0)])
+def test_a_line_that_hardly_changes_stays_below_the_edge_of_its_panel(fake_run, value, top):
+    folder = fake_run(rounds=4, refuse=())
+    path = folder / "server/simulate_job/fedmed/rounds.jsonl"
+    lines = [json.loads(line) | {"domain_norm": value * (1 - 1e-6 * n)} for n, line in enumerate(path.open())]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (norm,) = ServerTrainingSection().charts(run := read_run(folder))["server_training"].draw(run).axes
+    assert norm.get_ylim() == pytest.approx((0, top), rel=1e-6)
+
+
 def test_a_run_whose_server_did_not_train_shows_nothing(finished_run):
     run = read_run(finished_run)
     for section in (ServerTrainingSection(), ChannelGatesSection()):

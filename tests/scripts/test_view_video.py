@@ -9,7 +9,9 @@ import pytest
 import yaml
 from PIL import Image, ImageColor
 
+from fedmed.data.datalist import case_names
 from fedmed.data.synthetic import demo_site
+from fedmed.engines.mask_scores import SCORES
 from fedmed.engines.video_recorder import frames_file
 from fedmed.reports.palette import MARKS, PREDICTION, TRUTH
 
@@ -155,6 +157,26 @@ def test_mistakes_are_said_in_one_line(script, site, run, tmp_path, capsys):
     assert not (tmp_path / "sheet.png").exists()
     with pytest.raises(SystemExit):
         script.main([str(video), "--run", str(run), "--out", str(tmp_path / "sheet.png")])
+
+
+def test_a_run_that_scored_masks_says_where_called_masks_come_from(script, fedmed_home, tmp_path, capsys):
+    yaml_file, root = tmp_path / "inst_hyst.yaml", demo_site("lap_instruments_tiny", "inst_hyst", fedmed_home)
+    yaml_file.write_text(yaml.safe_dump({"demo": "lap_instruments_tiny", "device": "cpu"}))
+    entry = json.loads((root / "datalist.json").read_text())["testing"][0]
+    table = frames_file(tmp_path / "run/inst_hyst/simulate_job/fedmed/evaluation", 0, case_names([entry])[0])
+    table.parent.mkdir(parents=True)
+    table.write_text(",".join(["second", *SCORES, "dice_shaft"]) + "\n0.0,0.5,0.4,3,2,0.5\n")
+    asked = ["0", "--site", str(yaml_file), "--out", str(tmp_path / "sheet.png"), *FRAMES]
+    assert script.main([*asked, "--run", str(tmp_path / "run")]) == 2
+    said, video = capsys.readouterr().err, root / entry["video"]
+    assert said.count("\n") == 1 and str(table) in said and "p_grasper" not in said
+    for needed in (f"--called OUT/masks/{video.name}", "scripts/export_bundle.py RUN", f"--dataset_dir {video} "):
+        assert needed in said
+    called = tmp_path / "OUT/masks" / video.name
+    called.mkdir(parents=True)
+    for path in (root / entry["masks"]).iterdir():
+        (called / path.name).write_bytes(path.read_bytes())
+    assert script.main([*asked, "--called", str(called)]) == 0 and (tmp_path / "sheet.png").is_file()
 
 
 def test_a_video_of_which_nothing_is_known_is_shown(script, site, tmp_path, capsys):

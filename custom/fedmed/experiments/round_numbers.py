@@ -16,7 +16,7 @@ from fedmed.reports.palette import LIGHT
 from fedmed.reports.plots import WIDTH, png, style
 from fedmed.reports.words import NOTHING, fixed
 
-MEGABYTE = 1e6
+MEGABYTE, IMAGES = 1e6, "images"
 
 
 class RoundCurves(TableLayout):
@@ -69,9 +69,11 @@ class RoundCurves(TableLayout):
 
 
 class RoundCosts(TableLayout):
-    """What an arm costs: megabytes on the wire, seconds, and frames that its model segments in a second.
+    """What an arm costs: megabytes of tensors, seconds, and frames that its model segments in a second.
 
-    Bytes are those that were sent, of one site in one round; seconds are of this machine and its load.
+    Bytes are those of the tensors that a job's rounds noted, of one site in one round; what NVFlare writes beside them,
+    and models that are released or only scored, are not among them. Seconds are of this machine and its load. Of an arm
+    of several jobs, such as one a site, all of it is of one job.
     """
 
     def names(self) -> set[str]:
@@ -84,7 +86,10 @@ class RoundCosts(TableLayout):
         heads = list(COSTS.values())
         lines = [[str(row["arm"]), *(fixed(cast("float | None", row.get(head)), 2) for head in heads)] for row in rows]
         table = markdown_table(["arm", *heads], lines, "|---" + "|--:" * len(heads) + "|")
-        words = "Means over rounds and seeds; seconds are of this machine."
+        words = (
+            "Means over rounds, seeds and, where each site trains alone, over these jobs. Megabytes are those of the "
+            "tensors in messages; seconds are of this machine."
+        )
         text = "\n".join([f"# {shown.title}", "", words, "", *table, ""])
         return {"table.md": text.encode(), "table.csv": csv_bytes(pd.DataFrame(rows))}
 
@@ -108,14 +113,20 @@ def of_rounds(shown: ShownTable, name: str) -> pd.DataFrame:
 def _costs(shown: ShownTable, arm: ShownArm) -> dict[str, str | float]:
     frame = selected(shown.evidence.frame, arm=arm.name)
     rounds = selected(frame, list=ROUNDS)
-    sites = len(set(selected(rounds, metric="weight")["site"])) or 1
     found: dict[str, str | float] = {}
     for name, head in COSTS.items():
         where = selected(frame, list=SPEED) if name == "frames_per_second" else selected(rounds, site=SERVER)
         values = _by_seed(selected(where, metric=name))
         if len(values):
-            found[head] = mean_and_spread(values)[0] / (sites * MEGABYTE if name.startswith("bytes") else 1)
+            unit = MEGABYTE * _sites_of_a_job(rounds, name) if name.startswith("bytes") else 1
+            found[head] = mean_and_spread(values)[0] / unit
     return {"arm": arm.name, **found} if found else {}
+
+
+def _sites_of_a_job(rounds: pd.DataFrame, name: str) -> float:
+    """How many sites train in one of an arm's jobs: a site has one row of images in it, and it has one first round."""
+    jobs = len(selected(rounds, site=SERVER, unit="0", metric=name))
+    return len(selected(rounds, unit="all", metric=IMAGES)) / jobs or 1
 
 
 def _by_seed(rows: pd.DataFrame) -> pd.Series:

@@ -26,6 +26,7 @@ PANELS: Mapping[str, Mapping[str, Line]] = {
         LOSS_PRE: ("pre-trained model", LIGHT[1]),
     },
 }
+HEAD_ROOM = 1.1  # height of a panel, as a multiple of its highest value
 CAPTION = (
     "What the server trained after it had averaged, on images of its own. The descriptor holds what the made images "
     "have beside instruments; one that grows without end swallows the instruments too. A gap is the mean squared "
@@ -71,11 +72,13 @@ def _noted(run: Run, panels: Mapping[str, Mapping[str, Line]]) -> bool:
 
 
 def _lines(axes: Axes, run: Run, lines: Mapping[str, Line]) -> None:
+    highest = 0.0
     for name, (label, colour) in lines.items():
         if found := server_points(run, name):
             rounds, values = zip(*found, strict=True)
             axes.plot(rounds, values, color=colour, label=label, marker="o", markersize=3)
-    axes.set_ylim(bottom=0)
+            highest = max(highest, *values)
+    axes.set_ylim(0, HEAD_ROOM * highest or 1)  # room of its own: that of matplotlib is a share of the values' range
     axes.set_xlabel("round")
     round_axis(axes, run, start=1)
     if len(lines) > 1:

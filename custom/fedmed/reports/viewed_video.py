@@ -10,6 +10,7 @@ import pandas as pd
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import PHASE, SECOND, TimedLabels, read_label_table
 from fedmed.data.video.source import Damage, VideoSource, open_video
+from fedmed.engines.mask_scores import SCORES
 from fedmed.engines.video_recorder import PROBABILITY, TRUTH
 from fedmed.errors import DataError
 from fedmed.reports.ribbon import Ribbon, held
@@ -116,12 +117,14 @@ def read_predictions(
         shift: second of the video's first frame in a bundle's table.
 
     Raises:
-        DataError: no such file, not such a table, or none of the video.
+        DataError: no such file, not such a table, or none of the video; of masks, where to get them.
     """
     if not path.is_file():
         raise DataError(f"{path}: there is no such table of predictions; give the CSV of this video")
     table = read_table(path)
     columns = [name for name in table if name.startswith(PROBABILITY)]
+    if not columns and {*SCORES} <= {*table}:
+        raise DataError(_no_masks(path, video))
     if SECOND not in table or not columns or table.empty:
         has = ", ".join(table) or "nothing"
         raise DataError(
@@ -140,6 +143,16 @@ def read_predictions(
     if phase.any():
         called[:, phase] = chances[:, phase] == chances[:, phase].max(axis=1, keepdims=True)
     return held(seconds, called, names, bridge=False)
+
+
+def _no_masks(path: Path, video: Path | None) -> str:
+    """What to do for the called masks of a run, which scored them and kept none."""
+    return (
+        f"{path}: has the scores of masks, and no test keeps the masks themselves. Instead of it give --called "
+        f"OUT/masks/{video.name if video else 'VIDEO'}, which the inference of the run's exported bundle writes: "
+        "scripts/export_bundle.py RUN BUNDLE --site SITE; (cd BUNDLE && python -m monai.bundle run --config_file "
+        f"configs/inference.yaml --bundle_root . --dataset_dir {video or 'VIDEO'} --output_dir OUT)"
+    )
 
 
 def _own_rows(path: Path, table: pd.DataFrame, video: Path | None) -> pd.DataFrame:
