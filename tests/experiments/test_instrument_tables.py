@@ -15,6 +15,7 @@ from fedmed.experiments.reproduction import write_table_files
 from fedmed.experiments.score_table import ROUNDS, SERVER, SPEED, score_frame
 from fedmed.experiments.table_claim import Evidence
 from fedmed.jobs.app_configs import files
+from fedmed.recovery.model_store import ModelStore
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 TABLES = ("table2", "table4", "table5", "table6", "table7", "table8", "table9", "fig5", "fig6", "fig7")
@@ -54,6 +55,19 @@ def test_every_arm_is_a_chain_of_jobs_that_the_bundle_accepts(made, name):
     assert all(files(job) for job in different.values())
     runs = {arm: tuple(job.study.model_dump_json() for job in own) for arm, own in made[name].items()}
     assert len(set(runs.values())) == len(runs), "two arms would be one run"
+
+
+def test_the_server_can_build_the_network_of_every_arm(made, tmp_path):
+    """Though it knows nothing of what the sites say of themselves."""
+    chains = [chain for own in made.values() for chain in own.values()]
+    begun = [{**job.persistor, "checkpoint": None, "checkpoint_tensors": None} for chain in chains for job in chain]
+    for args in {str(args): args for args in begun}.values():
+        assert ModelStore.from_args(args, tmp_path).initial
+
+
+def test_models_that_are_averaged_once_make_as_many_iterations(made):
+    once = made["table5"]["all, averaged once"][-1].study
+    assert (once.rounds, once.steps) == (1, 400) and made["table5"]["all"][-1].study.steps * 20 == 400
 
 
 def test_tables_share_the_runs_that_they_have_in_common(made):
