@@ -227,11 +227,12 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
     then = "Its control follows, and takes about as long."
     if options.resume and is_done(job, workspace):
         print(f"{job.name}: the run in {workspace} is done; its control is next")
-    elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace):
+    elif code := simulate_one(job, workspace, options, scratch, then=then) or report(workspace, page=False):
         return code
     resume = options.resume and unfinished(place)
     code = simulate_one(control, place, replace(options, resume=resume), scratch, who="control: ")
     if code:
+        report(workspace, table=False)
         words = "only its control is missing: the same command with --resume makes it"
         print(f"the run of {job.name} itself is done; {words}", file=sys.stderr)
         return code
@@ -309,13 +310,14 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     return 0
 
 
-def report(workspace: Path, show: bool = True, table: bool = True) -> int:
+def report(workspace: Path, show: bool = True, table: bool = True, page: bool = True) -> int:
     """Write the report of a finished run; return the exit code.
 
     Args:
         workspace: of the run.
         show: whether anything is printed.
         table: whether the table of the sites' scores is, beside what joining has brought.
+        page: whether it is written, which takes seconds; otherwise it comes later.
     """
     from fedmed.reports.control_run import read_with_control
     from fedmed.reports.gain_words import on_screen
@@ -325,12 +327,12 @@ def report(workspace: Path, show: bool = True, table: bool = True) -> int:
     try:
         run, console = read_with_control(workspace), Console(quiet=not show)
         console.print(*([report_of(run).table(run)] if table else []), *on_screen(run))
-        page = write_report(workspace).html
+        written = write_report(workspace).html if page else None
     except FedMedError as error:
         print(f"error: the job is done, but cannot be reported: {error}", file=sys.stderr)
         return 1
-    if show:
-        print(f"report: {page}")
+    if show and written:
+        print(f"report: {written}")
     return 0
 
 

@@ -20,6 +20,7 @@ from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.evaluation_files import write_patients
 from fedmed.engines.handlers import AbortHandler
 from fedmed.errors import BundleError, JobError
+from fedmed.federation.earlier_scores import EarlierScores
 from fedmed.federation.engine_runs import draw_preview, run_trainer, test_scores, validation_scores
 from fedmed.federation.opened_model import OpenedModel, open_model
 from fedmed.federation.own_best import OwnBest
@@ -99,6 +100,7 @@ class Client:
         made_with = {"seed": seed, "overlays": list(overlays or ()), "overrides": dict(overrides or {})}
         self.state = SiteState(self.folder, {**made_with, "optimizer_state": optimizer_state, **self.sharing})
         self.best = OwnBest(site.site, self.bundle, self.state)
+        self.earlier = EarlierScores()
         self.progress = Progress(site.site, self.folder, stream)
 
     @classmethod
@@ -222,12 +224,21 @@ class Client:
             return {"n_cases": 0}
         folder = self.folder / ("evaluation" if task.model == SELECTED else f"evaluation_{task.model}")
         model = self._open(task, evaluation_dir=str(folder))
-        metrics = test_scores(model.parser, self.should_abort, self._scoring(task, model))
+        metrics = self._tested(task, model, folder)
         if any(patients := [str(entry.get("patient") or "") for entry in entries]):
             write_patients(folder, case_names(entries), patients)
         if task.model == OWN:
             metrics["model_round"] = model.state["round"]
         self.progress.event("end", task, score=metrics.get(self.bundle.score.test, math.nan))
+        return metrics
+
+    def _tested(self, task: Task, model: OpenedModel, folder: Path) -> dict[str, float]:
+        corrections = self._scoring(task, model)
+        if corrections.change_scoring:  # in a way that belongs to a round
+            return test_scores(model.parser, self.should_abort, corrections)
+        if (metrics := self.earlier.again(model.network, folder)) is None:
+            metrics = test_scores(model.parser, self.should_abort, corrections)
+            self.earlier.keep(model.network, metrics, folder)
         return metrics
 
     def _preview(self, task: Task) -> None:

@@ -1,0 +1,67 @@
+"""A model that is tested under several names is tested once, and each name has its scores and files."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+from torch import nn
+
+from fedmed.federation import client
+from fedmed.federation.earlier_scores import EarlierScores
+from fedmed.federation.loop import run_job
+
+
+def network(weight):
+    made = nn.Linear(1, 1, bias=False)
+    nn.init.constant_(made.weight, weight)
+    return made
+
+
+def written(folder, text):
+    folder.mkdir(exist_ok=True)
+    (folder / "cases.csv").write_text(text)
+    return folder
+
+
+def test_another_model_is_tested_and_the_same_one_is_not(tmp_path):
+    scores, first = EarlierScores(), written(tmp_path / "evaluation", "0.5")
+    assert scores.again(network(1.0), first) is None
+    scores.keep(network(1.0), {"dice_mean": 0.5}, first)
+    own = written(tmp_path / "evaluation_own", "of another run")
+    assert scores.again(network(2.0), own) is None
+    assert (own / "cases.csv").read_text() == "of another run"
+    found = scores.again(network(1.0), own)
+    assert found == {"dice_mean": 0.5} and (own / "cases.csv").read_text() == "0.5"
+    found["model_round"] = 3
+    assert scores.again(network(1.0), first) == {"dice_mean": 0.5}, "what a caller adds is its own"
+
+
+def test_files_that_were_overwritten_or_removed_are_not_taken(tmp_path):
+    scores, folder = EarlierScores(), written(tmp_path / "evaluation", "0.5")
+    scores.keep(network(1.0), {"dice_mean": 0.5}, folder)
+    scores.keep(network(2.0), {"dice_mean": 0.7}, folder)
+    assert scores.again(network(1.0), folder) is None and scores.again(network(2.0), folder) == {"dice_mean": 0.7}
+    scores.keep(network(3.0), {"dice_mean": 0.9}, tmp_path / "removed")
+    assert scores.again(network(3.0), tmp_path / "evaluation_own") is None
+
+
+def test_a_federation_tests_each_model_once_at_a_site(tiny_job, tmp_path, monkeypatch):
+    """The last round's model is the selected one here, or each site's own best is."""
+    tested, original = Counter(), client.test_scores
+
+    def spy(parser, *others):
+        digest = float(sum(t.double().sum() for t in parser.get_parsed_content("network").state_dict().values()))
+        tested[Path(str(parser["evaluation_dir"])).parents[2].name, digest] += 1
+        return original(parser, *others)
+
+    monkeypatch.setattr(client, "test_scores", spy)
+    run_job(tiny_job(rounds=1, evaluate_last=True), tmp_path / "ws")
+    assert tested and set(tested.values()) == {1}, "no model twice at one site"
+    result = json.loads((tmp_path / "ws/server/simulate_job/fedmed/result.json").read_text())
+    told = [len(result[name]) for name in ("test", "test_last", "test_own")]
+    assert sum(told) > sum(tested.values()), "some came under two names"
+    for site in result["test_own"]:
+        folder = tmp_path / "ws" / site / "simulate_job/fedmed"
+        assert all(
+            (folder / name / "cases.csv").is_file() for name in ("evaluation", "evaluation_last", "evaluation_own")
+        )
