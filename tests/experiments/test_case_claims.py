@@ -45,6 +45,19 @@ def test_the_other_way_round(runs, compare):
     assert result.seeds == pytest.approx((-1.5 / 6, -0.9 / 6))
 
 
+def test_an_arm_of_several_models_has_the_mean_of_their_scores(runs, compare):
+    """Such as the models of single sites, all tested at a site that none of them is of."""
+    low = [[score - 0.05 for score in seed] for seed in LOW]
+    high = [[score + 0.05 for score in seed] for seed in LOW]
+    one, written = compare([runs("a", HIGH), runs("b", LOW)])
+    several, of_several = compare([runs("a", HIGH), runs("b", low), runs("b", high)])
+    assert several.p == one.p and several.seeds == pytest.approx(one.seeds)
+    assert of_several["difference"] == pytest.approx(written["difference"]) and of_several["n_cases"] == 6
+    uneven = runs("b", high)
+    with pytest.raises(DataError, match="has more scores than others"):
+        compare([runs("a", HIGH), runs("b", low), uneven[uneven["unit"] != uneven["unit"].iloc[0]]])
+
+
 def test_two_arms_alike(runs, compare):
     result, written = compare([runs("a", HIGH), runs("b", HIGH)])
     assert (written["difference"], result.p, result.direction, written["seeds_agreeing"]) == (0, 1, 0, 0)

@@ -95,7 +95,8 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     """Compare two arms at a site over the same cases and seeds.
 
     The p is two-sided: Wilcoxon over patients, each one's score averaged over the cases and seeds first, so that
-    neither multiply patients. A case that does not say whose it is counts as a patient. Of a list of means the p is
+    neither multiply patients. A case that does not say whose it is counts as a patient. Of an arm of several models,
+    such as one of each site alone, a case has the mean of their scores. Of a list of means the p is
     that over the seeds, where these are enough for a verdict. The effect is the matched-pairs rank-biserial
     correlation over patients (of means: over seeds), -1..1.
 
@@ -107,7 +108,7 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     Raises:
         DataError: the arms or an arm's seeds have different cases; names the first one.
     """
-    a, b = (own.pivot(index="seed", columns="unit", values="value").sort_index(axis=1) for own in (high, low))
+    a, b = (_of_seeds(own, site) for own in (high, low))
     _check_pairs(a, b, pair, site)
     cases, n_cases = list(a.columns) != [MEAN_UNIT], len(a.columns)
     if cases and "patient" in high:
@@ -138,6 +139,15 @@ def compare_cases(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: s
     record |= {**signs(seeds), "p": p, "p_seeds": p_seeds, "effect": effect}
     # Ranks and mean can disagree about the direction; then the test does not speak for the mean.
     return ClaimFinding("Comparisons", tuple(cells.items()), seeds, tuple(record.items()), p, effect)
+
+
+def _of_seeds(rows: pd.DataFrame, site: str) -> pd.DataFrame:
+    """Score of every seed and case, the mean over the models of an arm that has several."""
+    own = rows.groupby(["seed", "unit"], observed=True)["value"]
+    if own.size().nunique() > 1:
+        often = own.size().idxmax()[1]
+        raise DataError(f"site '{site}': case '{often}' has more scores than others; give each case one name")
+    return own.mean().unstack().sort_index(axis=1)
 
 
 def _check_pairs(high: pd.DataFrame, low: pd.DataFrame, pair: CasePair, site: str) -> None:
