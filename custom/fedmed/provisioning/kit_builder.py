@@ -1,6 +1,7 @@
 """What FedMed adds to NVFlare's startup kits: a builder named in ``site_configs/project.yml``."""
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,7 @@ class SiteBuilder(Builder):
             local = Path(ctx.get_local_dir(server))
             _change(local / "resources.json.default", _server_resources)
             _authorize(local, "server_authorization.json", server)
+            shutil.copyfile(TEMPLATES / "fedmed_server.yaml", local / "fedmed_server.yaml")
         for site in project.get_clients():
             local = Path(ctx.get_local_dir(site))
             _change(local / "resources.json.default", _site_resources)
