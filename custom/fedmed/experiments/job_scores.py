@@ -114,13 +114,17 @@ def _result(folder: Path) -> dict[str, Any]:
 
 
 def _cases(path: Path, folder: Path) -> pd.DataFrame:
-    """Columns unit, metric and value; files of one name in folders of several patients are several cases."""
+    """Columns unit, metric, value and, of a classifier, the true ``label``.
+
+    Files of one name in folders of several patients are several cases.
+    """
     try:
-        told: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "float_precision": "round_trip"}
-        frame = pd.read_csv(path, dtype={"case": str}, **told)
+        said: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "float_precision": "round_trip"}
+        frame = pd.read_csv(path, dtype={"case": str, "label": str}, **said)
         again = frame.groupby("case").cumcount()
         names = frame.pop("case").where(again == 0, lambda names: names + " (" + (again + 1).astype(str) + ")")
-        found = frame.select_dtypes("number").assign(unit=names).melt("unit", var_name="metric").dropna()
+        told = {"unit": names, **({"label": frame["label"]} if "label" in frame else {})}
+        found = frame.select_dtypes("number").assign(**told).melt(list(told), var_name="metric").dropna()
         if found.empty:
             raise ValueError("it holds no number of a case")
     except (OSError, KeyError, ValueError) as error:

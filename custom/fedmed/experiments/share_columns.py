@@ -1,8 +1,9 @@
 """A layout: a row an arm, a column a share of the labels, a section for each task, test, protocol, model and score."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import product
 from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -69,7 +70,12 @@ class ShareColumns(TableLayout):
                 several_models = rows.loc[rows["protocol"] == protocol, "model"].nunique() > 1
                 epoch = f", {MODEL_NAMES[model]}" if several_models else ""
                 label, words = shown.evidence.kinds[metric].label, self.protocols.get(protocol, protocol)
-                lines += [f"## {task}{other}: {label}, {words}{epoch}", "", *_section(shown.arms, sections[key]), ""]
+                lines += [
+                    f"## {task}{other}: {label}, {words}{epoch}",
+                    "",
+                    *section(shown.arms, sections[key], "fraction", _of_the_labels),
+                    "",
+                ]
         return "\n".join(lines)
 
 
@@ -87,13 +93,16 @@ def share_rows(arms: Sequence[ShownArm], scores: PatientResamples) -> pd.DataFra
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _section(arms: Sequence[ShownArm], rows: pd.DataFrame) -> list[str]:
-    """The table of one section."""
-    best = rows.groupby("fraction")["mean"].transform("max").map("{:.3f}".format)
+def section(arms: Sequence[ShownArm], rows: pd.DataFrame, by: str, words: Callable[[Any], str]) -> list[str]:
+    """A table of rows as of :func:`share_rows`, with a column for each value of ``by``, which ``words`` names."""
+    best = rows.groupby(by)["mean"].transform("max").map("{:.3f}".format)
     cells = [
         f"{mean_cell(row['mean'], row['std'], best_here)} [{row['low']:.3f}, {row['high']:.3f}]"
         for row, best_here in zip(rows.to_dict("records"), best, strict=True)
     ]
-    wide = rows.assign(cell=cells).pivot(index="arm", columns="fraction", values="cell").fillna(NOTHING)
-    head = ["arm", *(f"{percent(fraction)} of the labels" for fraction in wide)]
-    return markdown_table(head, table_lines(arms, wide.T.to_dict("list")))
+    wide = rows.assign(cell=cells).pivot(index="arm", columns=by, values="cell").fillna(NOTHING)
+    return markdown_table(["arm", *map(words, wide)], table_lines(arms, wide.T.to_dict("list")))
+
+
+def _of_the_labels(fraction: float) -> str:
+    return f"{percent(fraction)} of the labels"

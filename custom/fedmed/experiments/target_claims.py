@@ -1,7 +1,7 @@
 """Targets with a number: a gain over the controls, no loss elsewhere, a part of what labels would bring."""
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -102,10 +102,7 @@ class GainOverControls(CaseTarget):
         return self.over
 
     def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        better = min(beside, key=difference)  # the smaller the difference, the better the control
-        cells = (*better.cells, ("wanted", signed(self.at_least, 3)))
-        own = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction")}
-        return [GainFinding(better.title, cells, **own, at_least=self.at_least, difference=difference(better))]
+        return [gain_over(beside, self.at_least)]
 
 
 class NotLower(CaseTarget):
@@ -119,15 +116,8 @@ class NotLower(CaseTarget):
         return self.than
 
     def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        return [self._one(each) for each in beside]
-
-    def _one(self, found: ClaimFinding) -> ClaimFinding:
-        least = min(found.seeds) if self.in_every_seed else difference(found)
-        limit = f"{signed(-self.margin, 3)}{', in every seed' if self.in_every_seed else ''}"
-        said = dict(found.cells)
-        cells = {"arm": self.arm, **{name: said[name] for name in ("than", "site", "cases", "difference")}}
-        cells |= {"worst seed": signed(min(found.seeds), 3), "limit": limit}
-        return _without_test("Not lower", cells, found, least >= -self.margin)
+        shown = ("than", "site", "cases", "difference")
+        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in beside]
 
 
 class CoversDistance(CaseTarget):
@@ -170,6 +160,24 @@ class CoversLittle(CoversDistance):
 
     def wanted(self) -> str:
         return f"below {percent(self.at_least)}"
+
+
+def gain_over(beside: Sequence[ClaimFinding], at_least: float) -> GainFinding:
+    """Of comparisons with several controls, the one with the better of them, which must reach a difference."""
+    better = min(beside, key=difference)  # the smaller the difference, the better the control
+    cells = (*better.cells, ("wanted", signed(at_least, 3)))
+    own = {name: getattr(better, name) for name in ("seeds", "record", "p", "direction")}
+    return GainFinding(better.title, cells, **own, at_least=at_least, difference=difference(better))
+
+
+def not_lower(found: ClaimFinding, arm: str, margin: float, in_every_seed: bool, shown: Sequence[str]) -> ClaimFinding:
+    """Of a comparison, whether the arm is at most ``margin`` lower; ``shown`` are the comparison's cells to repeat."""
+    least = min(found.seeds) if in_every_seed else difference(found)
+    limit = f"{signed(-margin, 3)}{', in every seed' if in_every_seed else ''}"
+    said = dict(found.cells)
+    cells = {"arm": arm, **{name: said[name] for name in shown}}
+    cells |= {"worst seed": signed(min(found.seeds), 3), "limit": limit}
+    return _without_test("Not lower", cells, found, least >= -margin)
 
 
 def difference(found: ClaimFinding) -> float:

@@ -1,0 +1,110 @@
+"""Targets with a number for scores of many images together: a gain over the controls, no loss elsewhere."""
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from fedmed.experiments.experiment_data import Names
+from fedmed.experiments.patient_claims import compare_patients
+from fedmed.experiments.patient_resampling import Setting
+from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim
+from fedmed.experiments.target_claims import gain_over, not_lower
+
+TARGET_RULE = """\
+**Targets.** A gain is over the control with the higher {label} at that hospital. The model of the last round counts.
+
+- **✓** of a gain: the mean difference is at least the wanted one, all seeds but one have its sign (of one or two seeds,
+  all), and p < 0.05 in that direction, Holm-adjusted over all comparisons of this table. **✗**: as clearly the other
+  way round. **n.s.**: neither. Where several hospitals are named, it must hold at each of them.
+- **✓** of "not lower": the mean difference to every control, or where it says "in every seed" that of the worst seed,
+  is above the limit; else **✗**. This is no test; the interval says how sure it is.
+
+Difference: of the means over seeds. Interval (95 %) and p (two-sided) by resamples of the test list's patients, all
+{unit}s of one drawn together, the same ones for both arms: 400 for each comparison, and 2000 at least. They speak of
+other patients of the same hospital; what another training would change is seen in the seeds alone.
+"""
+
+
+class PatientTarget(TableClaim):
+    """Base: what the images of a hospital's test list show of an ``arm`` in its last round.
+
+    Attributes:
+        at: the hospitals: ``internal`` are those whose labels were learned, ``external`` all others, in every turn.
+    """
+
+    rule: ClassVar[str] = TARGET_RULE
+
+    arm: str
+    at: Annotated[list[Literal["internal", "external"]], Field(min_length=1)]
+    score: str | None = None  # None = the table's first
+
+    @model_validator(mode="after")
+    def _differ(self) -> "PatientTarget":
+        if self.arm in self.others():
+            raise ValueError(f"'{self.arm}' is compared with itself; name other arms")
+        return self
+
+    @abstractmethod
+    def others(self) -> list[str]:
+        """Arms that it is compared with."""
+
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {"arm": [self.arm, *self.others()], "score": [self.score] if self.score else []}
+
+    def findings(self, evidence: Evidence) -> list[ClaimFinding]:
+        found, arms = evidence.resamples, [self.arm, *self.others()]
+        settings = self.settings(found.settings())
+        if not all(found.seeds(arm, setting) for arm in arms for setting in settings):
+            return []
+        return [
+            each
+            for setting in settings
+            for each in self.judged([self._beside(evidence, other, setting) for other in self.others()])
+        ]
+
+    def settings(self, known: Collection[Setting]) -> list[Setting]:
+        """Where it is judged."""
+        return [one for one in known if one.list in self.at and one.model == "last"]
+
+    def _beside(self, evidence: Evidence, other: str, at: Setting) -> ClaimFinding:
+        found = compare_patients(evidence.resamples, self.arm, other, at, self.score or next(iter(evidence.kinds)))
+        said = {**dict(found.cells), "setting": at.protocol}
+        return replace(found, cells=tuple(said.items()))
+
+    @abstractmethod
+    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+        """What is found at one hospital, of the comparisons with every other arm there."""
+
+
+class PatientGain(PatientTarget):
+    """The arm gains at least so much over the better of several controls, in all seeds but one, with p < 0.05."""
+
+    over: Names
+    at_least: Annotated[float, Field(ge=0)]
+
+    def others(self) -> list[str]:
+        return self.over
+
+    def comparisons(self, evidence: Evidence) -> int:
+        return len(self.settings(evidence.resamples.settings()))
+
+    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+        return [gain_over(beside, self.at_least)]
+
+
+class PatientNotLower(PatientTarget):
+    """The arm is at most ``margin`` lower than each of some others, in the mean or ``in_every_seed``."""
+
+    than: Names
+    margin: Annotated[float, Field(ge=0)]
+    in_every_seed: bool = False
+
+    def others(self) -> list[str]:
+        return self.than
+
+    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+        shown = ("than", "task", "test", "setting", "score", "difference", "95 %")
+        return [not_lower(each, self.arm, self.margin, self.in_every_seed, shown) for each in beside]
