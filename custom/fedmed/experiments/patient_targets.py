@@ -1,17 +1,16 @@
 """Targets with a number for scores of many images together: a gain over the controls, no loss elsewhere."""
 
-from abc import abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fedmed.experiments.experiment_data import Names
 from fedmed.experiments.patient_claims import compare_patients
 from fedmed.experiments.patient_resampling import Setting
-from fedmed.experiments.table_claim import ClaimFinding, Evidence, TableClaim
-from fedmed.experiments.target_claims import gain_over, not_lower
+from fedmed.experiments.table_claim import ClaimFinding, Evidence
+from fedmed.experiments.target_claims import ArmTarget, gain_over, not_lower
 
 TARGET_RULE = """\
 **Targets.** A gain is over the control with the higher {label} at that hospital. The model of the last round counts.
@@ -28,7 +27,7 @@ other patients of the same hospital; what another training would change is seen 
 """
 
 
-class PatientTarget(TableClaim):
+class PatientTarget(ArmTarget):
     """Base: what the images of a hospital's test list show of an ``arm`` in its last round.
 
     Attributes:
@@ -37,22 +36,7 @@ class PatientTarget(TableClaim):
 
     rule: ClassVar[str] = TARGET_RULE
 
-    arm: str
     at: Annotated[list[Literal["internal", "external"]], Field(min_length=1)]
-    score: str | None = None  # None = the table's first
-
-    @model_validator(mode="after")
-    def _differ(self) -> "PatientTarget":
-        if self.arm in self.others():
-            raise ValueError(f"'{self.arm}' is compared with itself; name other arms")
-        return self
-
-    @abstractmethod
-    def others(self) -> list[str]:
-        """Arms that it is compared with."""
-
-    def uses(self) -> Mapping[str, Collection[str]]:
-        return {"arm": [self.arm, *self.others()], "score": [self.score] if self.score else []}
 
     def findings(self, evidence: Evidence) -> list[ClaimFinding]:
         found, arms = evidence.resamples, [self.arm, *self.others()]
@@ -73,10 +57,6 @@ class PatientTarget(TableClaim):
         found = compare_patients(evidence.resamples, self.arm, other, at, self.score or next(iter(evidence.kinds)))
         said = {**dict(found.cells), "setting": at.protocol}
         return replace(found, cells=tuple(said.items()))
-
-    @abstractmethod
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        """What is found at one hospital, of the comparisons with every other arm there."""
 
 
 class PatientGain(PatientTarget):

@@ -45,18 +45,14 @@ class GainFinding(ClaimFinding):
         return Verdict.CONTRARY if self.difference < 0 > self.direction and against >= enough else Verdict.OPEN
 
 
-class CaseTarget(TableClaim):
-    """Base: what the mean over the cases of test lists shows of an ``arm`` in its last round."""
-
-    rule: ClassVar[str] = TARGET_RULE
+class ArmTarget(TableClaim):
+    """Base: what test lists show of an ``arm`` in its last round, beside other arms."""
 
     arm: str
-    sites: Names  # as the table names them
     score: str | None = None  # None = the table's first
-    together: bool = False  # one comparison over the cases of all sites
 
     @model_validator(mode="after")
-    def _differ(self) -> "CaseTarget":
+    def _differ(self) -> "ArmTarget":
         if self.arm in self.others():
             raise ValueError(f"'{self.arm}' is compared with itself; name other arms")
         return self
@@ -66,7 +62,23 @@ class CaseTarget(TableClaim):
         """Arms that it is compared with."""
 
     def uses(self) -> Mapping[str, Collection[str]]:
-        return {"arm": [self.arm, *self.others()], "site": self.sites, "score": [self.score] if self.score else []}
+        return {"arm": [self.arm, *self.others()], "score": [self.score] if self.score else []}
+
+    @abstractmethod
+    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
+        """What is found at one place, of the comparisons with every other arm there."""
+
+
+class CaseTarget(ArmTarget):
+    """Base: a target of the mean over the cases of test lists."""
+
+    rule: ClassVar[str] = TARGET_RULE
+
+    sites: Names  # as the table names them
+    together: bool = False  # one comparison over the cases of all sites
+
+    def uses(self) -> Mapping[str, Collection[str]]:
+        return {**super().uses(), "site": self.sites}
 
     def compared(self, evidence: Evidence, other: str, sites: list[str]) -> ClaimFinding | None:
         """The arm beside another one, whose seeds and cases it must have; None where one was not run."""
@@ -86,10 +98,6 @@ class CaseTarget(TableClaim):
                 return []
             found += self.judged(known)
         return found
-
-    @abstractmethod
-    def judged(self, beside: list[ClaimFinding]) -> list[ClaimFinding]:
-        """What is found at one site, of the comparisons with every other arm there."""
 
 
 class GainOverControls(CaseTarget):
