@@ -18,9 +18,11 @@ from fedmed.experiments.experiment_data import link_job, load_data
 from fedmed.experiments.federated_classification import ClassificationStep, FederatedClassification
 from fedmed.experiments.federation_data import FederationData
 from fedmed.experiments.job_scores import RUN
+from fedmed.experiments.patient_claims import BetterByPatients
 from fedmed.experiments.patient_resampling import PatientResamples, Setting
 from fedmed.experiments.score_kinds import AurocOfClasses
 from fedmed.experiments.score_table import joined
+from fedmed.experiments.table_claim import Evidence
 from fedmed.experiments.yaml_models import build
 
 ROOM = "fedmed.experiments"
@@ -97,6 +99,17 @@ def test_scores_of_a_finished_job_give_the_auroc_of_each_site(tmp_path):
     at = [Setting(site, kind, "labels of a", 1.0, "last") for site, kind in (("a", "internal"), ("b", "external"))]
     assert [scores.resampled("x", one, "auroc")[10][0] for one in at] == [0.75, 0.5]
     assert {one.model for one in scores.settings()} == {"last", "selected"}
+
+
+def test_two_arms_are_compared_over_resampled_patients(tmp_path):
+    at = {"protocol": "labels of a", "fractions": [1], "tasks": ["b"], "list": "external"}
+    claim = BetterByPatients(id=1, text="t", holds=[{"better": "x", "worse": "y", **at}])
+    found = finished(tmp_path).scores()
+    worse = found.assign(arm="y", value=np.where(found["metric"] == "p_ill", found["label"] == "normal", 0.5))
+    (one,) = claim.findings(Evidence(joined([found.assign(arm="x"), worse]), AUROC, {}))
+    assert one.seeds == (0.25,), (
+        "0.5, and of the other arm 0 for the ill and 0.5 for the normal, whose numbers are all alike"
+    )
 
 
 def test_which_list_an_image_is_of_depends_on_whose_labels_are_learned(tmp_path):
