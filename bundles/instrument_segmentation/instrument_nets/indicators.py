@@ -6,7 +6,6 @@ It is made at the site, from the site's own words or its place, and stays there.
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -24,13 +23,14 @@ DEVIATION = 0.1  # of the bell curve
 def make_indicator(
     provider: str,
     site_name: str = "site",
-    site_words: Mapping[str, Any] | None = MappingProxyType({}),
+    site_words: Mapping[str, Any] | None = None,
     site_index: int | None = None,
     site_count: int = 1,
     path: str | Path | None = None,
     width: int | None = None,
     seed: int = 0,
     vector: Sequence[float] | None = None,
+    at_site: bool = True,
 ) -> Tensor:
     """ξ (width,), float32, of one site.
 
@@ -38,8 +38,7 @@ def make_indicator(
         provider: ``text``, the embedding of :func:`prompt` by CLIP's text encoder in the folder ``path``; ``file``, a
             vector in the file ``path``; ``random``; ``onehot``; or ``gaussian``.
         site_name: of the site.
-        site_words: the site's own; ``procedure`` is the kind of operation. None: this machine is no site, such as the
-            server, which uses no ξ: what a site would read from its files is 0 here.
+        site_words: the site's own; ``procedure`` is the kind of operation.
         site_index: its place among the sites, from 0; None = it is not one of them (an unseen site): then one-hot and
             Gaussian vectors are the mean of those of all sites.
         site_count: sites in training.
@@ -47,6 +46,8 @@ def make_indicator(
             place a site for one-hot vectors.
         seed: of random vectors, together with the site's name.
         vector: ξ itself, as an exported bundle has it; the rest is then not looked at.
+        at_site: false: this machine is no site, such as the server, which uses no ξ; what a site would read from its
+            files is 0 here.
 
     Raises:
         BundleInputError: an unknown provider, no ``path`` or ``procedure`` where one is needed, or another width.
@@ -55,7 +56,7 @@ def make_indicator(
         return of_width(torch.tensor(vector, dtype=torch.float32), width, "indicator_vector")
     if provider not in PROVIDERS:
         raise BundleInputError(f"indicator is '{provider}'; use one of {', '.join(PROVIDERS)}")
-    if provider in OF_FILES and site_words is None:
+    if provider in OF_FILES and not at_site:
         return torch.zeros(width or WIDTH)
     if provider == "text":
         return of_width(text_embedding(path, prompt(site_name, site_words or {})), width, f"text encoder {path}")

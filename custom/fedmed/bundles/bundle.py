@@ -159,8 +159,8 @@ class Bundle:
         return version
 
     def parser_without_site(self, **facts: Any) -> ConfigParser:
-        """The same for a machine that is no site, such as the server: ``site_words`` is null, not empty."""
-        return self.parser(site_words=None, **facts)
+        """The same for a machine that is no site, such as the server: ``at_site`` is false."""
+        return self.parser(at_site=False, **facts)
 
     def parser(self, **facts: Any) -> ConfigParser:
         """Return a fresh parser; ``facts`` come from this machine and win over everything.
