@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torch import nn
 
+from fedmed.data.video.feature_store import encoder_digest
 from fedmed.federation import client
 from fedmed.federation.earlier_scores import EarlierScores
 from fedmed.federation.loop import run_job
@@ -14,7 +15,7 @@ from fedmed.federation.loop import run_job
 def network(weight):
     made = nn.Linear(1, 1, bias=False)
     nn.init.constant_(made.weight, weight)
-    return made
+    return encoder_digest(made)
 
 
 def written(folder, text):

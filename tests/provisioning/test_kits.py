@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import stat
 import subprocess
@@ -23,7 +22,7 @@ from nvflare.security.security import FLAuthorizer
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
 from fedmed.provisioning.command_line import EXAMPLE, main
-from fedmed.provisioning.kit_builder import SiteBuilder, job_classes
+from fedmed.provisioning.kit_builder import TEMPLATES, SiteBuilder, job_classes
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.server import load_server
@@ -112,17 +111,11 @@ def test_the_server_stores_below_its_kit(made):
             assert "/tmp/" not in path.read_text(), path
 
 
-def test_the_servers_settings_work_as_they_are_and_show_every_key(made, tmp_path):
+def test_the_servers_settings_are_the_template(made):
+    assert (made.kits / SERVER / "local/fedmed_server.yaml").read_text() == (
+        TEMPLATES / "fedmed_server.yaml"
+    ).read_text()
     assert load_server(made.kits / SERVER).data_root is None
-    shown = (made.kits / SERVER / "local/fedmed_server.yaml").read_text()
-    filled = tmp_path / "local/fedmed_server.yaml"
-    filled.parent.mkdir()
-    text = re.sub(r"^# (\w+: )", r"\1", shown, flags=re.M)
-    filled.write_text(text.replace("/FILL/IN/the/folder/of/synthetic/images", str(tmp_path)))
-    read = load_server(tmp_path)
-    assert read.data_root == tmp_path and read.allowed_classes == ("our_package.methods.OurMethod",)
-    keys = {name for name in type(read).model_fields if f"{name}: " in shown}
-    assert keys == set(type(read).model_fields) - {"demo", "demo_site"}
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 """The server's settings: classes that a job may name, each site's own list of them, and images to train with."""
 
+import re
+
 import pytest
 import yaml
 
 from fedmed.errors import SiteConfigError
+from fedmed.files import CHECKOUT
 from fedmed.settings import server
 from fedmed.settings.server import ALLOWED, CONFIG, load_server
 from fedmed.settings.site import load_file
@@ -110,3 +113,15 @@ def test_wrong_settings_of_training_are_told(configs, text, message):
     (configs / "server.yaml").write_text(text)
     with pytest.raises(SiteConfigError, match=message):
         load_server()
+
+
+def test_the_template_of_a_kit_shows_every_key(tmp_path):
+    shown = (CHECKOUT / "site_configs/templates/fedmed_server.yaml").read_text()
+    filled = tmp_path / "local/fedmed_server.yaml"
+    filled.parent.mkdir()
+    text = re.sub(r"^# (\w+: )", r"\1", shown, flags=re.M)
+    filled.write_text(text.replace("/FILL/IN/the/folder/of/synthetic/images", str(tmp_path)))
+    read = load_server(tmp_path)
+    assert read.data_root == tmp_path and read.allowed_classes == ("our_package.methods.OurMethod",)
+    keys = {name for name in type(read).model_fields if f"{name}: " in shown}
+    assert keys == set(type(read).model_fields) - {"demo", "demo_site"}

@@ -16,6 +16,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import case_names, check_words, list_entries
+from fedmed.data.video.feature_store import encoder_digest
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.evaluation_files import write_patients
 from fedmed.engines.handlers import AbortHandler
@@ -236,9 +237,10 @@ class Client:
         corrections = self._scoring(task, model)
         if corrections.change_scoring:  # in a way that belongs to a round
             return test_scores(model.parser, self.should_abort, corrections)
-        if (metrics := self.earlier.again(model.network, folder)) is None:
+        digest = encoder_digest(model.network)
+        if (metrics := self.earlier.again(digest, folder)) is None:
             metrics = test_scores(model.parser, self.should_abort, corrections)
-            self.earlier.keep(model.network, metrics, folder)
+            self.earlier.keep(digest, metrics, folder)
         return metrics
 
     def _preview(self, task: Task) -> None:

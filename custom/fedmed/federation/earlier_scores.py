@@ -5,10 +5,6 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from torch import nn
-
-from fedmed.data.video.feature_store import encoder_digest
-
 log = logging.getLogger("fedmed.site")
 
 
@@ -18,14 +14,14 @@ class EarlierScores:
     def __init__(self) -> None:
         self._found: dict[str, tuple[dict[str, float], Path]] = {}
 
-    def again(self, network: nn.Module, folder: Path) -> dict[str, float] | None:
+    def again(self, digest: str, folder: Path) -> dict[str, float] | None:
         """The scores of a network that was tested before, whose files are copied; None for a new one.
 
         Args:
-            network: filled.
+            digest: of the filled network.
             folder: of the files that its test would leave.
         """
-        metrics, before = self._found.get(encoder_digest(network), ({}, folder))
+        metrics, before = self._found.get(digest, ({}, folder))
         if not metrics or not before.is_dir():
             return None
         if before != folder:
@@ -34,8 +30,7 @@ class EarlierScores:
         log.info("the model was tested before: %s is a copy of %s", folder.name, before.name)
         return dict(metrics)
 
-    def keep(self, network: nn.Module, metrics: Mapping[str, float], folder: Path) -> None:
+    def keep(self, digest: str, metrics: Mapping[str, float], folder: Path) -> None:
         """Remember a test whose files lie in a folder."""
-        digest = encoder_digest(network)
         self._found = {known: own for known, own in self._found.items() if own[1] != folder}  # overwritten
         self._found[digest] = dict(metrics), folder

@@ -12,6 +12,7 @@ SERVER = {
     "fine_tuning": False,
     "mean": None,
 }  # whether representations are separated; None: no step
+SAID = ("server_separates", "server_steps")  # settings that arguments of their own say
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,12 @@ class FedST(FedDP):
             raise JobError(f"'server' is {self.server!r}; use one of {', '.join(SERVER)}")
         if type(self.server_steps) is not int or self.server_steps < 1:
             raise JobError(f"'server_steps' is {self.server_steps!r}; give a whole number, 1 or more")
-        if not isinstance(self.server_settings, Mapping) or self._own() & set(self.server_settings):
-            said = f"without {' and '.join(sorted(self._own()))}, which 'server' and 'server_steps' say"
+        if not isinstance(self.server_settings, Mapping) or set(SAID) & set(self.server_settings):
+            said = f"without {' and '.join(SAID)}, which 'server' and 'server_steps' say"
             raise JobError(
                 f"'server_settings' is {self.server_settings!r}; give settings of overlay serq, such as "
                 f"{{server_lambda2: 0.1}}, {said}"
             )
-
-    @staticmethod
-    def _own() -> set[str]:
-        return {"server_separates", "server_steps"}
 
     def server_training(self) -> dict[str, Any] | None:
         """After each average, by the bundle's overlay ``serq``."""
