@@ -90,5 +90,5 @@ def missing_fact(name: str, ids: Collection[str]) -> str:
 
 
 def _near(name: str, known: Collection[str]) -> str:
-    near = get_close_matches(name, known, 1)
+    near = get_close_matches(name, known, 1, LIKE)
     return f"; did you mean '{near[0]}'?" if near else f"; there are {', '.join(known)}"
