@@ -63,6 +63,9 @@ make_venv() {
         die "$python cannot make virtual environments: the package python3-venv is missing." \
             "Install it (Debian, Ubuntu: sudo apt install python3-venv, or $version-venv) and run this again."
     fi
+    if [[ -L .venv && -f $stamp ]]; then # to make it anew would empty that of another checkout
+        die "$PWD/.venv is a link to the environment of another checkout ($(readlink .venv)). Remove the link and run this again."
+    fi
     if [[ -e .venv && ! -f .venv/pyvenv.cfg && -n $(ls -A .venv 2>/dev/null || echo file) ]]; then
         die "$PWD/.venv exists and is not a virtual environment. Move it away and run this again."
     fi

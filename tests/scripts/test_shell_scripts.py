@@ -147,6 +147,16 @@ def test_a_folder_in_the_way_is_left_alone(checkout):
     assert (checkout / ".venv" / "thesis.txt").read_text() == "mine"
 
 
+def test_the_environment_of_another_checkout_is_left_alone(checkout, tmp_path):
+    other = tmp_path / "other" / ".venv"
+    other.mkdir(parents=True)
+    (other / "fedmed-stamp").write_text(f"digest {other.parent}\n")
+    (checkout / ".venv").symlink_to(other)
+    result = run(checkout, "scripts/setup.sh")
+    assert result.returncode == 1 and "is a link to the environment of another checkout" in result.stderr
+    assert (other / "fedmed-stamp").is_file()
+
+
 LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
 
 
