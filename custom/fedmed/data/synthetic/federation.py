@@ -32,6 +32,7 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "chest_xray": institutions.with_halves(institutions.SITES),
     "chest_xray_tiny": institutions.with_halves({n: institutions.tiny(s) for n, s in institutions.SITES.items()}),
     "chest_xray_large": institutions.LARGE_SITES,
+    "chest_xray_tested": institutions.TESTED_SITES,
     "lap_tools": LAP_TOOLS,
     "lap_tools_tiny": {name: site.tiny() for name, site in LAP_TOOLS.items()},
     "lap_phases": LAP_PHASES,
@@ -43,7 +44,7 @@ VERSIONS = {  # of kinds with a version of their own
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
-    "chest_xray_large": chest_xray.LARGE_VERSION,
+    **dict.fromkeys(("chest_xray_large", "chest_xray_tested"), chest_xray.LARGE_VERSION),
     **dict.fromkeys(("lap_tools", "lap_tools_tiny", "lap_phases", "lap_phases_tiny"), surgery.VERSION),
     **dict.fromkeys(("lap_instruments", "lap_instruments_tiny"), surgery.INSTRUMENTS_VERSION),
 }
@@ -57,8 +58,9 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
         kind: "chest_ct", "chest_ct_tiny" (about 64 x 56 x 16 voxels, three patients a list), "chest_ct_coarse"
             (the sites of the paper's tables, about 64 x 50 x 32 voxels), "chest_xray" (about 256 x 256 pixels),
             "chest_xray_tiny" (about 64 x 64 pixels, about 24 images a site), "chest_xray_large" (about 256 x 256
-            pixels, 640 patients a site; for comparisons of pre-trained encoders), "lap_tools" (videos of operations,
-            256 x 192 pixels, 70 to 90 seconds), "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list),
+            pixels, 640 patients a site; for comparisons of pre-trained encoders), "chest_xray_tested" (the demo's
+            lists of other patients, 320 of them to test on), "lap_tools" (videos of operations, 256 x 192 pixels, 70
+            to 90 seconds), "lap_tools_tiny" (64 x 48 pixels, a video of some seconds a list),
             "lap_phases" (videos with phases, about 128 x 96 pixels, 64 to 140 seconds), "lap_phases_tiny",
             "lap_instruments" (videos with masks of the parts of instruments, about 160 x 128 pixels, 20 seconds) or
             "lap_instruments_tiny".

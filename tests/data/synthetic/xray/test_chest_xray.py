@@ -20,7 +20,7 @@ from fedmed.data.synthetic.xray.chest_xray import draw_person, radiograph
 from fedmed.data.synthetic.xray.findings import CLASSES
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.data.synthetic.xray.institution_files import roster
-from fedmed.data.synthetic.xray.institutions import LARGE_SITES, SITES, tiny
+from fedmed.data.synthetic.xray.institutions import SITES, tiny
 from fedmed.files import CHECKOUT
 from fedmed.settings.site import load_file
 
@@ -189,18 +189,23 @@ def test_every_demo_site_has_a_file_and_may_send_what_pretraining_exchanges(root
         assert settings.data_root.name == site.removesuffix(half)
 
 
-def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients():
-    assert KINDS["chest_xray_large"] is LARGE_SITES and len(LARGE_SITES) == len(SITES)
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [("large", {"training": 320, "testing": 320}), ("tested", {**SITES["cxr_metro"].counts, "testing": 320})],
+)
+def test_the_sites_of_the_tables_are_the_same_institutions_with_other_patients(kind, counts):
+    sites = KINDS[f"chest_xray_{kind}"]
+    assert len(sites) == len(SITES)
     for name, site in SITES.items():
-        many = LARGE_SITES[f"{name}_large"]
+        many = sites[f"{name}_{kind}"]
         assert replace(many, name=site.name, counts=site.counts) == site
-        assert many.counts == {"training": 320, "testing": 320}
+        assert many.counts == counts
         assert {finding for _, _, finding in roster(many, 0)} == set(CLASSES)
         first, again = (draw_person(of, f"{site.prefix}-0001", "normal").thorax for of in (site, many))
         assert first.sitter != again.sitter
         text = (CHECKOUT / "site_configs" / "demo" / f"{many.name}.yaml").read_text()
         demo = (CHECKOUT / "site_configs" / "demo" / f"{name}.yaml").read_text()
-        assert text.splitlines()[1:] == demo.replace("demo: chest_xray\n", "demo: chest_xray_large\n").splitlines()[1:]
+        assert text.splitlines()[1:] == demo.replace("chest_xray\n", f"chest_xray_{kind}\n").splitlines()[1:]
 
 
 def test_the_command_makes_each_institution_once():
