@@ -99,11 +99,13 @@ class TemporalAttention(nn.Module):
 
     def pooled(self, maps: Tensor, number: int) -> Tensor:
         """Tokens (B, C, ⌈h / p⌉, ⌈w / p⌉) of a frame's maps (B, C, h, w): one linear map of blocks for all channels."""
-        pool = self.frame_pools[number]
+        pool, linear = self.frame_pools[number], self.pools[number]
         fill = (0, -maps.shape[3] % pool, 0, -maps.shape[2] % pool)
         filled = F.pad(maps, fill, mode="replicate") if any(fill) else maps
-        tokens = self.pools[number](filled.flatten(0, 1)[:, None])
-        return tokens.reshape(*maps.shape[:2], *tokens.shape[2:])
+        # Blocks do not overlap, so this is the convolution of each channel, some ten times as fast on a CPU.
+        blocks = filled.movedim(1, -1).unflatten(2, (-1, pool)).unflatten(1, (-1, pool))
+        tokens = torch.einsum("bhpwqc,pq->bhwc", blocks, linear.weight[0, 0]) + linear.bias
+        return tokens.movedim(-1, 1)
 
     def bias(self, height: int, across: int) -> Tensor:
         """B and the mask: (windows, heads, window², tokens), added to the scores of a map of this size."""
@@ -121,7 +123,7 @@ class TemporalAttention(nn.Module):
     def weights(self, queries: Tensor, keys: Tensor, bias: Tensor) -> Tensor:
         """softmax(Q Kᵀ / √d_h + B): (B, windows, heads, window², tokens); each row adds up to 1."""
         q, k = self._split(queries), self._split(keys)
-        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + bias, dim=-1)
+        return torch.softmax(q * q.shape[-1] ** -0.5 @ k.transpose(-1, -2) + bias, dim=-1)
 
     def _split(self, tokens: Tensor) -> Tensor:
         """(B, windows, tokens, C) -> (B, windows, heads, tokens, C / heads)."""
