@@ -57,7 +57,8 @@ def _lines(axes: Axes, run: Run, names: dict[str, tuple[str, str]], start: int) 
             axes.plot([round + start for round in rounds], values, color=colour, label=label, marker="o", markersize=3)
     axes.set_xlabel("round" if start else "rounds behind the model")
     round_axis(axes, run, start)
-    axes.legend(frameon=False)
+    if axes.lines:
+        axes.legend(frameon=False)
 
 
 def _of(run: Run, name: str) -> list[tuple[int, float]]:
