@@ -49,9 +49,12 @@ print(digest.hexdigest(), os.getcwd())
 PY
 }
 
+made_elsewhere() {
+    [[ -f $stamp && $(cut -d ' ' -f 2- "$stamp") != "$PWD" ]]
+}
+
 usable() { # a working interpreter, pip, and made at this place
-    new_enough .venv/bin/python && [[ -x .venv/bin/pip ]] &&
-        { [[ ! -f $stamp ]] || [[ $(cut -d ' ' -f 2- "$stamp") == "$PWD" ]]; }
+    new_enough .venv/bin/python && [[ -x .venv/bin/pip ]] && ! made_elsewhere
 }
 
 make_venv() {
@@ -63,7 +66,7 @@ make_venv() {
         die "$python cannot make virtual environments: the package python3-venv is missing." \
             "Install it (Debian, Ubuntu: sudo apt install python3-venv, or $version-venv) and run this again."
     fi
-    if [[ -L .venv && -f $stamp ]]; then # to make it anew would empty that of another checkout
+    if [[ -L .venv ]] && made_elsewhere; then # to make it anew would empty that of another checkout
         die "$PWD/.venv is a link to the environment of another checkout ($(readlink .venv)). Remove the link and run this again."
     fi
     if [[ -e .venv && ! -f .venv/pyvenv.cfg && -n $(ls -A .venv 2>/dev/null || echo file) ]]; then

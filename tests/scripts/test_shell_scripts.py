@@ -157,6 +157,15 @@ def test_the_environment_of_another_checkout_is_left_alone(checkout, tmp_path):
     assert (other / "fedmed-stamp").is_file()
 
 
+def test_a_linked_environment_of_this_checkout_is_made_anew(checkout, tmp_path):
+    own = tmp_path / "large disk"
+    own.mkdir()
+    (own / "fedmed-stamp").write_text(f"digest {checkout}\n")
+    (own / "pyvenv.cfg").touch()
+    (checkout / ".venv").symlink_to(own)
+    assert run(checkout, "scripts/setup.sh").returncode == 0 and (own / "bin" / "python").is_file()
+
+
 LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
 
 

@@ -7,6 +7,8 @@ from fedmed.data.synthetic.xray.body import VOXEL
 from fedmed.data.synthetic.xray.detector import Detector
 from fedmed.data.synthetic.xray.findings import Severity
 
+COUNTS = {"training": 54, "validation": 26, "testing": 52, "unlabeled": 132}  # patients in each list of the demo's
+
 
 @dataclass(frozen=True)
 class Institution:
@@ -26,9 +28,7 @@ class Institution:
     bedside: float = 0.0  # share of the images taken in bed: leads, tubes, slanting patients
     marks: bool = False  # whether side and projection are printed into the image
     severity: Severity = field(default_factory=Severity)
-    counts: Mapping[str, int] = field(  # patients in each list of the datalist
-        default_factory=lambda: {"training": 54, "validation": 26, "testing": 52, "unlabeled": 132}
-    )
+    counts: Mapping[str, int] = field(default_factory=COUNTS.copy)  # patients in each list of the datalist
 
 
 SITES: dict[str, Institution] = {
@@ -71,15 +71,14 @@ def with_halves(sites: Mapping[str, Institution]) -> dict[str, Institution]:
     return {**sites, **{f"{name}_{half}": site for name, site in sites.items() for half in HALVES}}
 
 
+def with_other_patients(ending: str, **counts: int) -> dict[str, Institution]:
+    """The institutions under names with this ending, with other patients: the lists that ``counts`` names."""
+    return {f"{n}_{ending}": replace(site, name=f"{n}_{ending}", counts=counts) for n, site in SITES.items()}
+
+
 # As many patients, all of them labelled, as comparisons of pre-trained encoders need: the demo's 54 labelled patients
 # are too few, an AUROC on 62 images is known only to about ± 0.12.
-LARGE_SITES: dict[str, Institution] = {
-    f"{name}_large": replace(site, name=f"{name}_large", counts={"training": 320, "testing": 320})
-    for name, site in SITES.items()
-}
+LARGE_SITES = with_other_patients("large", training=320, testing=320)
 
-# The demo's lists of other patients, with a test list on which a difference of some hundredths of AUROC shows.
-TESTED_SITES: dict[str, Institution] = {
-    f"{name}_tested": replace(site, name=f"{name}_tested", counts={**site.counts, "testing": 320})
-    for name, site in SITES.items()
-}
+# The demo's lists, with a test list on which a difference of some hundredths of AUROC shows.
+TESTED_SITES = with_other_patients("tested", **{**COUNTS, "testing": 320})
