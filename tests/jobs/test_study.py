@@ -82,7 +82,7 @@ def test_all_mistakes_are_told_at_once_with_their_lines():
         (TEXT.replace("steps: 2", "epochs: 0"), "'epochs' is 0; it must be above 0"),
         (TEXT.replace("steps: 2", "epochs: true"), "'epochs' is True; it must be a number"),
         (TEXT + "epochs: .nan\n", "'epochs' is nan"),
-        (TEXT + "select: first\n", "'select' is 'first'; it must be 'best' or 'last'"),
+        (TEXT + "select: first\n", "'select' is 'first'; it must be 'best', 'last' or 'mean'"),
         (TEXT + "patience: 0\n", "'patience' is 0; it must be at least 1"),
         (TEXT + "patience: true\n", "'patience' is True; it must be a whole number"),
         (TEXT + "min_rounds: '2'\n", r"'min_rounds' is '2' \(write it without quotes\); it must be a whole number"),

@@ -27,6 +27,7 @@ class SiteColumns(TableLayout):
     baseline: str | None = None  # arm that the figure draws as a line to compare with
     x_label: str | None = None  # what the arms' ``x`` is: the figure has the score against it, and not a row an arm
     x_log: bool = False
+    selected: str | None = None  # what the result of the jobs is, in words, where no score selects it
 
     def check(self, arms: Sequence[ShownArm], scores: Collection[str]) -> None:
         names, xs = [arm.name for arm in arms], [arm.x for arm in arms if arm.x is not None]
@@ -56,7 +57,7 @@ class SiteColumns(TableLayout):
             means = scores.groupby([*KEYS, "seed"])["value"].agg(fmean)
             if means.empty:
                 continue
-            rows, caption = table_rows(shown, means, scores), CAPTIONS[model].format(label=kind.label)
+            rows, caption = table_rows(shown, means, scores), self._caption(model, kind)
             names = {"mean": f"{kind.metric}_mean", "std": f"{kind.metric}_std"}
             contents[f"table{suffix}.md"] = table_markdown(shown, rows, kind, caption).encode()
             contents[f"table{suffix}.csv"] = csv_bytes(rows.rename(columns=names))
@@ -65,6 +66,10 @@ class SiteColumns(TableLayout):
                 seeds = {key: own.to_numpy() for key, own in tested}
                 contents[f"figure{suffix}.png"] = self._figure(shown, seeds, f"Test {kind.label}, {caption}")
         return contents
+
+    def _caption(self, model: str, kind: UnitMean) -> str:
+        own = self.selected if model == "selected" else None
+        return own or CAPTIONS[model].format(label=kind.label)
 
     def _figure(self, shown: ShownTable, means: dict[tuple[str, str], np.ndarray], caption: str) -> bytes:
         some_x = any(arm.x is not None for arm in shown.arms)  # of some of the arms, only the baseline may be left

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -46,7 +46,7 @@ class GainFinding(ClaimFinding):
 
 
 class ArmTarget(TableClaim):
-    """Base: what test lists show of an ``arm`` in its last round, beside other arms."""
+    """Base: what test lists show of an ``arm``, beside other arms; of the model of its last round unless it says so."""
 
     arm: str
     score: str | None = None  # None = the table's first
@@ -76,13 +76,14 @@ class CaseTarget(ArmTarget):
 
     sites: Names  # as the table names them
     together: bool = False  # one comparison over the cases of all sites
+    model: Literal["last", "selected"] = "last"  # ``selected``: the one that is the result of the arm's job
 
     def uses(self) -> Mapping[str, Collection[str]]:
         return {**super().uses(), "site": self.sites}
 
     def compared(self, evidence: Evidence, other: str, sites: list[str]) -> ClaimFinding | None:
         """The arm beside another one, whose seeds and cases it must have; None where one was not run."""
-        pair = CasePair(better=self.arm, worse=other, sites=sites, score=self.score)
+        pair = CasePair(better=self.arm, worse=other, sites=sites, score=self.score, model=self.model)
         known = [evidence.sites[site] for site in sites]
         high, low = case_scores(evidence, pair, *known)
         if high.empty or low.empty:

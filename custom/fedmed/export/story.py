@@ -44,6 +44,8 @@ def story(fed: Mapping[str, Any], exporter: Exporter) -> str:
     label = Score(**fed["score"]).label
     chosen = f"the one with the best mean validation {label}" if fed["model"] == "selected" else "the last one"
     model = f"the model after round {start}" if start else "the starting model, which no round improved"
+    if rounds := fed.get("mean_of"):
+        model, chosen = "the mean of several models", f"those after rounds {join([str(round) for round in rounds])}"
     left = f"Images never left a site{_exchanged(fed.get('exchange'))}. Seed {fed['seed']}."
     sentences = [f"{trained}.", exporter.method.card(), f"{rule}.{own}", f"This is {model}, {chosen}.", left]
     return " ".join(filter(None, sentences))

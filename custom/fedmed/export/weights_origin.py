@@ -21,8 +21,9 @@ def provenance(
     run: FinishedRun, store: ModelStore, exporter: Exporter, weights: Weights, which: str, site: str | None
 ) -> dict[str, Any]:
     """How the ``selected`` or ``last`` weights were made; ``site``: whose private tensors they hold, if anybody's."""
-    best_round = run.result.get("best_round")
-    if which == LAST_MODEL and best_round == weights.round:  # the same model, which the sites tested under that name
+    best_round, mean_of = run.result.get("best_round"), run.result.get("mean_of")
+    same = best_round == weights.round and not mean_of
+    if which == LAST_MODEL and same:  # which the sites tested under that name
         which = SELECTED
     score, bundle, plan, model = run.score, store.bundle, run.plan, run.config["model"]
     numbers = anonymous_sites(run, which, exporter.kind.beside(score))
@@ -36,6 +37,7 @@ def provenance(
         "warm_start_rounds": plan.warm_start_rounds,
         "model": LAST_MODEL if best_round is None else which,
         "model_round": weights.round + 1,
+        **({"mean_of": [round + 1 for round in mean_of]} if mean_of and which == SELECTED else {}),
         "score": score.facts(),
         f"validation_{score.name}": best,
         **({} if temperature is None else {"temperature": float(temperature.flatten()[0])}),

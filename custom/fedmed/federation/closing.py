@@ -26,22 +26,31 @@ class Closing:
 
     def __init__(self, server: Server) -> None:
         self.server, self.plan, self.selection = server, server.plan, server.selection
-        self.last_tensors = server.tensors
+        self.last_tensors, self.last_scores = server.tensors, dict[str, float]()
+        self.last_score: float | None = None
+        self.mean = server.newest.mean()
         self.borrower = Borrower(server)
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
         self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
 
     def validation_tasks(self) -> dict[str, Task]:
-        """Labelled sites score the last aggregate, which no training round does; nobody if it is the result anyway."""
+        """Labelled sites score the last aggregate, which no training round does, or the mean where that is the result;
+        nobody if it is the last aggregate anyway.
+        """
         if self.plan.select == "last":
             return {}
+        if self.mean is not None:
+            self.server.tensors = self.mean
         last = self.server.rounds - 1
         return {site: self.server.task("validate", site, last) for site in self.plan.of_role("supervised")}
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
-        self.last_scores = self.selection.scores(metrics)
-        self.last_score = self.server.select(self.server.rounds - 1, metrics)
+        if self.mean is not None:
+            self.server.take_mean(metrics)
+        else:
+            self.last_scores = self.selection.scores(metrics)
+            self.last_score = self.server.select(self.server.rounds - 1, metrics)
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 
@@ -106,7 +115,7 @@ class Closing:
         tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {
             "best_round": chosen.best_round,
-            "best_score": chosen.best_score if chosen.best_round is not None else None,
+            "best_score": chosen.best_score if chosen.scored else None,
             "last_score": self.last_score,
             "validation": chosen.best_scores,
             "validation_last": self.last_scores,
@@ -114,6 +123,8 @@ class Closing:
             "test": tested,
             "seconds_total": time.monotonic() - self.server.started,
         }
+        if self.mean is not None:
+            result["mean_of"] = sorted(self.server.newest.models)
         if self.server.stopping.reason:
             result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
         result |= {f"test_{name}": self._rows(name, scores) for name, scores in (others or {}).items()}

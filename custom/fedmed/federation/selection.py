@@ -22,6 +22,7 @@ class ModelSelection:
         sites: the labelled sites whose scores count, if they have a validation list.
         score: the bundle's.
         calibration: name of the tensor that is set to the sites' mean temperature; None: the bundle has none.
+        chooses: whether a model that is offered is kept for its score; if not, scores are only told.
 
     Attributes:
         best_round: the aggregate after this round is the best so far; -1: the starting model, None: none was scored.
@@ -33,8 +34,10 @@ class ModelSelection:
         temperature: to which it is calibrated; None: it is not.
     """
 
-    def __init__(self, sites: Collection[str], score: Score, calibration: str | None = None) -> None:
-        self.sites, self.score, self.calibration = sorted(sites), score, calibration
+    def __init__(
+        self, sites: Collection[str], score: Score, calibration: str | None = None, chooses: bool = True
+    ) -> None:
+        self.sites, self.score, self.calibration, self.chooses = sorted(sites), score, calibration, chooses
         self.best_round: int | None = None
         self.best_score = -math.inf
         self.best_tensors: Mapping[str, Tensor] | None = None
@@ -75,20 +78,41 @@ class ModelSelection:
         Returns:
             Its mean score, and whether it is kept.
         """
+        score = self._scored(metrics)
+        if not self.chooses or score is None or score <= self.best_score:
+            return score, False
+        log.info("the model after round %d is the best so far: mean validation %s %.4f", round, self.score.label, score)
+        self.take(round, metrics, tensors, model_round, private)
+        return score, True
+
+    def take(
+        self,
+        round: int,
+        metrics: Mapping[str, Mapping[str, float]],
+        tensors: Mapping[str, Tensor],
+        model_round: int,
+        private: Mapping[str, int],
+    ) -> None:
+        """Keep a model, whatever its score is. Arguments as in :meth:`offer`."""
+        score = self._scored(metrics)
+        self.best_round, self.best_score, self.best_model = round, -math.inf if score is None else score, model_round
+        self.best_private, self.best_scores = dict(private), self.scores(metrics)
+        self.keep(tensors, mean_temperature(metrics, self.sites))
+
+    @property
+    def scored(self) -> bool:
+        """Whether the model that is kept has a mean score."""
+        return math.isfinite(self.best_score)
+
+    def _scored(self, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
+        """The mean score; sites that answer without one where others send one do not count from now on."""
         scores = self.scores(metrics)
         scored = scores.keys() & self.sites
         without = [site for site in self.sites if scored and site in metrics and site not in scored]
         for site in without:
             log.warning("site '%s' scores no model: it has no 'validation' list; models are chosen without it", site)
             self.sites.remove(site)
-        score = self.mean(scores)
-        if score is None or score <= self.best_score:
-            return score, False
-        log.info("the model after round %d is the best so far: mean validation %s %.4f", round, self.score.label, score)
-        self.best_round, self.best_score, self.best_model = round, score, model_round
-        self.best_private, self.best_scores = dict(private), scores
-        self.keep(tensors, mean_temperature(metrics, self.sites))
-        return score, True
+        return self.mean(scores)
 
     def keep(self, tensors: Mapping[str, Tensor], temperature: float | None) -> None:
         """Hold the tensors of the best model, calibrated."""

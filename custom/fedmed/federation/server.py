@@ -16,6 +16,7 @@ from fedmed.federation.applied_rule import AppliedRule
 from fedmed.federation.early_stopping import EarlyStopping
 from fedmed.federation.exchange import Exchange
 from fedmed.federation.guards import CollapseGuard
+from fedmed.federation.mean_of_rounds import MeanOfRounds
 from fedmed.federation.open_round import OpenRound, UpdateCheck
 from fedmed.federation.progress import Stream
 from fedmed.federation.round_record import round_record
@@ -75,8 +76,9 @@ class Server:
         self.record, self.continuation = RunRecord(folder), ServerContinuation(self, folder)
         self.exchange = Exchange(plan)
         self.guard = CollapseGuard((method or Method()).guards()) if plan.collapse_guard else None
-        choosing = plan.of_role("supervised") if plan.select == "best" else ()
-        self.selection = ModelSelection(choosing, self.score, store.bundle.calibration)
+        scoring = plan.of_role("supervised") if plan.select != "last" else ()
+        self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, plan.select == "best")
+        self.newest = MeanOfRounds(plan.mean_rounds if plan.select == "mean" else 0)
         self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = plan.rounds  # of the whole run; fewer when it ends early
@@ -262,6 +264,7 @@ class Server:
         except FedMedError as error:
             raise RoundFailed(f"round {round}: {error}; the model is unchanged") from error
         self.model_round = round
+        self.newest.add(round, self.tensors)
         self.last_round |= {u.site: round for u in updates}
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
@@ -276,6 +279,16 @@ class Server:
         """
         score, better = self.selection.offer(round, metrics, self.tensors, self.model_round, self.last_round)
         self.stopping.note(self.model_round, score, better)
-        if better and self.selection.best_tensors is not None:
-            self.save(self.selection.best_tensors, {"round": round, "score": score}, True)
+        if better:
+            self._keep_selected()
         return score
+
+    def take_mean(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
+        """Take the current model, the mean of the last rounds' ones, as the selected one, whatever its score is."""
+        self.selection.take(self.model_round, metrics, self.tensors, self.model_round, self.last_round)
+        self._keep_selected()
+
+    def _keep_selected(self) -> None:
+        if (chosen := self.selection).best_tensors is not None:
+            score = chosen.best_score if chosen.scored else None
+            self.save(chosen.best_tensors, {"round": chosen.best_round, "score": score}, True)

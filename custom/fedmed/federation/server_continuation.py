@@ -67,7 +67,7 @@ class ServerContinuation:
         state = SavedState(
             **self._good,
             best_round=chosen.best_round,
-            best_score=chosen.best_score if chosen.best_round is not None else None,
+            best_score=chosen.best_score if chosen.scored else None,
             best_model=chosen.best_model,
             best_private=chosen.best_private,
             best_scores=chosen.best_scores,
@@ -77,8 +77,9 @@ class ServerContinuation:
             earlier=server.tasks.earlier,
             rule=rule is not None,
             stopping=server.stopping.state(),
+            newest=sorted(server.newest.models),
         )
-        models: dict[int, Mapping[str, Tensor]] = {server.model_round: server.tensors}
+        models: dict[int, Mapping[str, Tensor]] = {**server.newest.models, server.model_round: server.tensors}
         if chosen.best_tensors is not None:
             models.setdefault(chosen.best_model, chosen.best_tensors)
         self.state.save(state, models, Path(server.store.folder) / LAST, rule)
@@ -93,6 +94,8 @@ class ServerContinuation:
         server.tensors = self._model(old, state.round)
         server.applied.take_over(old.read_rule(state), server.tensors)
         server.model_round, server.first_round = state.round, state.round + 1
+        for round in state.newest:
+            server.newest.add(round, server.tensors if round == state.round else self._model(old, round))
         server.last_round = _without(state.last_round, server.plan.fresh)
         server.tasks.earlier = {**state.earlier, id: state.round + 1}
         server.started -= state.seconds

@@ -58,12 +58,23 @@ def _of_result(study: Study) -> Found:
     if not labelled and study.select == "best":
         yield "select", "'select' is 'best', but no site is 'supervised', by whose labels to choose; use 'last'"
     if study.evaluate_last and (study.select == "last" or not study.evaluate):
-        yield "evaluate_last", "'evaluate_last' needs 'select': 'best' and 'evaluate': true; set them, or leave it out"
+        needs = "'select': 'best' or 'mean', and 'evaluate': true"
+        yield "evaluate_last", f"'evaluate_last' needs {needs}; set them, or leave it out"
     if study.evaluate_first and not study.evaluate:
         yield "evaluate_first", "'evaluate_first' needs 'evaluate': true; set it, or leave 'evaluate_first' out"
     if study.patience is not None and study.select != "best":
         yield "patience", "'patience' waits for better scores, which only 'select': 'best' asks for; leave it out"
+    yield from _of_mean(study)
     yield from _of_release(study, labelled)
+
+
+def _of_mean(study: Study) -> Found:
+    if study.select != "mean":
+        if "mean_rounds" in study.model_fields_set:
+            yield "mean_rounds", "'mean_rounds' is for 'select': 'mean'; set that, or leave 'mean_rounds' out"
+    elif study.mean_rounds > (there := study.rounds - study.warm_start.rounds):
+        after = " after the warm start" if study.warm_start.rounds else ""
+        yield "mean_rounds", f"'mean_rounds' is {study.mean_rounds}, but there are {there} rounds{after}; lower it"
 
 
 def _of_release(study: Study, labelled: list[str]) -> Found:

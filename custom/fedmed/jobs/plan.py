@@ -48,6 +48,7 @@ class Plan:
     fresh: Sequence[str] = ()
     epochs: float | None = None
     select: str = "best"
+    mean_rounds: int = 3
     evaluate: bool = True
     exchange: Mapping[str, Any] | None = None
     method: Mapping[str, Any] | None = None
@@ -79,7 +80,7 @@ class Plan:
 
     def validates(self, round: int) -> bool:
         """Whether labelled sites score the model they receive in this round."""
-        return self.select == "best" and round % self.validate_every == 0
+        return self.select != "last" and round % self.validate_every == 0
 
     def exchanges(self, round: int) -> bool:
         """Whether sites answer a ``metadata`` task before they train in this round."""

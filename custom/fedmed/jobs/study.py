@@ -118,9 +118,11 @@ class Study(YamlModel):
     )
     min_clients: int | None = Field(default=None, ge=1, description="accepted updates that a round needs; else all")
     validate_every: int = Field(default=1, ge=1, description="labelled sites score the model every so many rounds")
-    select: Literal["best", "last"] = Field(
-        default="best", description="the result: what labelled sites score best, or the last aggregate"
+    select: Literal["best", "last", "mean"] = Field(
+        default="best",
+        description="the result: what labelled sites score best, the last aggregate, or the mean of the last rounds'",
     )
+    mean_rounds: int = Field(default=3, ge=2, description="of how many rounds, with 'select: mean'")
     evaluate: bool = Field(default=True, description="score the result on the sites' testing lists")
     evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
     evaluate_first: bool = Field(default=False, description="score the starting model on them too")

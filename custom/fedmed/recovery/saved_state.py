@@ -1,6 +1,6 @@
 """A run after its last good round, as plain values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
@@ -31,6 +31,7 @@ class SavedState(YamlModel):
         earlier: earlier jobs of the run -> rounds that were done when each ended, oldest first.
         rule: whether the server's rule left something in ``round``.
         stopping: state of the early stopping, numbers of rounds.
+        newest: rounds whose models' mean may be the result.
     """
 
     round: int = Field(ge=0, lt=10**6)
@@ -47,14 +48,16 @@ class SavedState(YamlModel):
     earlier: Mapping[str, Round] = {}
     rule: bool = False
     stopping: Mapping[str, int | None] = {}
+    newest: Sequence[Round] = ()
 
     @model_validator(mode="after")
     def _knows_no_later_round(self) -> Self:
-        if max(*self.last_round.values(), *self.best_private.values(), self.best_model, START) > self.round:
+        privately = (*self.last_round.values(), *self.best_private.values())
+        if max(*privately, *self.newest, self.best_model, START) > self.round:
             raise ValueError("it speaks of rounds after its own")
         return self
 
     @property
     def models(self) -> set[int]:
         """Rounds whose models the state needs."""
-        return {self.round, self.best_model if self.best_round is not None else START} - {START}
+        return {self.round, *self.newest, self.best_model if self.best_round is not None else START} - {START}

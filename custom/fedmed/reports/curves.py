@@ -150,4 +150,5 @@ def _mean_and_choice(axes: Axes, run: Run) -> None:
     right = best + 1 > run.total_rounds / 2
     look: dict[str, Any] = {"textcoords": "offset points", "ha": "right" if right else "left", "va": "center"}
     offset = (-7 if right else 7, 9 - 18 * foot)
-    axes.annotate(f"selected, mean {score:.3f}", (best + 1, foot), offset, fontsize=9, **look)
+    of = f"mean of {len(rounds)} rounds" if (rounds := result.get("mean_of")) else "selected"
+    axes.annotate(f"{of}, mean {score:.3f}", (best + 1, foot), offset, fontsize=9, **look)

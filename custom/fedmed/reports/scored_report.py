@@ -13,7 +13,7 @@ from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import column, number
 from fedmed.reports.run_report import Chart, RunReport
 from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
-from fedmed.reports.words import NOTHING, count, fixed, join, model_after
+from fedmed.reports.words import NOTHING, count, fixed, join, mean_of, model_after
 
 
 class ScoredReport(RunReport):
@@ -60,6 +60,7 @@ class ScoredReport(RunReport):
         parts, best_round = _tested_groups(run), run.result.get("best_round")
         model = "the last model" if best_round is None else f"the model of round {int(best_round) + 1}"
         model = "the initial model" if best_round == -1 else model
+        model = mean_of(rounds) if (rounds := run.result.get("mean_of")) else model
         start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {model}"
         if not parts:
             tested = any(row.n_cases for row in site_rows(run))
@@ -77,6 +78,8 @@ class ScoredReport(RunReport):
             return "No model was selected, because the run did not reach its end."
         if not selected_by or run.result.get("best_round") is None:
             return "No model was selected by a score: the tested model is the last aggregate."
+        if rounds := run.result.get("mean_of"):
+            return f"No model was selected by a score: the tested model is {mean_of(rounds)}."
         if strangers:
             return (
                 f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
@@ -92,6 +95,7 @@ class ScoredReport(RunReport):
         result = run.result or {}
         best, score = (number(result.get(key)) for key in ("best_round", "best_score"))
         chosen = model_after(None if best is None else int(best))
+        chosen = f"{join([str(round + 1) for round in rounds])}, mean" if (rounds := result.get("mean_of")) else chosen
         return [("selected", chosen), *([(f"validation {run.score.label}", fixed(score))] if run.validated else [])]
 
     def table(self, run: Run) -> Table:

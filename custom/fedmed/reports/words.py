@@ -1,5 +1,6 @@
 """Values as a person reads them."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,11 @@ def duration(seconds: float | None) -> str:
 def model_after(round: int | None) -> str:
     """Which model it is that was aggregated after a round, counted from 0; -1 is the starting model."""
     return NOTHING if round is None else "initial model" if round < 0 else f"round {round + 1}"
+
+
+def mean_of(rounds: Iterable[int]) -> str:
+    """Of which rounds' models a model is the mean; rounds are counted from 0."""
+    return f"the mean of rounds {join([str(round + 1) for round in rounds])}"
 
 
 def count(n: int, word: str) -> str:
