@@ -122,6 +122,17 @@ def test_what_is_not_a_study(text, message):
         ),
         ({"release_from": "a"}, ["study.yaml, line 12: 'release_from' asks for private layers, but all are shared"]),
         ({"select": "last", "evaluate_last": True}, ["'evaluate_last' needs 'select': 'best'"]),
+        (
+            {"select": "mean", "mean_rounds": 4},
+            ["'mean_rounds' is 4, but there are 3 rounds after the warm start; low"],
+        ),
+        ({"select": "mean", "rounds": 2, "warm_start": {}}, ["'mean_rounds' is 3, but there are 2 rounds; lower it"]),
+        ({"mean_rounds": 2}, ["'mean_rounds' is for 'select': 'mean'"]),
+        ({"select": "mean", "patience": 2}, ["'patience' waits for better scores"]),
+        (
+            {"sites": {"b": "unsupervised"}, "select": "mean", "warm_start": {}},
+            ["'select' is 'mean', but no site is 'supervised', by whose labels to score it; use 'last'"],
+        ),
         ({"clip_norm": 2.0, "max_norm": 1.0}, ["'clip_norm' 2 never acts"]),
         ({"resume": {"job": "x", "fresh": ["c"]}}, ["'resume.fresh' names 'c'"]),
         (

@@ -78,7 +78,7 @@ def test_the_state_keeps_the_models_that_it_needs_and_no_more(broken):
     assert sorted(path.name for path in kept.models.iterdir()) == ["round_1.pt", "round_2.pt", "round_3.pt"]
 
 
-def test_without_a_site_that_scores_there_is_a_mean_all_the_same(tmp_path):
+def test_where_nobody_scores_there_is_a_mean_all_the_same(tmp_path):
     sites = dict.fromkeys("abu", "unsupervised")
     run = Run(tmp_path, sites=sites, select="mean", mean_rounds=2, evaluate=False)
     run.play("job-1")

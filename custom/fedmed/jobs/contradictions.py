@@ -55,8 +55,12 @@ def _of_classes(study: Study) -> Found:
 def _of_result(study: Study) -> Found:
     """Which model is the result, and how it is tested."""
     labelled = study.of_role("supervised")
-    if not labelled and study.select == "best":
-        yield "select", "'select' is 'best', but no site is 'supervised', by whose labels to choose; use 'last'"
+    if not labelled and study.select != "last":
+        use = "choose" if study.select == "best" else "score it"
+        yield (
+            "select",
+            f"'select' is '{study.select}', but no site is 'supervised', by whose labels to {use}; use 'last'",
+        )
     if study.evaluate_last and (study.select == "last" or not study.evaluate):
         needs = "'select': 'best' or 'mean', and 'evaluate': true"
         yield "evaluate_last", f"'evaluate_last' needs {needs}; set them, or leave it out"

@@ -52,8 +52,8 @@ class SavedState(YamlModel):
 
     @model_validator(mode="after")
     def _knows_no_later_round(self) -> Self:
-        privately = (*self.last_round.values(), *self.best_private.values())
-        if max(*privately, *self.newest, self.best_model, START) > self.round:
+        of_sites = (*self.last_round.values(), *self.best_private.values())
+        if max(*of_sites, *self.newest, self.best_model, START) > self.round:
             raise ValueError("it speaks of rounds after its own")
         return self
 

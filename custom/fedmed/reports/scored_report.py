@@ -76,10 +76,9 @@ class ScoredReport(RunReport):
         strangers = [name for name in selected_by if name not in {site.name for site in run.by_role("supervised")}]
         if run.result is None:
             return "No model was selected, because the run did not reach its end."
-        if not selected_by or run.result.get("best_round") is None:
-            return "No model was selected by a score: the tested model is the last aggregate."
-        if rounds := run.result.get("mean_of"):
-            return f"No model was selected by a score: the tested model is {mean_of(rounds)}."
+        if (rounds := run.result.get("mean_of")) or not selected_by or run.result.get("best_round") is None:
+            tested = mean_of(rounds) if rounds else "the last aggregate"
+            return f"No model was selected by a score: the tested model is {tested}."
         if strangers:
             return (
                 f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
