@@ -1,10 +1,13 @@
 """A site's histogram for the others, the gammas that it finds from theirs, and the images that the network sees."""
 
+from pathlib import Path
+
 import pytest
 import torch
+import yaml
 
 from fedmed.data.augment.intensities import histogram
-from fedmed.engines.corrections.gamma import MatchedGamma, OwnIntensities
+from fedmed.engines.corrections.gamma import ALIKE, MatchedGamma, OwnIntensities
 from fedmed.engines.corrections.own_images import MOST
 from fedmed.engines.gradient_correction import RoundStart
 from fedmed.errors import DataError, FedMedError
@@ -65,9 +68,24 @@ def test_it_is_that_of_the_mean_of_all_others(dark):
     assert begun([dark], one, other).state_dict() == begun([dark], mean).state_dict()
 
 
-def test_images_that_are_as_bright_stay_as_they_are(dark):
-    batch, term = dark[None], begun([dark], told(dark**1.05))
+@pytest.mark.parametrize("gamma", [0.79, 0.95, 1.05, 1.25])
+def test_images_that_are_nearly_as_bright_stay_as_they_are_and_that_is_said(dark, caplog, gamma):
+    with caplog.at_level("INFO", logger="fedmed.site"):
+        batch, term = dark[None], begun([dark], told(dark**gamma))
     assert term.change_images(batch) is batch and term.state_dict() == {"gamma": 1.0}
+    assert "nearly as bright as the others'" in caplog.text
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_what_is_left_out_moves_no_intensity_by_more_than_training_does(sign):
+    x = torch.linspace(0, 1, 1001)
+    config = Path(__file__).parents[3] / "bundles/covid_ct_segmentation/configs/train.yaml"
+    assert (x ** (ALIKE**sign) - x).abs().max() <= yaml.safe_load(config.read_text())["intensity_shift"]
+
+
+@pytest.mark.parametrize("gamma", [0.7, 1.45])
+def test_a_larger_gamma_counts(dark, gamma):
+    assert begun([dark], told(dark**gamma)).state_dict()["gamma"] == pytest.approx(gamma, rel=0.03)
 
 
 def test_what_lies_beyond_the_range_does_not_become_nan(dark):
