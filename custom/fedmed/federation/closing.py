@@ -46,11 +46,9 @@ class Closing:
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
-        if self.mean is not None:
-            self.server.take_mean(metrics)
-        else:
-            self.last_scores = self.selection.scores(metrics)
-            self.last_score = self.server.select(self.server.rounds - 1, metrics)
+        score = self.server.select(self.server.rounds - 1, metrics, is_result=self.mean is not None)
+        if self.mean is None:
+            self.last_scores, self.last_score = self.selection.scores(metrics), score
         if self.selection.best_tensors is not None:
             self.server.tensors = dict(self.selection.best_tensors)
 

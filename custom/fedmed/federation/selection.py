@@ -65,6 +65,7 @@ class ModelSelection:
         tensors: Mapping[str, Tensor],
         model_round: int,
         private: Mapping[str, int],
+        is_result: bool = False,
     ) -> tuple[float | None, bool]:
         """Keep a model if its score is the best; on a tie the earlier one stays.
 
@@ -74,45 +75,33 @@ class ModelSelection:
             tensors: its tensors.
             model_round: the round that aggregated them.
             private: site -> round of the private state that it was scored with.
+            is_result: it is kept whatever its score is.
 
         Returns:
             Its mean score, and whether it is kept.
         """
-        score = self._scored(metrics)
-        if not self.chooses or score is None or score <= self.best_score:
-            return score, False
-        log.info("the model after round %d is the best so far: mean validation %s %.4f", round, self.score.label, score)
-        self.take(round, metrics, tensors, model_round, private)
-        return score, True
-
-    def take(
-        self,
-        round: int,
-        metrics: Mapping[str, Mapping[str, float]],
-        tensors: Mapping[str, Tensor],
-        model_round: int,
-        private: Mapping[str, int],
-    ) -> None:
-        """Keep a model, whatever its score is. Arguments as in :meth:`offer`."""
-        score = self._scored(metrics)
-        self.best_round, self.best_score, self.best_model = round, -math.inf if score is None else score, model_round
-        self.best_private, self.best_scores = dict(private), self.scores(metrics)
-        self.keep(tensors, mean_temperature(metrics, self.sites))
-
-    @property
-    def scored(self) -> bool:
-        """Whether the model that is kept has a mean score."""
-        return math.isfinite(self.best_score)
-
-    def _scored(self, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
-        """The mean score; sites that answer without one where others send one do not count from now on."""
         scores = self.scores(metrics)
         scored = scores.keys() & self.sites
         without = [site for site in self.sites if scored and site in metrics and site not in scored]
         for site in without:
             log.warning("site '%s' scores no model: it has no 'validation' list; models are chosen without it", site)
             self.sites.remove(site)
-        return self.mean(scores)
+        score = self.mean(scores)
+        better = self.chooses and score is not None and score > self.best_score
+        if not (better or is_result):
+            return score, False
+        if better:
+            text = "the model after round %d is the best so far: mean validation %s %.4f"
+            log.info(text, round, self.score.label, score)
+        self.best_round, self.best_model, self.best_score = round, model_round, -math.inf if score is None else score
+        self.best_private, self.best_scores = dict(private), scores
+        self.keep(tensors, mean_temperature(metrics, self.sites))
+        return score, True
+
+    @property
+    def scored(self) -> bool:
+        """Whether the model that is kept has a mean score."""
+        return math.isfinite(self.best_score)
 
     def keep(self, tensors: Mapping[str, Tensor], temperature: float | None) -> None:
         """Hold the tensors of the best model, calibrated."""

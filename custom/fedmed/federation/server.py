@@ -270,25 +270,17 @@ class Server:
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
         self.save(tensors, {"round": self.round.number}, False)
 
-    def select(self, round: int, metrics: Mapping[str, Mapping[str, float]]) -> float | None:
+    def select(self, round: int, metrics: Mapping[str, Mapping[str, float]], is_result: bool = False) -> float | None:
         """Offer the current model, the aggregate after ``round``, to the selection; return its mean score.
 
         Args:
             round: -1 is the starting model.
             metrics: site -> what it sent about that model.
+            is_result: it is taken whatever its score is.
         """
-        score, better = self.selection.offer(round, metrics, self.tensors, self.model_round, self.last_round)
-        self.stopping.note(self.model_round, score, better)
-        if better:
-            self._keep_selected()
+        chosen, private = self.selection, self.last_round
+        score, taken = chosen.offer(round, metrics, self.tensors, self.model_round, private, is_result)
+        self.stopping.note(self.model_round, score, taken)
+        if taken and chosen.best_tensors is not None:
+            self.save(chosen.best_tensors, {"round": round, "score": score}, True)
         return score
-
-    def take_mean(self, metrics: Mapping[str, Mapping[str, float]]) -> None:
-        """Take the current model, the mean of the last rounds' ones, as the selected one, whatever its score is."""
-        self.selection.take(self.model_round, metrics, self.tensors, self.model_round, self.last_round)
-        self._keep_selected()
-
-    def _keep_selected(self) -> None:
-        if (chosen := self.selection).best_tensors is not None:
-            score = chosen.best_score if chosen.scored else None
-            self.save(chosen.best_tensors, {"round": chosen.best_round, "score": score}, True)

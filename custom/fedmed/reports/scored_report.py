@@ -77,8 +77,8 @@ class ScoredReport(RunReport):
         if run.result is None:
             return "No model was selected, because the run did not reach its end."
         if (rounds := run.result.get("mean_of")) or not selected_by or run.result.get("best_round") is None:
-            tested = mean_of(rounds) if rounds else "the last aggregate"
-            return f"No model was selected by a score: the tested model is {tested}."
+            model = mean_of(rounds) if rounds else "the last aggregate"
+            return f"No model was selected by a score: the tested model is {model}."
         if strangers:
             return (
                 f"The model was selected using {join(selected_by)}; {join(strangers)} did not train with labels, "
