@@ -141,7 +141,7 @@ class AppliedRule:
             raise FedMedError(f"the rule returned another model: tensor '{odd[0]}' is in one of the two alone")
         for role in outcome.for_roles:
             if role not in TRAINING_ROLES or (role == "supervised" and self.plan.select != "last"):
-                why = "which does not train" if role not in TRAINING_ROLES else "whose scores are of the result"
+                why = "which does not train" if role not in TRAINING_ROLES else "whose scores choose the model"
                 raise FedMedError(f"the rule has another model for the role '{role}', {why}; that cannot be")
         for tensors in (outcome.tensors, *outcome.for_roles.values()):
             _check_fit(tensors, model)
