@@ -22,8 +22,8 @@ def provenance(
 ) -> dict[str, Any]:
     """How the ``selected`` or ``last`` weights were made; ``site``: whose private tensors they hold, if anybody's."""
     best_round, mean_of = run.result.get("best_round"), run.result.get("mean_of")
-    same = best_round == weights.round and not mean_of
-    if which == LAST_MODEL and same:  # which the sites tested under that name
+    last_is_selected = best_round == weights.round and not mean_of  # then sites tested it under that name
+    if which == LAST_MODEL and last_is_selected:
         which = SELECTED
     score, bundle, plan, model = run.score, store.bundle, run.plan, run.config["model"]
     numbers = anonymous_sites(run, which, exporter.kind.beside(score))
