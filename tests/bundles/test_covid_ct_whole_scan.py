@@ -218,11 +218,12 @@ def test_memory_is_a_few_volumes_however_many_scans(infer, tmp_path):
     """Also with voxels as fine as the scan's, and with a finished scan before the one at work."""
     shape, affine = (256, 256, 40), affine_of("LPS", (1.2, 1.2, 5.0))
     volume = np.prod(shape) * 4 / 2**20  # MB in float32
-    for name in ("a", "b", "c"):
-        save(phantom(shape, affine), affine, tmp_path / "in" / f"{name}.nii.gz")
+    for number in range(6):
+        save(phantom(shape, affine), affine, tmp_path / "in" / f"{number}.nii.gz")
     settings = {"pixdim": [1.3, 1.3, 4.5], "window_size": [64, 64, 16]}
     save(phantom((64, 64, 16), affine), affine, tmp_path / "small" / "a.nii.gz")
     infer(tmp_path / "small", **settings)  # what is imported on first use is not counted
     before = peak(reset=True)
-    assert len(infer(tmp_path / "in", **settings)) == 3
-    assert peak() - before < 8 * volume
+    assert len(infer(tmp_path / "in", **settings)) == 6
+    # Up to eight were seen, with what Python keeps for later; a copy and a result kept of each scan would be as many more.
+    assert peak() - before < 12 * volume
