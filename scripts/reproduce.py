@@ -43,6 +43,12 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         metavar="FILE",
         help="scores.csv of the same table from other machines; the seeds that these have are not run here",
     )
+    parser.add_argument(
+        "--share-warm-starts",
+        action="store_true",
+        help="train what runs have in common before sites without labels join only once; takes some times a model's "
+        "size for each such round and site, in OUT/runs/warm_starts, which may be deleted afterwards",
+    )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--jobs", type=_at_least_one, help="runs at the same time (default: what the cores allow)")
     where.add_argument("--dask", metavar="ADDRESS", help="run on the workers of this Dask scheduler instead")
@@ -79,9 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
     from fedmed.experiments.experiment_data import load_data
     from fedmed.experiments.experiment_table import only
     from fedmed.experiments.reproduction import reproduce
+    from fedmed.experiments.warm_starts import FOLDER as WARM_STARTS
 
     tables = read(arguments.tables)
     data = load_data(find(arguments.data or tables[0].data, EXPERIMENTS / "data"))
+    if arguments.share_warm_starts:
+        (arguments.out / "runs" / WARM_STARTS).mkdir(parents=True, exist_ok=True)
     tables = [only(table, arguments.arms) for table in tables] if arguments.arms else tables
     return reproduce(tables, data, arguments.out, arguments.seeds, arguments.jobs, arguments.dask, arguments.scores)
 

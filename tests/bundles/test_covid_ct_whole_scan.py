@@ -225,5 +225,5 @@ def test_memory_is_a_few_volumes_however_many_scans(infer, tmp_path):
     infer(tmp_path / "small", **settings)  # what is imported on first use is not counted
     before = peak(reset=True)
     assert len(infer(tmp_path / "in", **settings)) == 6
-    # Up to eight were seen, with what Python keeps for later; a copy and a result kept of each scan would be as many more.
+    # Up to eight were seen, with what Python keeps for later; what is kept of each scan would come on top.
     assert peak() - before < 12 * volume

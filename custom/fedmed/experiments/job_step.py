@@ -4,7 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -23,12 +23,17 @@ from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, 
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.experiments.start_model import models_for
+from fedmed.experiments.warm_starts import FOLDER as WARM_STARTS
+from fedmed.experiments.warm_starts import WarmStarts
+from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
 from fedmed.jobs.app_configs import files
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
 from fedmed.kinds.find_kind import kind_of
+from fedmed.messages.answers import Answer
+from fedmed.messages.task import Task
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT, STATE
 from fedmed.settings.server import load_server
@@ -78,12 +83,19 @@ class JobStep(ChainStep):
                 _logged(self.path / LOG),
                 models_for(self.job.study, self.start.path if self.start else None, self.path, self.blank),
             ):
-                self.conclude(run_job(self.path / "job", self.path, self.sites, resume=goes_on))
+                self.conclude(run_job(self.path / "job", self.path, self.sites, goes_on, self._answer(made_of, images)))
                 self._unchanged()
             # Optimizer states are most of a run's bytes, and nothing continues a finished run.
             for folder in [self.path / site / RUN / "state" for site in self.sites] + [*self.path.glob("*/before-*")]:
                 shutil.rmtree(folder, ignore_errors=True)
             save_json(self.path / MADE_OF, {**made_of, "files": images})
+
+    def _answer(self, made_of: Mapping[str, Any], images: Mapping[str, str]) -> Callable[[Client, Task], Answer]:
+        """The site's own work, or, where warm starts are kept, what an equal run has done already."""
+        if not (kept := self.path.parent / WARM_STARTS).is_dir():
+            return Client.answer
+        own = {site: [made_of["sites"][site], made_of["datalists"][site], images[site]] for site in self.sites}
+        return WarmStarts(kept, {site: [*facts, made_of["fedmed"]] for site, facts in own.items()}).answer
 
     def made_by_other_code(self) -> Path | None:
         """A finished run that differs from this one in nothing but the code that made it."""

@@ -88,7 +88,7 @@ class Client:
         self.site, self.role, self.seed, self.folder = site, role, seed, Path(folder)
         self.bundle = Bundle(bundle, overlays or (), overrides, site.bundles)
         self.kind = check_bundle(self.bundle, Use(role))
-        self.sharing = {
+        self.sharing: dict[str, Any] = {
             "sharing": sharing,
             "buffers": buffers,
             "warm_start_rounds": warm_start_rounds,

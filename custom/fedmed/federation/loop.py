@@ -5,7 +5,7 @@ path. Real federations run on FLARE.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedmed.federation.server import Server
 from fedmed.federation.workflow import run_federation
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job
-from fedmed.messages.answers import Update
+from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 from fedmed.recovery.interrupted_workspace import RUN, move_interrupted
@@ -27,7 +27,11 @@ log = logging.getLogger("fedmed.loop")
 
 
 def run_job(
-    folder: Path, workspace: Path, sites: Mapping[str, SiteConfig] | None = None, resume: bool = False
+    folder: Path,
+    workspace: Path,
+    sites: Mapping[str, SiteConfig] | None = None,
+    resume: bool = False,
+    answer: Callable[[Client, Task], Answer] = Client.answer,
 ) -> Server:
     """Run a job in this process.
 
@@ -36,6 +40,7 @@ def run_job(
         workspace: receives the same tree as a simulator's workspace.
         sites: settings of sites; those not given are looked up as a site would.
         resume: go on with an interrupted run in the workspace, if there is one.
+        answer: what a site does with a task.
 
     Returns:
         The server, with the selected model in ``tensors``.
@@ -58,17 +63,21 @@ def run_job(
         part = Job.parse(job.text, job.source, own.allowed_classes).client(site)  # with the site's own list of classes
         clients[site] = Client.from_args(part, own, Path(workspace) / site / run / "fedmed", study=job.digest)
     limits = {site: SiteLimits(settings[site], client.folder) for site, client in clients.items()}
-    run_federation(server, lambda tasks: _ask(server, clients, limits, tasks))
+    run_federation(server, lambda tasks: _ask(server, clients, limits, tasks, answer))
     return server
 
 
 def _ask(
-    server: Server, clients: Mapping[str, Client], limits: Mapping[str, SiteLimits], tasks: Mapping[str, Task]
+    server: Server,
+    clients: Mapping[str, Client],
+    limits: Mapping[str, SiteLimits],
+    tasks: Mapping[str, Task],
+    do: Callable[[Client, Task], Answer],
 ) -> dict[str, Any]:
     results = {}
     for site, task in sorted(tasks.items()):
         try:
-            answer = limits[site].answer(task.name, task.round, clients[site].answer(task))
+            answer = limits[site].answer(task.name, task.round, do(clients[site], task))
             if isinstance(answer, Update):
                 server.accept(answer)
             else:
