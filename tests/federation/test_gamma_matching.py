@@ -56,7 +56,7 @@ def test_sites_with_labels_tell_before_the_first_round_and_the_other_matches(job
 def test_a_model_is_scored_with_images_as_bright(job, allow_extras, tmp_path, monkeypatch):
     allow_extras(*ALLOWED)
     shown = []
-    monkeypatch.setattr("fedmed.engines.corrections.gamma.matching_gamma", lambda own, wanted: 2.0)
+    monkeypatch.setattr("fedmed.engines.corrections.gamma.matching_gamma", lambda own, wanted: 4.0)
     change = MatchedGamma.change_scored_images
 
     def noted(self, images):
