@@ -1,4 +1,4 @@
-"""How bright a site's images are, for the others, and images as bright as those of the others."""
+"""How bright a site's images are, for the others, and images nearer to the brightness of others."""
 
 import logging
 from collections.abc import Callable, Mapping

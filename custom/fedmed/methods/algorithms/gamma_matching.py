@@ -1,4 +1,4 @@
-"""Images of sites without labels, shown to the model as bright as those of sites with labels."""
+"""Images of sites without labels, shown to the model nearer to the brightness of those with labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from fedmed.methods.declarations import BEFORE_TRAINING, ONCE, BesideModel
 
 @dataclass(frozen=True)
 class GammaMatching(Algorithm):
-    """Sites with labels tell how bright their images are; a site without shows the model its own ones as bright.
+    """Sites with labels tell how bright their images are; a site without shows its own ones half-way so.
 
     It does so whenever it trains a model or scores it. Sites with labels train as ever. Ours; in the spirit of
     amplitude normalisation (HarmoFL, AAAI 2022), with one number, a gamma, in place of a spectrum.
