@@ -54,6 +54,9 @@ def test_the_second_arm_trains_only_what_differs_and_has_the_same_scores(trained
     assert first == everything and ("ct_north", 0) in first
     assert second == [each for each in everything if each[1] >= 2]
     assert scores.equals(alone)
+    whole = {"supervised": SMALL, "evaluate": SMALL}
+    left_out = trained("shared", control="left_out", overrides=whole)[1]
+    assert left_out and not any(round < 2 for _, round in left_out)  # fewer sites, the same start
     shutil.rmtree(kept)  # nothing of a finished run lies there alone
     assert trained("shared", **FAST)[1] == []
 

@@ -58,6 +58,7 @@ class JobStep(ChainStep):
     start: "JobStep | None" = field(default=None, kw_only=True)  # leaves the job's checkpoint
     blank: bool = field(default=False, kw_only=True)  # whether what is taken from the checkpoint is 0
     turn: str = field(default="", kw_only=True)
+    beginning: int = field(default=0, kw_only=True)  # its first rounds, which other runs may have in common with it
     places: Mapping[str, str] = field(default_factory=dict, kw_only=True)  # site -> the table's, where they take turns
 
     def machines(self) -> Sequence[SiteConfig]:
@@ -95,7 +96,8 @@ class JobStep(ChainStep):
         if not (kept := self.path.parent / WARM_STARTS).is_dir():
             return Client.answer
         own = {site: [made_of["sites"][site], made_of["datalists"][site], images[site]] for site in self.sites}
-        return WarmStarts(kept, {site: [*facts, made_of["fedmed"]] for site, facts in own.items()}).answer
+        facts = {site: [*facts, made_of["fedmed"]] for site, facts in own.items()}
+        return WarmStarts(kept, self.beginning, facts).answer
 
     def made_by_other_code(self) -> Path | None:
         """A finished run that differs from this one in nothing but the code that made it."""

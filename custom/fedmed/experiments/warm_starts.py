@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedmed.durable_files import link, load_tensors, save_tensors
+from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.federation.client import Client
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
@@ -16,8 +16,9 @@ from fedmed.recovery.site_state import OWN_BEST
 log = logging.getLogger("fedmed.loop")
 
 FOLDER = "warm_starts"  # beside the runs
-UPDATE = "update.pt"
+UPDATE, STATE = "update.pt", "state.pt"
 UNLIKE = {"study", "keep_rounds", "earlier"}  # of a task: what changes nothing of the round's training
+PLACE = {"site_index", "site_count"}  # nor do these, with a bundle that does not ask for them
 
 
 class WarmStarts:
@@ -28,18 +29,19 @@ class WarmStarts:
 
     Args:
         folder: where rounds are kept, some times a model's size each. It may be deleted while nothing runs.
+        rounds: the first ones of the run, which others may have in common with it.
         facts: site -> what its training depends on beside its role and the task, as plain values.
     """
 
-    def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
-        self.folder, self.facts = folder, facts
+    def __init__(self, folder: Path, rounds: int, facts: Mapping[str, Any]) -> None:
+        self.folder, self.rounds, self.facts = folder, rounds, facts
         self._done: dict[str, tuple[int | None, str]] = {}  # site -> its last known round, and that round's name
         self._on_its_own: set[str] = set()  # sites that have trained: their process knows more than the files say
 
     def answer(self, client: Client, task: Task) -> Answer:
         """Take or train a round of the warm start; everything else is the site's own work."""
         site, last = client.site.site, (None, "")
-        if task.name != "train" or task.round >= client.sharing["warm_start_rounds"]:
+        if task.name != "train" or task.round >= self.rounds:
             return client.answer(task)
         if self._done.get(site, last)[0] != task.private_round:  # a stopped run goes on: its start is not known
             return client.answer(task)
@@ -56,33 +58,30 @@ class WarmStarts:
 
     def _name(self, client: Client, task: Task, before: str) -> str:
         """The digest of all that the round depends on."""
-        asked = {key: value for key, value in task.config().items() if key not in UNLIKE}
-        own = {"role": client.role, "bundle": client.bundle.digest, "made_with": client.state.made_with}
+        known, made_with = client.bundle.parser(), dict(client.state.made_with)
+        unlike = UNLIKE | {place for place in PLACE if place not in known}
+        asked = {key: value for key, value in task.config().items() if key not in unlike}
+        if made_with["warm_start_sharing"] is None:  # then all rounds share the same layers
+            del made_with["warm_start_rounds"]
+        own = {"role": client.role, "bundle": client.bundle.digest, "made_with": made_with}
         received = {"tensors": task.tensors, "extras": task.extras}
         site = {"site": client.site.site, "facts": self.facts[client.site.site]}
         return payload_digest({"before": before, "task": asked, **own, **received, **site})
 
 
 def _keep(client: Client, answer: Update, kept: Path) -> None:
-    """Link the site's files and write its answer last, so that a folder with an answer is whole."""
-    for path, name in _files(client, answer.round):
-        if path.is_file() and not (kept / name).exists() and not link(path, kept / name):
-            return  # another disk, or a full one: the round is just not kept
+    """Save the site's state, its best model so far, and the answer last: a folder with an answer is whole."""
+    save_tensors(kept / STATE, client.state.load(answer.round))
+    save_tensors(kept / OWN_BEST, client.state.best())
     save_tensors(kept / UPDATE, {field.name: getattr(answer, field.name) for field in fields(answer)})
 
 
 def _take(client: Client, task: Task, kept: Path) -> Update:
-    for path, name in _files(client, task.round):
-        if (kept / name).is_file():
-            path.unlink(missing_ok=True)  # the site's best of the round before
-            link(kept / name, path)
+    update, state, best = (load_tensors(kept / name) for name in (UPDATE, STATE, OWN_BEST))
+    if best:
+        client.state.keep_best(best["round"], best["score"], best["tensors"])
     client.state.prune({task.round, *task.keep_rounds})
-    update = Update(**load_tensors(kept / UPDATE))
-    client.progress.event("end", task, **update.metrics)
+    client.state.save(**{key: value for key, value in state.items() if key != "made_with"})
+    client.progress.event("end", task, **update["metrics"])
     log.info("%s: round %d is that of an equal run, %s", client.site.site, task.round, kept.name[:12])
-    return update
-
-
-def _files(client: Client, round: int) -> list[tuple[Path, str]]:
-    folder = client.state.folder
-    return [(folder / f"round_{round}.pt", "state.pt"), (folder / OWN_BEST, OWN_BEST)]
+    return Update(**update)
