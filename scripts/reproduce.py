@@ -85,7 +85,7 @@ def run(arguments: argparse.Namespace) -> int:
     from fedmed.experiments.experiment_data import load_data
     from fedmed.experiments.experiment_table import only
     from fedmed.experiments.reproduction import reproduce
-    from fedmed.experiments.warm_starts import FOLDER as WARM_STARTS
+    from fedmed.federation.warm_starts import FOLDER as WARM_STARTS
 
     tables = read(arguments.tables)
     data = load_data(find(arguments.data or tables[0].data, EXPERIMENTS / "data"))

@@ -9,8 +9,8 @@ from tests.experiments.test_job_step import DATA, SMALL
 from fedmed.experiments.chain import Place
 from fedmed.experiments.experiment_data import load_data
 from fedmed.experiments.federated_training import FederatedTraining
-from fedmed.experiments.warm_starts import FOLDER
 from fedmed.federation.client import Client
+from fedmed.federation.warm_starts import FOLDER
 
 BOTH = {"site_1": "supervised", "site_2": "unsupervised"}
 BUDGET = {"steps": 4, "warm_start": 2, "interval": 1, "validate": 1}

@@ -23,11 +23,11 @@ from fedmed.experiments.job_scores import RUN, check_complete, read_job_scores, 
 from fedmed.experiments.score_table import joined
 from fedmed.experiments.site_lists import state_of_files
 from fedmed.experiments.start_model import models_for
-from fedmed.experiments.warm_starts import FOLDER as WARM_STARTS
-from fedmed.experiments.warm_starts import WarmStarts
 from fedmed.federation.client import Client
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
+from fedmed.federation.warm_starts import FOLDER as WARM_STARTS
+from fedmed.federation.warm_starts import WarmStarts
 from fedmed.jobs.app_configs import files
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
