@@ -221,7 +221,7 @@ def test_memory_is_a_few_volumes_however_many_scans(infer, tmp_path):
     for number in range(6):
         save(phantom(shape, affine), affine, tmp_path / "in" / f"{number}.nii.gz")
     settings = {"pixdim": [1.3, 1.3, 4.5], "window_size": [64, 64, 16]}
-    save(phantom((64, 64, 16), affine), affine, tmp_path / "small" / "a.nii.gz")
+    save(phantom((64, 64, 16), affine), affine, tmp_path / "small" / "0.nii.gz")
     infer(tmp_path / "small", **settings)  # what is imported on first use is not counted
     before = peak(reset=True)
     assert len(infer(tmp_path / "in", **settings)) == 6

@@ -55,9 +55,9 @@ def run(tmp_path, fedmed_home):
     return run
 
 
-def backwards(server, clients, limits, tasks):
+def backwards(server, clients, limits, tasks, answer):
     """As the loop's own, with sites that answer in another order."""
-    return ask(server, clients, limits, Backwards(tasks))
+    return ask(server, clients, limits, Backwards(tasks), answer)
 
 
 class Backwards(dict):
