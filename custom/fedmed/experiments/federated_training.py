@@ -126,9 +126,9 @@ class FederatedTraining(ChainLink):
         require_values(job.method, (sites[site] for site, role in job.study.sites.items() if role != "evaluate"))
         data: FederationData = place.data
         places = {site: name for name, site in data.sites.items()} if data.turn else {}
-        # A site that is left out would join after the warm start: up to there both runs are the same.
-        late = (self.budget or data.budget).schedule(self.interval, True)["warm_start"]["rounds"]
-        beginning = job.study.warm_start.rounds or (late if self.control else 0)
+        beginning = job.study.warm_start.rounds
+        if self.control and not beginning:  # a site that is left out would join then: up to there both are the same
+            beginning = (self.budget or data.budget).schedule(self.interval, True)["warm_start"]["rounds"]
         path = run_folder(place, job, sites)
         return JobStep(job, sites, path, node, turn=data.turn, beginning=beginning, places=places)
 

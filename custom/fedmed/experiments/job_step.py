@@ -95,8 +95,8 @@ class JobStep(ChainStep):
         """The site's own work, or, where warm starts are kept, what an equal run has done already."""
         if not (kept := self.path.parent / WARM_STARTS).is_dir():
             return Client.answer
-        own = {site: [made_of["sites"][site], made_of["datalists"][site], images[site]] for site in self.sites}
-        facts = {site: [*facts, made_of["fedmed"]] for site, facts in own.items()}
+        sites, lists, code = made_of["sites"], made_of["datalists"], made_of["fedmed"]
+        facts = {site: [sites[site], lists[site], images[site], code] for site in self.sites}
         return WarmStarts(kept, self.beginning, facts).answer
 
     def made_by_other_code(self) -> Path | None:

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +39,13 @@ class WarmStarts:
 
     def answer(self, client: Client, task: Task) -> Answer:
         """Take or train a round of the warm start; everything else is the site's own work."""
-        site, last = client.site.site, (None, "")
+        site = client.site.site
         if task.name != "train" or task.round >= self.rounds:
             return client.answer(task)
-        if self._done.get(site, last)[0] != task.private_round:  # a stopped run goes on: its start is not known
+        last_round, before = self._done.get(site, (None, ""))
+        if last_round != task.private_round:  # a stopped run goes on: its start is not known
             return client.answer(task)
-        name = self._name(client, task, self._done.get(site, last)[1])
+        name = self._name(client, task, before)
         self._done[site] = task.round, name
         kept = self.folder / name
         if site not in self._on_its_own and (kept / UPDATE).is_file():
@@ -73,7 +73,7 @@ def _keep(client: Client, answer: Update, kept: Path) -> None:
     """Save the site's state, its best model so far, and the answer last: a folder with an answer is whole."""
     save_tensors(kept / STATE, client.state.load(answer.round))
     save_tensors(kept / OWN_BEST, client.state.best())
-    save_tensors(kept / UPDATE, {field.name: getattr(answer, field.name) for field in fields(answer)})
+    save_tensors(kept / UPDATE, vars(answer))
 
 
 def _take(client: Client, task: Task, kept: Path) -> Update:
