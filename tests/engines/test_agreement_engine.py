@@ -57,6 +57,14 @@ def test_equals_the_same_in_plain_pytorch(network, twin, unlabeled, same, gate):
     assert same(network, twin)
 
 
+@pytest.mark.parametrize("view", ["image", "strong"])
+def test_the_student_sees_its_view_changed_by_the_augmentation(network, unlabeled, view):
+    batch = strong(unlabeled)[0]
+    engine = build(network, [batch], augment=lambda images: images + 1)
+    seen = engine.student_view(batch["image"], batch if view == "strong" else unlabeled[0])
+    assert torch.equal(seen, batch[view] + 1)
+
+
 def test_it_reports_how_much_counts(network, unlabeled):
     mean = another(network)
     images = unlabeled[0]["image"]

@@ -89,12 +89,11 @@ class AgreementEngine(PseudoLabelTrainer):
         return {"agreed_share": float(self._counted) / max(1, self._batches)}
 
     def student_view(self, images: Tensor, batchdata: Mapping[str, Any]) -> Tensor:
-        """``strong`` of the batch, or the patch as it is."""
-        strong = batchdata.get("strong")
-        if strong is None:
-            return super().student_view(images, batchdata)
-        view, _ = self.prepare_batch({"image": strong}, self.state.device, self.non_blocking)
-        return view.to(images)
+        """``strong`` of the batch, or else the patch, changed by ``augment``."""
+        if "strong" in batchdata:
+            view, _ = self.prepare_batch({"image": batchdata["strong"]}, self.state.device, self.non_blocking)
+            images = view.to(images)
+        return super().student_view(images, batchdata)
 
     def targets(self, images: Tensor) -> tuple[tuple[Tensor, Tensor], dict[str, Tensor]]:
         """Probabilities of each voxel's classes, and whether it counts."""
