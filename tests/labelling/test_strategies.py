@@ -128,14 +128,13 @@ def test_disagreement_uses_the_same_views_for_every_image_and_request(module, ta
 
 
 def test_the_view_is_the_augmentation_of_the_bundle(module, task, datastore):
-    settings = {"augmentation": "identity", "shift_level": 0.3, "labeled": {"x": 1}}
+    settings = {"augmentation": "gauss_0.1", "shift_level": 0.3, "labeled": {"x": 1}}
     config = Path(task.bundle_path) / "configs/consistency.yaml"
     config.write_text(yaml.safe_dump(settings))
     assert trained_augmentation(Path(task.bundle_path)) == {
-        **{"augmentation": "identity", "shift_level": 0.3},
+        **{"augmentation": "gauss_0.1", "shift_level": 0.3},
         "cutout_size": [20, 20, 3],
     }
-    assert module.strategies({"m": task})["disagreement"]({}, datastore)["score"] == 0
     config.with_name("metadata.json").write_text(
         '{"federation": {"methods": {"unsupervised": {"overrides": {"augmentation": ["fix_0.1"], "steps": 3}}}}}'
     )
@@ -161,7 +160,10 @@ def test_of_several_overlays_the_one_that_the_sites_had_counts(task):
         assert trained_augmentation(Path(task.bundle_path))["shift_level"] == level
 
 
-def test_without_settings_the_paper_s_augmentation_is_used(task):
+@pytest.mark.parametrize("text", [None, "augmentation: identity", "augmentation: [identity]"])
+def test_without_settings_that_change_an_image_the_paper_s_augmentation_is_used(task, text):
+    if text:
+        (Path(task.bundle_path) / "configs/unlabelled.yaml").write_text(text)
     assert trained_augmentation(Path(task.bundle_path)) == DEFAULTS
 
 

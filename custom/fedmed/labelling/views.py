@@ -23,8 +23,8 @@ def trained_augmentation(bundle: Path) -> dict[str, Any]:
 
     It is that of the overlays which define ``augmentation``, changed by what the federation's job overrode. An exported
     bundle's metadata say which overlays and overrides the sites of each role had; where they say none, all overlays of
-    the bundle are looked at. Where none defines it, it is the scale-shift of Yang et al. 2021 (Medical Image Analysis
-    70, 101992).
+    the bundle are looked at. Where none defines it, or it changes nothing, so that there would be nothing to compare,
+    it is the scale-shift of Yang et al. 2021 (Medical Image Analysis 70, 101992).
 
     Args:
         bundle: the bundle's folder.
@@ -41,7 +41,7 @@ def trained_augmentation(bundle: Path) -> dict[str, Any]:
             for path in named or sorted(configs.glob("*.yaml")):
                 values |= _read(path)
             values |= role.get("overrides", {})
-            if "augmentation" in values:
+            if values.get("augmentation", "identity") not in ("identity", ["identity"]):
                 settings |= {key: values[key] for key in DEFAULTS if key in values}
         _augment(settings, seed=0)
     except (OSError, ValueError, TypeError, AttributeError, yaml.YAMLError, FedMedError) as error:
