@@ -11,6 +11,7 @@ from fedmed.losses.agreement_loss import (
     agreed,
     all_classes,
     build_agreement_loss,
+    likeliest,
     reweighed,
 )
 
@@ -31,6 +32,11 @@ LABEL = named([[1, 1, 1, 0, 0]])
 def test_a_voxel_counts_where_both_name_its_class():
     p, counts = agreed(LOCAL, LABELLED)
     assert torch.allclose(p, MEAN) and torch.equal(counts, COUNTS)
+
+
+def test_of_equally_likely_classes_the_first_is_named():
+    p = torch.randint(0, 3, (2, 4, 9, 8, 7)).float()  # many are equal
+    assert torch.equal(likeliest(p), p.argmax(dim=1)) and not likeliest(torch.full((1, 2, 3), 0.5)).any()
 
 
 def test_of_agreed_voxels_the_sure_ones_count_by_class():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from fedmed.engines.pseudo_label_trainer import PseudoLabelTrainer
 from fedmed.engines.share_alignment import ShareAlignment
 from fedmed.errors import JobError
-from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes
+from fedmed.losses.agreement_loss import AgreementLoss, agreed, all_classes, likeliest
 
 MEAN, GATE, SHARES = "labelled_mean", "gate", "class_shares"
 KNOWN = (MEAN, GATE, SHARES)  # what the server's rule sends
@@ -103,7 +103,7 @@ class AgreementEngine(PseudoLabelTrainer):
         self._counted, self._batches = self._counted.to(share) + share, self._batches + 1
         scalars = {"agreed_fraction": share}
         if counts.ndim > 1:  # of an image's class nobody says foreground
-            scalars["foreground_fraction"] = (all_classes(local).argmax(dim=1) > 0).float().mean()
+            scalars["foreground_fraction"] = (likeliest(all_classes(local)) > 0).float().mean()
         return (p, counts), scalars
 
     def _both(self, images: Tensor) -> tuple[Tensor, Tensor]:
