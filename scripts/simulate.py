@@ -34,7 +34,7 @@ from rich.live import Live
 
 from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
-from fedmed.files import absolute_places
+from fedmed.files import SHARED_ROUNDS, absolute_places
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
 from fedmed.shared_cores import share_cores
@@ -277,6 +277,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     before, follower = identity(outcome), Follower(workspace, job.name, sites, who, then)
     if not quiet:
         print(f"{who}{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
+    shared = {SHARED_ROUNDS: str(scratch / "rounds")} if options.control else {}
     with log.open("wb") as noise:
         # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
@@ -285,7 +286,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
             stdout=noise,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent)},
+            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared},
         )
 
     def done() -> bool:

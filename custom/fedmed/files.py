@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 
 from fedmed.errors import FedMedError
 
+SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by scripts/simulate.py alone, for a job and its control
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
 # What of our variables names files or folders, some of them several.
 PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)

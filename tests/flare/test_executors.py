@@ -15,6 +15,8 @@ from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
 from fedmed.errors import UpdateRefused
+from fedmed.federation.client import Client
+from fedmed.files import SHARED_ROUNDS
 from fedmed.flare.convert import answer_to_model, model_to_task, model_to_update, task_to_model
 from fedmed.flare.executors import ConsistencyExecutor, ContrastiveExecutor, SupervisedExecutor
 from fedmed.jobs.job_folder import read_job, write_job
@@ -112,6 +114,22 @@ def test_errors_stay_at_the_site_and_only_a_code_travels(work, caplog, change, m
     assert reply.get_return_code() == ReturnCode.EXECUTION_EXCEPTION
     assert message in caplog.text
     assert set(reply) <= {"__headers__", "__rc__"} and "ct_north" not in str(reply)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_job_and_its_control_train_the_warm_start_once(work, monkeypatch, tmp_path, shared):
+    if shared:
+        monkeypatch.setenv(SHARED_ROUNDS, str(tmp_path / "rounds"))
+    trained, train = [], Client.train
+    monkeypatch.setattr(Client, "train", lambda self, task: trained.append(task.round) or train(self, task))
+    sent = []
+    for name in ("job", "control"):
+        reply = FLModelUtils.from_shareable(work(name=name, warm_start={"rounds": 1}))
+        sent.append(reply.params)
+        shutil.rmtree(tmp_path / "run")
+        shutil.rmtree(tmp_path / "app")
+    assert len(trained) == (1 if shared else 2)
+    assert all((sent[0][name] == value).all() for name, value in sent[1].items())
 
 
 def test_abort_ends_training_at_the_next_step(work):

@@ -292,7 +292,7 @@ def line(runs, workspace, *options):
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + "print(sys.argv)")
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])")
     assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
     printed = capsys.readouterr().out
     assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
@@ -304,6 +304,8 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
     assert "ct_east, which has no labels" in (tmp_path / "ws/report/report.html").read_text()
     assert (tmp_path / "ws/control/report/report.html").is_file()
     assert "simulator" in (tmp_path / "ws/control.log").read_text()
+    kept = {path.read_text().split("rounds: ")[1] for path in (tmp_path / "ws.log", tmp_path / "ws/control.log")}
+    assert len(kept) == 1 and not Path(kept.pop().strip()).parent.exists(), "one folder for both, gone with them"
     owners = (tmp_path / "ws/ct_east/simulate_job/fedmed/evaluation/patients.csv").read_text().splitlines()
     assert owners[:2] == ["case,patient", "CTE-0004_ct,CTE-0004"]
 

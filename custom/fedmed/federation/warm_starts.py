@@ -1,12 +1,14 @@
 """Warm starts that runs have in common, trained once."""
 
 import logging
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from fedmed.durable_files import load_tensors, save_tensors
 from fedmed.federation.client import Client
+from fedmed.files import SHARED_ROUNDS
 from fedmed.messages.answers import Answer, Update
 from fedmed.messages.task import Task
 from fedmed.privacy.payload import payload_digest
@@ -67,6 +69,17 @@ class WarmStarts:
         received = {"tensors": task.tensors, "extras": task.extras}
         site = {"site": client.site.site, "facts": self.facts[client.site.site]}
         return payload_digest({"before": before, "task": asked, **own, **received, **site})
+
+
+def site_answer(site: str, rounds: int) -> Callable[[Client, Task], Answer]:
+    """What a site of a simulation does with a task: of a job and its control, the second takes the first one's rounds.
+
+    Args:
+        site: its name.
+        rounds: of the study's warm start.
+    """
+    folder = os.environ.get(SHARED_ROUNDS)
+    return WarmStarts(Path(folder), rounds, {site: None}).answer if folder and rounds else Client.answer
 
 
 def _keep(client: Client, answer: Update, kept: Path) -> None:

@@ -1,6 +1,7 @@
 """Executors: FLARE's face of a site."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import Aborted, FedMedError, JobError
 from fedmed.federation.client import Client
+from fedmed.federation.warm_starts import site_answer
 from fedmed.flare.convert import model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
 from fedmed.jobs import plan
@@ -34,6 +36,7 @@ class BundleExecutor(Executor):
     def __init__(self) -> None:
         super().__init__()
         self._client: Client | None = None
+        self._do: Callable[[Client, Task], Answer] = Client.answer
         self._limits: SiteLimits | None = None
         self._gate = SiteLimitsFilter()
 
@@ -67,7 +70,7 @@ class BundleExecutor(Executor):
         client = self._client = self._client or self._start(limits, fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
         client.progress.stream = lambda tag, value, step: self._send(limits, tag, value, step, fl_ctx)
-        return client.answer(replace(task, name=name))
+        return self._do(client, replace(task, name=name))
 
     def _start(self, limits: SiteLimits, fl_ctx: FLContext) -> Client:
         site, app = limits.site, fl_ctx.get_engine().get_workspace().get_app_dir(fl_ctx.get_job_id())
@@ -76,6 +79,7 @@ class BundleExecutor(Executor):
         if args["role"] not in self.ROLES:
             known = " or ".join(self.ROLES)
             raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
+        self._do = site_answer(site.site, job.study.warm_start.rounds)
         return Client.from_args(args, site, limits.folder, study=job.digest)
 
     def _send(self, limits: SiteLimits, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
