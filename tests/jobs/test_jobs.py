@@ -12,7 +12,8 @@ from fedmed.jobs.job_folder import read_job, write_job
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
 CT_JOBS = ["covid_agreement", "covid_agreement_paper", "covid_fssl", "covid_fssl_paper", "covid_fssl_partial"]
 SIZE = {"encoder", "job", "overlays", "rounds", "steps", "warm_start_rounds"}
-LOSES_LEAST = {"consistency_loss", "consistency_scope", "final_div_factor", "pct_start"}  # the demo's setting of the paper's family
+# In the demo's setting of the paper's family, of which the worst-off hospital loses least.
+LOSES_LEAST = {"consistency_loss", "consistency_scope", "final_div_factor", "pct_start"}
 
 
 def flat(value, path=()):

@@ -292,7 +292,8 @@ def line(runs, workspace, *options):
 
 @pytest.mark.usefixtures("no_pictures")
 def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, tmp_path, capsys):
-    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])")
+    told = "print(sys.argv)\nprint('rounds:', os.environ['FEDMED_SHARED_ROUNDS'])"
+    stand_in(COPY.format(runs=str(runs), name="('control' if w.name == 'control' else 'run')") + told)
     assert script.main(line(runs, tmp_path / "ws", "--threads", "2")) == 0
     printed = capsys.readouterr().out
     assert printed.index("job: 3 sites, 2 threads") < printed.index("study: Dice on each site's test list")
