@@ -26,8 +26,10 @@ def texts(job):
     return {path.relative_to(JOBS / job).as_posix(): path.read_text() for path in (JOBS / job).rglob("*.json")}
 
 
-@pytest.mark.parametrize(("name", "own"), [("covid_agreement", set()), ("covid_fssl", LOSES_LEAST)])
-def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, own):
+@pytest.mark.parametrize(
+    ("name", "own", "overlays"), [("covid_agreement", set(), []), ("covid_fssl", LOSES_LEAST, ["one_cycle"])]
+)
+def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, own, overlays):
     demo, paper = read_job(JOBS / name), read_job(JOBS / f"{name}_paper")
     for ours, theirs in [
         (demo.controller, paper.controller),
@@ -37,7 +39,7 @@ def test_paper_job_differs_only_in_overlay_rounds_and_steps(name, own):
     ]:
         a, b = flat(dict(ours)), flat(dict(theirs))
         assert {path[-1] for path in a.keys() | b.keys() if a.get(path) != b.get(path)} <= SIZE | own
-    assert demo.persistor["overlays"][:1] == ["demo"] and "demo" not in paper.persistor["overlays"]
+    assert demo.persistor["overlays"] == ["demo", *paper.persistor["overlays"], *overlays]
     assert (paper.controller["rounds"], paper.controller["steps"]) == (50, 400)
     assert texts(name).keys() == texts(f"{name}_paper").keys()
 

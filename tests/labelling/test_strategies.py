@@ -161,10 +161,11 @@ def test_of_several_overlays_the_one_that_the_sites_had_counts(task):
 
 
 @pytest.mark.parametrize("text", [None, "augmentation: identity", "augmentation: [identity]"])
-def test_without_settings_that_change_an_image_the_paper_s_augmentation_is_used(task, text):
+def test_without_settings_that_change_an_image_the_paper_s_augmentation_is_used(module, task, datastore, text):
     if text:
         (Path(task.bundle_path) / "configs/unlabelled.yaml").write_text(text)
     assert trained_augmentation(Path(task.bundle_path)) == DEFAULTS
+    assert module.strategies({"m": task})["disagreement"]({}, datastore)["score"] > 0
 
 
 def test_the_request_names_model_and_limits(module, task, datastore, tmp_path):
