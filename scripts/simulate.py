@@ -6,12 +6,14 @@
     python scripts/simulate.py jobs/covid_fssl --resume
     python scripts/simulate.py jobs/cxr_linear --models runs/pretraining
     python scripts/simulate.py jobs/covid_fssl --control
+    python scripts/simulate.py jobs/covid_agreement --silent-control
 
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
 With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
 With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out, and
-the report begins with what they bring. With --resume too, what is not done yet of the two runs is done.
+the report begins with what they bring. With --silent-control they take part there and learn nothing, so that the
+difference is what was learned. With --resume too, what is not done yet of the two runs is done.
 Exit code: 0 done, 1 the job failed, 2 it could not be started, 130 stopped by Ctrl-C.
 """
 
@@ -35,6 +37,7 @@ from rich.live import Live
 from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places
+from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.reports.tail import identity
 from fedmed.shared_cores import share_cores
@@ -183,13 +186,13 @@ def follow(
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are simulated: sites at work at a time (None: all), GPUs, how much is printed, and which runs."""
+    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which control."""
 
     threads: int | None
     gpu: str | None
     quiet: bool
     resume: bool
-    control: bool
+    control: str | None
 
 
 def simulate(job: Path, workspace: Path, options: Options) -> int:
@@ -221,7 +224,7 @@ def simulate_both(job: Path, workspace: Path, options: Options, scratch: Path) -
     from fedmed.checks.control_check import is_done, write_control
     from fedmed.reports.control_run import CONTROL
 
-    control, place = write_control(job, scratch / CONTROL), workspace / CONTROL
+    control, place = write_control(job, scratch / CONTROL, options.control), workspace / CONTROL
     if options.resume:
         check_workspace(place, control)
     then = "Its control follows, and takes about as long."
@@ -361,10 +364,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--threads", metavar="N", type=int, help="sites at work at a time (default: all)")
     parser.add_argument("--gpu", metavar="IDS", help='GPUs, as NVFlare takes them: "0,1" or "[0,1],[2]"')
     parser.add_argument("--resume", action="store_true", help="continue the interrupted run in the workspace")
-    parser.add_argument(
+    control = parser.add_mutually_exclusive_group()
+    control.add_argument(
         "--control",
-        action="store_true",
+        action="store_const",
+        const=LEFT_OUT,
         help="also run the job without its sites that have no labels, and say what these bring",
+    )
+    control.add_argument(
+        "--silent-control",
+        dest="control",
+        action="store_const",
+        const=SILENT,
+        help="also run the job so that its sites without labels learn nothing, and say what learning brings",
     )
     parser.add_argument("--quiet", action="store_true", help="only the result, or the error")
     given = parser.parse_args(arguments)

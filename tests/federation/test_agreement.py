@@ -13,7 +13,10 @@ import yaml
 from fedmed.durable_files import load_tensors
 from fedmed.federation.loop import run_job
 from fedmed.federation.server import Server
+from fedmed.jobs.control_study import control_job
+from fedmed.jobs.job_folder import read_job, write_job
 from fedmed.methods.agreement import Agreement
+from fedmed.methods.control_kinds import SILENT
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.settings.site import load_site
@@ -116,11 +119,11 @@ def test_a_labelled_site_without_a_validation_list_trains_and_neither_judges_nor
     assert "ct_south" in page(read_run(tmp_path / "ws"))
 
 
-def test_a_silent_site_costs_nothing(job, allow, lively, unscored, tmp_path):
+def test_a_silent_site_costs_nothing(job, allow, unscored, tmp_path):
     """Its weight is 0 in effect: the model is that of the labelled sites alone, bit for bit."""
     allow(*ALL)
-    roles = {role: {**values, "unsupervised_learning_rate": 0.0} for role, values in lively.items()}
-    run_job(job("silent", overrides=roles), tmp_path / "silent")
+    control = control_job(read_job(job("whole")), kind=SILENT)
+    run_job(write_job(control, tmp_path / "silent_job"), tmp_path / "silent")
     run_job(job("alone", sites={**SITES, "ct_east": "evaluate"}), tmp_path / "alone")
     assert equal(model(tmp_path / "silent"), model(tmp_path / "alone"))
 

@@ -1,4 +1,4 @@
-"""The control of a study: the same, without the sites that train without labels."""
+"""Controls of a study: the same, in which the sites that train without labels are left out, or learn nothing."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from fedmed.jobs.app_configs import files
 from fedmed.jobs.control_study import control_job, left_out
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.methods.control_kinds import LEFT_OUT, SILENT, kind_of_control
 
 TEXT = """\
 name: study
@@ -23,7 +24,7 @@ steps: 2
 warm_start: {rounds: 1}  # alone first
 min_clients: 3
 user_weights: {b: 2, d: 3}
-overrides: {unsupervised: {unsupervised: {confidence: 0.9}}}
+overrides: {unsupervised: {confidence: 0.9}}
 seed: 5
 """
 
@@ -77,8 +78,28 @@ def test_the_job_has_a_name_of_its_own_and_the_comments_of_the_study(tmp_path):
     assert read_job(write_job(control, tmp_path / "job")).study == control.study
 
 
-def test_a_long_name_stays_a_name():
-    assert len(control_job(job(TEXT.replace("name: study", f"name: {'n' * 200}"))).name) == 200
+def test_in_a_silent_control_they_take_part_and_learn_nothing(tmp_path):
+    control = control_job(job(), unscored=["d"], kind=SILENT)
+    assert control.name == "study silent control" and "overlays: [demo]  # small" in control.text
+    assert control.study.overrides["unsupervised"] == {"confidence": 0.9, "learning_rate": 0.0}
+    changed = {"name", "overrides"}
+    assert control.study.model_dump(exclude=changed) == job().study.model_dump(exclude=changed)
+    assert read_job(write_job(control, tmp_path / "job")).study == control.study
+
+
+def test_a_method_says_with_what_settings_its_sites_learn_nothing():
+    text = (
+        "name: phases\nbundle: surgical_phases\noverlays: [demo]\nmethod: {path: fedmed.methods.fedcy.FedCy}\n"
+        "sites: {a: supervised, b: unsupervised}\nrounds: 1\nsteps: 1\n"
+    )
+    still = control_job(job(text), kind=SILENT).study.overrides["unsupervised"]
+    assert still == {"learning_rate": 0.0, "statistics_momentum": 0.0}
+
+
+@pytest.mark.parametrize("kind", [LEFT_OUT, SILENT])
+def test_a_long_name_stays_a_name_and_tells_the_kind(kind):
+    name = control_job(job(TEXT.replace("name: study", f"name: {'n' * 200}")), kind=kind).name
+    assert len(name) == 200 and kind_of_control(name) == kind
 
 
 @pytest.mark.parametrize(
@@ -96,9 +117,10 @@ def test_a_long_name_stays_a_name():
     ],
 )
 def test_a_study_without_a_control_says_why(text, says):
-    with pytest.raises(JobError, match="has no control") as error:
-        control_job(job(text))
-    assert says in str(error.value)
+    for kind in (LEFT_OUT, SILENT):
+        with pytest.raises(JobError, match="has no control") as error:
+            control_job(job(text), kind=kind)
+        assert says in str(error.value)
 
 
 def test_a_method_that_needs_its_unlabelled_sites_says_so(monkeypatch):

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from html import unescape
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page, write_report
 
 JOB = "simulate_job/fedmed"
+METHOD = "fedmed.methods.consistency.Consistency"
 LEFT_OUT = {"ct_north": "supervised", "ct_south": "supervised", "ct_east": "evaluate", "ct_west": "evaluate"}
 WITHOUT = [0.40, 0.50, 0.60, 0.70, 0.80, 0.55]  # Dice of six cases
 
@@ -43,6 +45,11 @@ def change(run, part, **values):
     facts = json.loads(path.read_text())
     facts["config"][part] |= values
     path.write_text(json.dumps(facts))
+
+
+def named(run, name):
+    path = run / "server" / JOB / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"job": name}))
 
 
 @pytest.fixture
@@ -200,6 +207,35 @@ def test_another_run_than_a_control_is_refused(pair, fake_run):
     with pytest.raises(JobError, match="in .* no site trains without labels"):
         read_with_control(pair / "control", fake_run(rounds=2, sites=LEFT_OUT))
     assert read_with_control(pair, pair / "control").gains
+
+
+def test_a_silent_control_tells_what_was_learned(pair, fake_run):
+    silent = fake_run(rounds=2)
+    for site in LEFT_OUT:
+        score(silent, site, WITHOUT)
+    named(silent, "study silent control")
+    run = read_with_control(pair, silent)
+    assert headline(run).startswith(
+        "ct_east, which has no labels: Dice 0.717 with its scans, 0.592 with nothing learned"
+    )
+    html = page(run)
+    assert "<h2>With and without what is learned without labels</h2>" in html
+    assert "take part in every round and learn nothing; what else is done to their scans is done in both." in html
+    (silent / "server" / JOB / "result.json").unlink()
+    with pytest.raises(JobError, match="--silent-control --resume goes on with it"):
+        read_with_control(pair, silent)
+
+
+def test_what_else_the_run_does_to_images_is_said(pair):
+    said = "show the model their scans nearer to the brightness of the others', also when a model is tested"
+    assert said not in shown(pair) and said not in unescape(page(read_with_control(pair)))
+    for place in (pair, pair / "control"):
+        change(place, "controller", method={"path": METHOD, "args": {}, "algorithm": {"name": "gamma_matching"}})
+    run = read_with_control(pair)
+    for text in (shown(pair), unescape(page(run))):
+        assert said in text and "JOB --silent-control' shows what learning adds" in text
+    named(pair / "control", "study silent control")
+    assert said not in shown(pair), "which does it too"
 
 
 def test_a_site_may_be_called_control(pair):

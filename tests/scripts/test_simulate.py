@@ -311,6 +311,18 @@ def test_a_job_and_its_control_run_one_after_the_other(script, runs, stand_in, t
     assert owners[:2] == ["case,patient", "CTE-0004_ct,CTE-0004"]
 
 
+def test_sites_may_take_part_in_the_control_and_learn_nothing(script, runs, stand_in, tmp_path, capsys):
+    told = "print((Path(sys.argv[2]) / 'app_server/config/study.yaml').read_text())"
+    stand_in(COPY.format(runs=str(runs), name="'run'") + told)
+    options = [str(runs / "job"), "--workspace", str(tmp_path / "ws"), "--silent-control", "--quiet"]
+    assert script.main(options) == 0
+    study = (tmp_path / "ws/control.log").read_text()
+    assert "silent control" in study and "ct_east: unsupervised" in study and "learning_rate: 0" in study
+    with pytest.raises(SystemExit):
+        script.main([*options, "--control"])
+    assert "not allowed with argument" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("no_pictures")
 def test_a_control_that_fails_leaves_the_report_and_resume_makes_it(script, runs, stand_in, tmp_path, capsys):
     again = tmp_path / "again"

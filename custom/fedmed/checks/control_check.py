@@ -8,6 +8,7 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.jobs.control_study import control_job
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import read_job, write_job
+from fedmed.methods.control_kinds import LEFT_OUT
 from fedmed.recovery.interrupted_workspace import records
 from fedmed.recovery.server_state import RESULT
 from fedmed.reports.control_run import CONTROL, differences
@@ -16,12 +17,13 @@ from fedmed.settings.server import load_server
 from fedmed.settings.site import load_site
 
 
-def write_control(job: Path, scratch: Path) -> Path:
+def write_control(job: Path, scratch: Path, kind: str = LEFT_OUT) -> Path:
     """Write the control of a job, and check it as :func:`fedmed.checks.study_check.check_study` does.
 
     Args:
         job: job folder.
         scratch: folder in which the control's gets the name of the job's.
+        kind: of the control, see :func:`fedmed.jobs.control_study.control_job`.
 
     Raises:
         JobError: the job has no control, see :func:`fedmed.jobs.control_study.control_job`, or no site with a test
@@ -33,7 +35,7 @@ def write_control(job: Path, scratch: Path) -> Path:
         raise JobError(f"{read.name} has no control: no site has a list 'testing', which both runs would score")
     if CONTROL in read.clients:
         raise JobError(f"{read.name} has no control: its folder would be that of the site '{CONTROL}'; rename the site")
-    control = control_job(read, unscored=set(read.clients) - scored)
+    control = control_job(read, unscored=set(read.clients) - scored, kind=kind)
     try:
         folder = write_job(control, scratch / job.name)
         check_study(folder)

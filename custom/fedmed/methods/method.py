@@ -27,6 +27,8 @@ class Method:
             network, and that is exported, without the overlay.
         own_images: whether each site shows the model its images changed in a way of its own, so that a model is
             exported for one site.
+        beside_learning: what sites without labels do, also when a model is tested, but not in a control that leaves
+            them out: ``show the model their {images} brighter``, where ``{images}`` stands for what they are.
         caution: what sites without labels learned from that can mislead, a sentence for a model's card, where
             ``{labels}`` stands for what these sites lack; empty: nothing.
     """
@@ -39,6 +41,7 @@ class Method:
     frozen: ClassVar[str | None] = None
     summed: ClassVar[str | None] = None
     own_images: ClassVar[bool] = False
+    beside_learning: ClassVar[str] = ""
     caution: ClassVar[str] = ""
 
     def roles(self) -> Mapping[str, Role]:

@@ -1,4 +1,4 @@
-"""The control beside a run: the same job without the sites that train without labels."""
+"""The control beside a run: the same job whose sites without labels are left out, or learn nothing."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.errors import FedMedError, JobError
+from fedmed.methods.control_kinds import SILENT, kind_of_control
 from fedmed.reports.gain import gains
 from fedmed.reports.run import read_run
 from fedmed.reports.run_contents import Run
@@ -37,7 +38,7 @@ def read_with_control(folder: str | Path, control: str | Path | None = None) -> 
     try:
         found = read_run(place)
         check_control(run, found)
-        run.gains = gains(run, found)
+        run.gains, run.control = gains(run, found), kind_of_control(found.job)
         if not run.gains:
             raise JobError(f"neither {run.folder} nor the control in {place} was scored at any site")
     except FedMedError as error:
@@ -51,9 +52,11 @@ def check_control(run: Run, control: Run) -> None:
     """Refuse what is not the control of a run.
 
     Raises:
-        JobError: it did not reach its end, sites train without labels in it or not in the run, or it is of another job.
+        JobError: it did not reach its end, sites learn without labels in it or not in the run, or it is of another job.
     """
     where, without = f"the control in {control.folder}", [site.name for site in control.by_role("unsupervised")]
+    if kind_of_control(control.job) == SILENT:
+        without = []  # they take part, and learn nothing
     if not run.by_role("unsupervised"):
         raise JobError(f"{where} has nothing to tell: in {run.folder} no site trains without labels")
     if without:
@@ -63,9 +66,10 @@ def check_control(run: Run, control: Run) -> None:
     if found := differences(run.config, control.config):
         raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(found)}")
     if control.result is None:
+        option = "--silent-control" if kind_of_control(control.job) == SILENT else "--control"
         raise JobError(
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
-            "scripts/simulate.py JOB --control --resume goes on with it"
+            f"scripts/simulate.py JOB {option} --resume goes on with it"
         )
 
 

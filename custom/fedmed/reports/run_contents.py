@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedmed.bundles.score import Score
 from fedmed.data.structure import Structure
+from fedmed.methods.control_kinds import LEFT_OUT
 from fedmed.methods.declarations import USED_LABELS
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import Round
@@ -68,8 +69,9 @@ class Run:
         kind: of the task, as the bundle named it; empty in runs of an earlier FedMed.
         classes: what the study looked for; empty likewise.
         grid: voxel size in mm on which masks were scored; empty where that is not known.
-        gains: a row a site: its score here, and in the control, the same job without the sites that train without
-            labels; none where there is no control.
+        gains: a row a site: its score here, and in the control, the same job in which the sites without labels are left
+            out or learn nothing; none where there is no control.
+        control: its kind, see :mod:`fedmed.methods.control_kinds`.
         control_problem: why the control that is there cannot be compared.
     """
 
@@ -93,6 +95,7 @@ class Run:
     classes: list[Structure] = field(default_factory=list)
     grid: list[float] = field(default_factory=list)
     gains: list["Gain"] = field(default_factory=list)
+    control: str = LEFT_OUT
     control_problem: str = ""
 
     @property

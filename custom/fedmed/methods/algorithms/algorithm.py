@@ -24,7 +24,7 @@ class Algorithm:
         source: the paper.
         overlay: that sites which train get last, one of those that every bundle can use; None = they train as ever.
         at_server: whether the server has a part, which needs a mean in which all sites count the same.
-        own_images: see :class:`Method`.
+        own_images, beside_learning: see :class:`Method`.
     """
 
     title: ClassVar[str]
@@ -32,6 +32,7 @@ class Algorithm:
     overlay: ClassVar[str | None] = None
     at_server: ClassVar[bool] = False
     own_images: ClassVar[bool] = False
+    beside_learning: ClassVar[str] = ""
 
     def overlay_of(self, role: str) -> str | None:
         """The overlay that sites of a role get which train."""

@@ -20,6 +20,7 @@ class GammaMatching(Algorithm):
     title: ClassVar[str] = "gamma matching"
     source: ClassVar[str] = "FedMed's own, after HarmoFL, arXiv 2112.10775"
     overlay: ClassVar[str] = "gamma_matching"
+    beside_learning: ClassVar[str] = "show the model their {images} nearer to the brightness of the others'"
     overlays: ClassVar[Mapping[str, str]] = {"supervised": "own_intensities", "unsupervised": overlay}
 
     def overlay_of(self, role: str) -> str | None:

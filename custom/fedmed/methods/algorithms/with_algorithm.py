@@ -31,6 +31,8 @@ class WithAlgorithm(Method):
             if not name.startswith("_") and name not in changed:  # what an algorithm does not change
                 object.__setattr__(self, name, getattr(self.method, name))
         object.__setattr__(self, "own_images", self.method.own_images or self.algorithm.own_images)
+        beside = [said for one in (self.method, self.algorithm) if (said := one.beside_learning)]
+        object.__setattr__(self, "beside_learning", " and ".join(beside))
         object.__setattr__(self, "title", f"{self.method.title} with {self.algorithm.title}")
 
     def roles(self) -> Mapping[str, Role]:
