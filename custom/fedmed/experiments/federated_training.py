@@ -22,6 +22,7 @@ from fedmed.experiments.job_step import JobStep, run_folder
 from fedmed.experiments.score_table import without
 from fedmed.experiments.site_lists import POOL, pooled_site, require_values, site_for
 from fedmed.jobs.job import Job
+from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.methods.find_method import load_method
 from fedmed.methods.lent_layers import ALL_SITES
 from fedmed.settings.site import SiteConfig
@@ -173,7 +174,7 @@ class FederatedTraining(ChainLink):
 
     def _training(self) -> dict[str, TrainingRole]:
         """Sites that train, as the table names them -> role."""
-        left_out = ["unsupervised"] if self.control == "left_out" else []
+        left_out = ["unsupervised"] if self.control == LEFT_OUT else []
         return {site: role for site, role in self.train.items() if role not in left_out}
 
     def _roles(self) -> list[TrainingRole]:
@@ -208,7 +209,7 @@ class FederatedTraining(ChainLink):
                     found = f"{base!r} in the bundle '{job['bundle']}'"
                     raise JobError(f"'scaled' is a multiple of '{source}', which is {found}")
                 overrides[role][name] = base * scaled.by
-        if self.control == "silent":
+        if self.control == SILENT:
             declared = load_method(job.get("method")).roles()
             overrides["unsupervised"] |= dict(declared["unsupervised"].silent) if "unsupervised" in declared else {}
         return overrides
