@@ -16,7 +16,7 @@ from fedmed.jobs.app_configs import files
 
 EXPERIMENTS = Path(__file__).resolve().parents[2] / "experiments"
 TABLES = {"demo": ["ct_demo"], "mean": ["ct_demo"]} | dict.fromkeys(
-    ("in_turn", "parts", "strong_views"), ["institutions", "lidc_long"]
+    ("in_turn", "aligned", "parts", "strong_views"), ["institutions", "lidc_long"]
 )
 SETTINGS = ("agree", "flips", "learned", "everywhere", "strong", "balance", "teacher", "augmentation")
 DEVELOPED_ON = {0, 1, 2}  # seeds
@@ -50,7 +50,7 @@ def test_the_setting_that_development_chose_is_the_same_in_all_tables():
     found = {
         chosen(job.study)
         for name, all_ in TABLES.items()
-        if name != "mean"  # of an earlier attempt
+        if name not in ("mean", "aligned")  # of other attempts
         for arm, job in studies(name, all_[0]).items()
         if arm.split(": ")[-1] in ("agreement", "agreement, strong views")
     }
@@ -86,6 +86,12 @@ def test_each_part_differs_from_the_method_in_what_it_names(name):
     assert changed("mean teacher without agreement") == {"agree", "teacher"}
 
 
+def test_alignment_is_all_that_its_table_changes():
+    plain, aligned = (studies(name, "institutions")["site_2: agreement"].study for name in ("in_turn", "aligned"))
+    assert aligned.method.args == {**plain.method.args, "align": True}
+    assert aligned.model_copy(update={"method": plain.method}) == plain
+
+
 def test_the_demo_has_the_options_that_the_other_tables_lack():
     made = studies("demo", "ct_demo")
     assert made["amplitude normalisation"].study.algorithm == "amplitude_normalisation"
@@ -97,7 +103,7 @@ def test_the_demo_has_the_options_that_the_other_tables_lack():
         assert asked <= set(facts["privacy"]["allowed_extras"])
 
 
-@pytest.mark.parametrize("name", ["in_turn", "strong_views"])
+@pytest.mark.parametrize("name", ["in_turn", "aligned", "strong_views"])
 def test_each_site_is_once_the_one_without_labels(name):
     for arm, job in studies(name, "institutions").items():
         without = job.study.of_role("unsupervised")
