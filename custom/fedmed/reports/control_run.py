@@ -54,19 +54,18 @@ def check_control(run: Run, control: Run) -> None:
     Raises:
         JobError: it did not reach its end, sites learn without labels in it or not in the run, or it is of another job.
     """
-    where, without = f"the control in {control.folder}", [site.name for site in control.by_role("unsupervised")]
-    if kind_of_control(control.job) == SILENT:
-        without = []  # they take part, and learn nothing
+    where, silent = f"the control in {control.folder}", kind_of_control(control.job) == SILENT
+    learning = [] if silent else [site.name for site in control.by_role("unsupervised")]
     if not run.by_role("unsupervised"):
         raise JobError(f"{where} has nothing to tell: in {run.folder} no site trains without labels")
-    if without:
-        raise JobError(f"{where} is none: {without[0]} trains without labels in it too; give a run without such sites")
+    if learning:
+        raise JobError(f"{where} is none: {learning[0]} trains without labels in it too; give a run without such sites")
     if [site.name for site in run.by_role("supervised")] != [site.name for site in control.by_role("supervised")]:
         raise JobError(f"{where} is of another job than {run.folder}: other sites train with labels in it")
     if found := differences(run.config, control.config):
         raise JobError(f"{where} is of another job than {run.folder}: {'; '.join(found)}")
     if control.result is None:
-        option = "--silent-control" if kind_of_control(control.job) == SILENT else "--control"
+        option = "--silent-control" if silent else "--control"
         raise JobError(
             f"{where} did not reach its end: {len(control.rounds)} of {control.total_rounds} rounds are done; "
             f"scripts/simulate.py JOB {option} --resume goes on with it"

@@ -1,5 +1,7 @@
 """What the sites without labels bring, in sentences and as a table for a terminal."""
 
+from dataclasses import dataclass
+
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -24,20 +26,38 @@ from fedmed.reports.words import fixed, join
 
 MOST = 2  # sites that each have a sentence
 FEW = 6  # patients: the range of fewer differences holds their middle with less than 95 %
-# What a control lacks, by its kind: after a score, after "worse off", and of the whole federation.
-WITHOUT = {LEFT_OUT: "without them", SILENT: "with nothing learned from them"}
-WORSE_OFF = {LEFT_OUT: "with them", SILENT: "by what is learned from them"}
-LACKS = {
-    LEFT_OUT: "in which the sites without labels do not train: they are only scored",
-    SILENT: "in which the sites without labels take part in every round and learn nothing; what else is done to their "
-    "{images} is done in both",
-}
 BESIDE = (
     "In the run the sites without labels {does}, also when a model is tested; in the control they see them as they "
     "are. So the difference holds that too; 'scripts/simulate.py JOB --silent-control' shows what learning adds to it."
 )
-COMPARED = {LEFT_OUT: "the sites that have no labels", SILENT: "what is learned without labels"}
 HAS = {LABELLED: "has labels", SCORED: "is only scored", NO_LABELS: "has no labels", SOME_LABELS: "has few labels"}
+
+
+@dataclass(frozen=True)
+class Wording:
+    """How a kind of control is spoken of: after "with and without", a score, "worse off", and "the same job"."""
+
+    compared: str
+    without: str
+    worse_off: str
+    lacks: str
+
+
+WORDS = {
+    LEFT_OUT: Wording(
+        "the sites that have no labels",
+        "without them",
+        "with them",
+        "in which the sites without labels do not train: they are only scored",
+    ),
+    SILENT: Wording(
+        "what is learned without labels",
+        "with nothing learned from them",
+        "by what is learned from them",
+        "in which the sites without labels take part in every round and learn nothing; what else is done to their "
+        "{images} is done in both",
+    ),
+}
 
 
 def headline(run: Run) -> str:
@@ -53,26 +73,30 @@ def headline(run: Run) -> str:
     if len(shown) > MOST:
         counts = [(word, sum(gain.verdict == word for gain in shown)) for word in (BETTER, WORSE, NONE_SEEN, TOO_FEW)]
         said = join([f"{word}: {n}" for word, n in counts if n])
-        compared = f"with {whose} and {WITHOUT[run.control]}"
+        compared = f"with {whose} and {WORDS[run.control].without}"
         return f"{first}Of {len(shown)} sites that {which}, {compared}: {said or 'no intervals'}."
     return first + " ".join(_sentence(gain, run, whose) for gain in shown)
 
 
 def _sentence(gain: Gain, run: Run, whose: str) -> str:
     """A site's scores, their difference, and what follows from the interval where a reader could overlook it."""
-    ours, theirs = f"{fixed(gain.ours)} with {whose}", f"{fixed(gain.theirs)} {WITHOUT[run.control]}"
+    ours, theirs = f"{fixed(gain.ours)} with {whose}", f"{fixed(gain.theirs)} {WORDS[run.control].without}"
     scores = f"{run.score.label} {ours}, {theirs}: {gain.in_words}."
     by = ", by less than 0.0005" if abs(gain.difference or 0.0) < 0.0005 else ""  # which `signed` shows as 0.000
-    so = {WORSE: f" It is worse off {WORSE_OFF[run.control]}{by}.", NONE_SEEN: " No difference was detected."}
+    so = {WORSE: f" It is worse off {WORDS[run.control].worse_off}{by}.", NONE_SEEN: " No difference was detected."}
     return f"{gain.name}, which {HAS[gain.part]}: {scores}{so.get(gain.verdict, '')}"
 
 
-def explained(run: Run) -> list[str]:
-    """What the control is, and what the difference to it holds beside what is learned; one sentence or two."""
-    found = [f"The control is the same job, with the same seed and as many rounds and steps, {LACKS[run.control]}."]
-    if run.control == LEFT_OUT and run.method.beside_learning:
-        found.append(BESIDE.format(does=run.method.beside_learning))
-    return [text.format(images=report_of(run).images) for text in found]
+def what_control(run: Run) -> str:
+    """What the control is, a sentence."""
+    lacks = WORDS[run.control].lacks.format(images=report_of(run).images)
+    return f"The control is the same job, with the same seed and as many rounds and steps, {lacks}."
+
+
+def beside_learning(run: Run) -> list[str]:
+    """What the difference to the control holds beside what is learned, if it does, in sentences."""
+    does = run.method.beside_learning.format(images=report_of(run).images)
+    return [BESIDE.format(does=does)] if does and run.control == LEFT_OUT else []
 
 
 def gain_notes(run: Run) -> list[str]:
@@ -108,5 +132,5 @@ def _table(run: Run) -> Table:
         }
         for gain in run.gains
     ]
-    title = f"{run.job}: {run.score.label} with and without {COMPARED[run.control]}"
-    return screen_table(title, rows, [headline(run), *explained(run)[1:], *gain_notes(run)])
+    title = f"{run.job}: {run.score.label} with and without {WORDS[run.control].compared}"
+    return screen_table(title, rows, [headline(run), *beside_learning(run), *gain_notes(run)])

@@ -11,7 +11,7 @@ from fedmed.reports import curves, notes, palette, plots
 from fedmed.reports.control_run import read_with_control
 from fedmed.reports.gain import signed
 from fedmed.reports.gain_chart import gain_chart
-from fedmed.reports.gain_words import COMPARED, explained, gain_notes, headline
+from fedmed.reports.gain_words import WORDS, beside_learning, gain_notes, headline, what_control
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import Chart, report_of, sections_of
 from fedmed.reports.sheet import fill_template
@@ -104,8 +104,8 @@ def page(run: Run) -> str:
         settings=settings(run),
         summary=headline(run) if run.gains else report.summary(run),
         gain_notes=gain_notes(run),
-        compared=COMPARED[run.control],
-        explained=explained(run),
+        compared=WORDS[run.control].compared,
+        control=" ".join([what_control(run), *beside_learning(run)]),
         signed=signed,
         fixed=fixed,
         NOTHING=NOTHING,
