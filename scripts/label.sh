@@ -15,7 +15,8 @@
 # --verbose    show MONAI Label's log here; else it goes to a file
 #
 # MONAI Label needs older packages than FedMed: it gets a virtual environment of its own, made when it is missing, in
-# $FEDMED_LABEL_ENV or ~/.cache/fedmed/label-env. Set PYTHON to choose its interpreter (3.11 or 3.12).
+# $FEDMED_LABEL_ENV or ~/.cache/fedmed/label-env, from its lock file in locks/. Set PYTHON to choose its interpreter (3.11
+# or 3.12), FEDMED_LOCK=none to do without hashes.
 set -euo pipefail
 checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 place=${FEDMED_LABEL_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/fedmed/label-env}
@@ -23,6 +24,7 @@ place=${FEDMED_LABEL_ENV:-${XDG_CACHE_HOME:-$HOME/.cache}/fedmed/label-env}
 python=$place/bin/python
 stamp=$place/fedmed-stamp
 wanted=$checkout/monailabel_app/environment
+source "$checkout/locks/install.sh"
 
 say() { printf 'label: %s\n' "$*" >&2; }
 die() {
@@ -49,7 +51,7 @@ find_python() {
 
 # What the environment was made from. Its scripts hold absolute paths: a moved one is made anew.
 fingerprint() {
-    "$python" - "$place" "$wanted"/* <<'PY'
+    "$python" - "$place" "$wanted"/* "$(lock_for "$python" label-)" "$locks/label-source.txt" <<'PY'
 import hashlib, os, sys
 digest = hashlib.sha256(f"{sys.version} {sys.argv[1]}".encode())
 for path in filter(os.path.isfile, sys.argv[2:]):
@@ -77,11 +79,21 @@ make_venv() {
     "$base" -m venv --clear "$place" || die "$base could not make $place; the reason is above."
 }
 
-install() { # arguments of pip install; what is already there is not worth a line
+install() { # what is already there is not worth a line
     local compile=--no-compile                                 # see setup.sh
     [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || compile=--compile # else every start would compile everything anew
-    "$python" -m pip install "$compile" --disable-pip-version-check "$@" >&2 9>&- ||
-        die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
+    local lock pip=("$compile" --quiet --disable-pip-version-check)
+    lock=$(lock_for "$python" label-)
+    if [[ -n $lock ]]; then
+        install_lock "$python" "$lock" "${pip[@]}" &&
+            "$python" -m pip install "${pip[@]}" --require-hashes --no-deps --no-build-isolation -r "$locks/label-source.txt"
+    else
+        say "no lock file for this platform, or FEDMED_LOCK=none: what requirements.txt brings along is not pinned"
+        "$python" -m pip install "${pip[@]}" -r "$wanted/requirements.txt" -r "$wanted/from_source.txt" &&
+            "$python" -m pip install "${pip[@]}" --no-deps -r "$wanted/without_dependencies.txt"
+    fi >&2 9>&- ||
+        die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again." \
+            "If a hash differs, an index answered with another file than was tested: see docs/deployment.md."
 }
 
 # torchvision's default wheel is a CUDA build: beside a CPU build of torch it needs its operators declared.
@@ -112,8 +124,7 @@ set_up() {
     fi
     rm -f "$stamp"
     say "installing MONAI Label (the first time some minutes and about 2.7 GB)"
-    install --quiet --requirement "$wanted/requirements.txt" --constraint "$wanted/constraints.txt"
-    install --quiet --no-deps monailabel==0.8.5
+    install
     fit_torchvision
     fingerprint >"$stamp"
 }

@@ -3,22 +3,22 @@
 #
 #     scripts/lint.sh
 #
-# Three checks, all of which run: ruff check, ruff format --check, mypy; pyproject.toml has their settings. To correct
-# what ruff can correct: .venv/bin/ruff check --fix . && .venv/bin/ruff format .
+# Four checks, all of which run: ruff check, ruff format --check, mypy (pyproject.toml has their settings), and whether
+# a locked package has a known fault. To correct what ruff can correct:
+# .venv/bin/ruff check --fix . && .venv/bin/ruff format .
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 if [[ $# -gt 0 ]]; then
-    sed -n '2,7s/^# \{0,1\}//p' scripts/lint.sh
+    sed -n '2,8s/^# \{0,1\}//p' scripts/lint.sh
     [[ $1 == -h || $1 == --help ]] && exit 0 || exit 2
 fi
 scripts/setup.sh
 failed=()
-for check in "ruff check" "ruff format --check" mypy; do
-    echo "lint: $check"
+for check in "-m ruff check ." "-m ruff format --check ." "-m mypy" "scripts/dependencies.py check"; do
+    echo "lint: ${check#-m }"
     read -ra words <<<"$check"
-    [[ $check == mypy ]] || words+=(.) # it knows its package from pyproject.toml
-    .venv/bin/python -m "${words[@]}" || failed+=("$check")
+    .venv/bin/python "${words[@]}" || failed+=("${check#-m }")
 done
 if [[ ${#failed[@]} -gt 0 ]]; then
     printf 'lint: %s failed\n' "${failed[@]}" >&2

@@ -3,14 +3,16 @@
 #
 #     scripts/setup.sh
 #
-# Installs requirements.txt and the package in custom/ (editable). A stamp in .venv tells whether there is anything to
-# do; it is written last, so an interrupted run is done again. Set PYTHON to choose the interpreter (3.11 or newer).
+# Installs the lock file of this platform (locks/: every package by version and hash) and the package in custom/
+# (editable). A stamp in .venv tells whether there is anything to do; it is written last, so an interrupted run is done
+# again. Set PYTHON to choose the interpreter (3.11 or newer), FEDMED_LOCK=none to do without hashes: requirements.txt.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+source locks/install.sh
 
 case ${1:-} in
 -h | --help)
-    sed -n '2,7s/^# \{0,1\}//p' scripts/setup.sh
+    sed -n '2,8s/^# \{0,1\}//p' scripts/setup.sh
     exit 0
     ;;
 esac
@@ -40,10 +42,10 @@ find_python() {
 
 # What .venv was made from. Its scripts hold absolute paths: a moved checkout needs a new one.
 fingerprint() {
-    .venv/bin/python - requirements.txt pyproject.toml <<'PY'
+    .venv/bin/python - requirements.txt pyproject.toml "$(lock_for .venv/bin/python "")" <<'PY'
 import hashlib, os, sys
 digest = hashlib.sha256(f"{sys.version} {os.getcwd()}".encode())
-for path in sys.argv[1:]:
+for path in filter(None, sys.argv[1:]):
     digest.update(open(path, "rb").read())
 print(digest.hexdigest(), os.getcwd())
 PY
@@ -98,13 +100,27 @@ else
     make_venv
 fi
 rm -f "$stamp"
-say "installing requirements.txt and the package in custom/ (the first time some minutes and about 3 GB;" \
-    "all that pip says: .venv/pip.log)"
 # Python compiles what it imports, once; to compile every file of every package takes a minute, and most are never used.
 compile=--no-compile
 [[ -z ${PYTHONDONTWRITEBYTECODE:-} ]] || compile=--compile # then Python does not keep what it compiles
-.venv/bin/python -m pip install "$compile" --disable-pip-version-check --progress-bar off -r requirements.txt -e . |
-    tee .venv/pip.log | in_short ||
-    die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again."
+pip=("$compile" --disable-pip-version-check --progress-bar off)
+
+lock=$(lock_for .venv/bin/python "")
+[[ -n $lock ]] || say "no lock file for this platform, or FEDMED_LOCK=none: what requirements.txt brings along is not pinned"
+
+install() {
+    if [[ -n $lock ]]; then
+        install_lock .venv/bin/python "$lock" "${pip[@]}" &&
+            .venv/bin/python -m pip install "${pip[@]}" --no-deps --no-build-isolation -e .
+    else
+        .venv/bin/python -m pip install "${pip[@]}" -r requirements.txt -e .
+    fi
+}
+
+say "installing $(basename "${lock:-requirements.txt}") and the package in custom/ (the first time some minutes and" \
+    "about 3 GB; all that pip says: .venv/pip.log)"
+install | tee .venv/pip.log | in_short ||
+    die "pip failed; the reason is above. Check the network or the index (pip config list) and run this again." \
+        "If a hash differs, an index answered with another file than was tested: see docs/deployment.md."
 fingerprint >"$stamp"
 say "done: source .venv/bin/activate"

@@ -1,6 +1,7 @@
 """label.sh in a checkout whose Python and pip only write down what they are asked."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+LOCK = f"label-{sys.platform}-{platform.machine()}".lower()
 # `python -c 'import torchvision'` fails until the operators are declared, as beside a CPU build of torch.
 PYTHON = f"""#!/usr/bin/env bash
 here=$(dirname "$(dirname "$0")")
@@ -17,6 +19,8 @@ case "$*" in
     cp "$0" "${{@: -1}}/bin/python" && cp "$0" "${{@: -1}}/bin/pip" ;;
 "-m pip"*) echo "$*" >>"$CALLS" && sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
 *"import torchvision") [[ -n ${{TORCHVISION:-}} || -f $here/site/fedmed_torchvision.pth ]] ;;
+*find_spec*) exit "${{CUDA_BUILD:-1}}" ;;
+*metadata*) echo 0 ;;
 *torch.version*) exit "${{CUDA_TORCH:-0}}" ;;
 *purelib*) echo "$here/site" ;;
 *serve.py*) echo "$PYTHONPATH" >>"$CALLS" && echo "$*" >>"$CALLS" ;;
@@ -35,6 +39,11 @@ def checkout(tmp_path):
     (root / "scripts").mkdir(parents=True)
     shutil.copy2(ROOT / "scripts" / "label.sh", root / "scripts")
     shutil.copytree(ROOT / "monailabel_app" / "environment", root / "monailabel_app" / "environment")
+    (root / "locks").mkdir()
+    for name in ("install.sh", "label-source.txt"):
+        shutil.copy2(ROOT / "locks" / name, root / "locks")
+    for part in ("", "-torch", "-cuda"):
+        (root / "locks" / f"{LOCK}{part}.txt").write_text("torch==2.13.0 \\\n    --hash=sha256:00\n")
     python = tmp_path / "a python"
     python.write_text(PYTHON)
     python.chmod(0o755)
@@ -69,9 +78,22 @@ def test_the_environment_is_made_once(checkout):
     assert first.returncode == 0, first.stderr
     assert "making" in first.stderr and "is up to date" in first.stderr
     made = calls(checkout)
-    assert len(made) == 2 and "--constraint" in made[0] and made[1].endswith("--no-deps monailabel==0.8.5")
+    installed = [line for line in made if " install " in line]
+    assert [line.rpartition("/")[2] for line in installed] == [f"{LOCK}.txt", f"{LOCK}-torch.txt", "label-source.txt"]
+    assert all("--require-hashes --no-deps" in line for line in installed)
     again = run(checkout, "--setup")
     assert again.stderr.count("\n") == 1 and "is up to date" in again.stderr and calls(checkout) == made
+
+
+def test_one_may_do_without_hashes_and_is_told(checkout):
+    made = run(checkout, "--setup", FEDMED_LOCK="none")
+    assert made.returncode == 0 and "is not pinned" in made.stderr
+    assert [line.rpartition("/")[2] for line in calls(checkout)] == ["from_source.txt", "without_dependencies.txt"]
+
+
+def test_a_build_of_torch_for_gpus_gets_what_it_needs(checkout):
+    run(checkout, "--setup", CUDA_BUILD="0")
+    assert any(line.endswith(f"{LOCK}-cuda.txt") for line in calls(checkout))
 
 
 def test_it_lies_in_the_users_cache_by_default(checkout):
@@ -87,13 +109,15 @@ def test_arguments_go_to_the_launcher_with_both_packages_on_the_path(checkout):
     assert launched == f"{checkout}/monailabel_app/serve.py my studies bundle --port 8123"
 
 
-@pytest.mark.parametrize("name", ["requirements.txt", "constraints.txt", "torchvision_operators.py"])
+@pytest.mark.parametrize("name", ["requirements.txt", "from_source.txt", "torchvision_operators.py"])
 def test_it_is_updated_when_what_it_was_made_from_changes(checkout, name):
     run(checkout, "--setup")
+    before = calls(checkout)
     with (checkout / "monailabel_app" / "environment" / name).open("a") as file:
         file.write("# other\n")
     again = run(checkout, "--setup")
-    assert "updating" in again.stderr and "making" not in again.stderr and len(calls(checkout)) == 4
+    assert "updating" in again.stderr and "making" not in again.stderr
+    assert len(calls(checkout)) == 2 * len(before)
 
 
 def test_torchvision_gets_its_operators_beside_a_cpu_torch_only(checkout):
@@ -124,7 +148,7 @@ def test_two_setups_at_a_time_install_once(checkout):
     both = [subprocess.Popen(command, env=slow, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     outputs = [process.communicate(timeout=600)[1] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert len(calls(checkout)) == 2 and any("waiting for another set-up" in output for output in outputs)
+    assert len(calls(checkout)) == 4 and any("waiting for another set-up" in output for output in outputs)
 
 
 def test_a_moved_environment_is_made_anew(checkout):

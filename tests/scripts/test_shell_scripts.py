@@ -1,6 +1,7 @@
 """The shell scripts of a checkout whose Python and pip only write down what they are asked."""
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,12 +11,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ("scripts/setup.sh", "scripts/lint.sh", "scripts/test.sh", "scripts/demo.sh", ".ci/run")
+PLATFORM = f"{sys.platform}-{platform.machine()}".lower()
 PYTHON = f"""#!/usr/bin/env bash
 case "$*" in
 "-m venv"*) mkdir -p .venv/bin && touch .venv/pyvenv.cfg && cp "$0" .venv/bin/python && cp "$0" .venv/bin/pip ;;
 "-m pip"*) echo "$*" >>calls && cat pip_says 2>/dev/null; sleep "${{PIP_SECONDS:-0}}" && exit "${{PIP_EXIT:-0}}" ;;
+"-m ruff"* | "-m mypy"* | scripts/dependencies.py*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
 "-m pytest"* | scripts/*) echo "$*" >>calls && echo "threads $OMP_NUM_THREADS" >>calls && exit "${{TESTS_EXIT:-0}}" ;;
-"-m ruff"* | "-m mypy"*) echo "$*" >>calls && [[ "$*" != "${{LINT_FAILS:-nothing}}" ]] ;;
+*torch*) [[ "$*" == *cuda* ]] && exit "${{CUDA_TORCH:-1}}" || echo "${{TORCH:-0}}" ;;
 *ensurepip*) exit "${{NO_ENSUREPIP:-0}}" ;;
 *version_info*) exit "${{OLD_PYTHON:-0}}" ;;
 --version) echo "Python 3.9.2" ;;
@@ -31,6 +34,8 @@ def checkout(tmp_path):
     for script in SCRIPTS:
         (root / script).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / script, root / script)
+    (root / "locks").mkdir()
+    shutil.copy2(ROOT / "locks" / "install.sh", root / "locks")
     (root / "requirements.txt").write_text("numpy\n")
     (root / "pyproject.toml").write_text("[project]\n")
     python = tmp_path / "a python"
@@ -81,6 +86,46 @@ def test_setup_updates_when_the_requirements_change(checkout, changed):
     assert len(calls(checkout)) == 2
 
 
+HASHED = "--require-hashes --no-deps --only-binary :all:"
+
+
+@pytest.fixture
+def locked(checkout):
+    """The checkout with the lock files of this platform."""
+    for part in ("", "-torch", "-cuda"):
+        (checkout / "locks" / f"{PLATFORM}{part}.txt").write_text("torch==2.13.0 \\\n    --hash=sha256:00\n")
+    return checkout
+
+
+@pytest.mark.parametrize(("cuda", "files"), [("1", ["", "-torch"]), ("0", ["", "-torch", "-cuda"])])
+def test_setup_installs_what_the_lock_files_name_and_nothing_else(locked, cuda, files):
+    done = run(locked, "scripts/setup.sh", CUDA_TORCH=cuda)
+    assert done.returncode == 0 and "requirements.txt" not in done.stdout
+    *installs, package = [line for line in calls(locked) if " install " in line]
+    assert [
+        line.endswith(f"-r {locked}/locks/{PLATFORM}{part}.txt") for line, part in zip(installs, files, strict=True)
+    ]
+    assert all(HASHED in line for line in installs) and package.endswith("--no-deps --no-build-isolation -e .")
+    assert "--no-index --find-links" in installs[1], "the file that was fetched is the one that is installed"
+    assert [line for line in calls(locked) if " download " in line][0].endswith("torch==2.13.0")
+
+
+def test_a_torch_that_fits_is_not_fetched_again(locked):
+    run(locked, "scripts/setup.sh", TORCH="2.13.0")
+    assert not [line for line in calls(locked) if " download " in line or "-torch.txt" in line]
+
+
+def test_a_changed_lock_updates(locked):
+    run(locked, "scripts/setup.sh")
+    (locked / "locks" / f"{PLATFORM}.txt").write_text("numpy==2.4.7 --hash=sha256:11\n")
+    assert "updating .venv" in run(locked, "scripts/setup.sh").stdout
+
+
+def test_one_may_do_without_hashes_and_is_told(locked):
+    done = run(locked, "scripts/setup.sh", FEDMED_LOCK="none")
+    assert "is not pinned" in done.stdout and calls(locked)[0].endswith("-r requirements.txt -e .")
+
+
 def test_a_failed_install_is_said_and_done_again(checkout):
     failed = run(checkout, "scripts/setup.sh", PIP_EXIT="1")
     assert failed.returncode == 1 and "pip failed" in failed.stderr and "run this again" in failed.stderr
@@ -92,7 +137,7 @@ def test_of_pips_many_lines_few_are_shown_and_all_are_kept(checkout):
     lines = [f"Collecting package{i}" for i in range(120)] + ["Installing collected packages: a, b", "Downloading a"]
     (checkout / "pip_says").write_text("\n".join([*lines, "Successfully installed a-1 b-2 c-3"]) + "\n")
     made = run(checkout, "scripts/setup.sh")
-    assert made.returncode == 0 and made.stdout.splitlines()[2:-1] == [
+    assert made.returncode == 0 and made.stdout.splitlines()[3:-1] == [
         "setup: 50 packages found", "setup: 100 packages found", "setup: unpacking, a minute or two",
         "setup: 3 packages installed",
     ]  # fmt: skip
@@ -166,7 +211,7 @@ def test_a_linked_environment_of_this_checkout_is_made_anew(checkout, tmp_path):
     assert run(checkout, "scripts/setup.sh").returncode == 0 and (own / "bin" / "python").is_file()
 
 
-LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy"]
+LINT = ["-m ruff check .", "-m ruff format --check .", "-m mypy", "scripts/dependencies.py check"]
 
 
 @pytest.mark.parametrize(("script", "before"), [("scripts/test.sh", []), (".ci/run", LINT)])
@@ -180,7 +225,7 @@ def test_tests_run_without_the_slow_ones(checkout, script, before):
 def test_one_failed_check_fails_lint_after_all_have_run_and_ci_after_the_tests(checkout, check):
     result = run(checkout, "scripts/lint.sh", LINT_FAILS=check)
     assert result.returncode == 1 and calls(checkout)[1:] == LINT
-    assert f"lint: {check.removeprefix('-m ').removesuffix(' .')} failed" in result.stderr
+    assert f"lint: {check.removeprefix('-m ')} failed" in result.stderr
     result = run(checkout, ".ci/run", LINT_FAILS=check)
     assert result.returncode == 1 and calls(checkout)[-2].startswith("-m pytest")
 
