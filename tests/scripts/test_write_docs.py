@@ -1,4 +1,4 @@
-"""The JSON Schemas for editors say what FedMed itself accepts."""
+"""What the docs take from the code is current, and the JSON Schemas for editors say what FedMed itself accepts."""
 
 import json
 import re
@@ -14,7 +14,7 @@ SITES = sorted((CHECKOUT / "site_configs" / "demo").glob("*.yaml"))
 
 @pytest.fixture
 def module(load_script):
-    return load_script("write_schemas")
+    return load_script("write_docs")
 
 
 def errors(name, values):
@@ -23,14 +23,21 @@ def errors(name, values):
     return sorted("/".join(map(str, error.absolute_path)) for error in Draft202012Validator(schema).iter_errors(values))
 
 
-def test_the_written_schemas_are_current(module, monkeypatch, tmp_path, capsys):
-    for name, text in module.schemas().items():
-        written = (CHECKOUT / "docs" / "schema" / name).read_text(encoding="utf-8")
-        assert written == text, f"docs/schema/{name} is out of date: run scripts/write_schemas.py and commit the result"
-    monkeypatch.setattr(module, "FOLDER", tmp_path)
-    monkeypatch.setattr("sys.argv", ["write_schemas.py"])
+def test_what_is_written_is_current(module, monkeypatch, tmp_path, capsys):
+    for name, text in module.pages().items():
+        written = (CHECKOUT / "docs" / name).read_text(encoding="utf-8")
+        assert written == text, f"docs/{name} is out of date: run scripts/write_docs.py and commit the result"
+    monkeypatch.setattr(module, "CHECKOUT", tmp_path)
+    monkeypatch.setattr("sys.argv", ["write_docs.py"])
     module.main()
-    assert {path.name for path in tmp_path.iterdir()} == {"site.json", "server.json", "project.json", "study.json"}
+    assert {str(path.relative_to(tmp_path / "docs")) for path in tmp_path.rglob("*.*")} == set(module.pages())
+
+
+def test_every_job_is_in_the_table_and_says_what_it_is(module):
+    rows = [line.split(" | ") for line in module.jobs_page().splitlines() if line.startswith("| `")]
+    assert [row[0].strip("| `") for row in rows] == sorted(path.name for path in (CHECKOUT / "jobs").iterdir())
+    assert all(len(row) == 4 and len(row[1]) > 20 for row in rows)
+    assert "2 with labels, 1 without, 1 only scored | 12 rounds of 30 steps |" in module.jobs_page()
 
 
 def test_what_fedmed_ships_fits_the_schemas():
