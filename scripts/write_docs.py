@@ -30,10 +30,10 @@ ROLES = {"supervised": "with labels", "unsupervised": "without", "evaluate": "on
 HEAD = """\
 # All jobs
 
-Each is a folder of `jobs/`: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator jobs/NAME`. Those that end in `_paper`
-have the published network and schedule and need a GPU; the others end on two CPU cores in minutes, on made-up hospitals. The first
-words are those of the job's study; [methods](methods/) and [algorithms](algorithms.md) say more. `scripts/write_docs.py` writes this
-page.
+Each is a folder of `jobs/`: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator jobs/NAME`. Those that end in
+`_paper` have the published network and schedule and need a GPU; the others end on two CPU cores in minutes, on made-up
+hospitals. What a job is stands in the first lines of its study; [methods](methods/) and [algorithms](algorithms.md) say
+more. `scripts/write_docs.py` writes this page.
 """
 
 
@@ -55,7 +55,8 @@ def jobs_page(folder: Path = CHECKOUT / "jobs") -> str:
     )
     text = HEAD
     for bundle, of_bundle in groupby(rows, key=lambda row: row[0]):
-        text += f"\n## [{bundle}](../bundles/{bundle}/docs/README.md)\n\n| job | what | sites | length |\n|---|---|---|---|\n"
+        text += f"\n## [{bundle}](../bundles/{bundle}/docs/README.md)\n\n| job | what | sites | length |\n"
+        text += "|---|---|---|---|\n"
         text += "".join(f"| `{name}` | {cells} |\n" for _, name, cells in of_bundle)
     return text
 

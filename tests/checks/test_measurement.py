@@ -96,6 +96,12 @@ def test_a_lack_of_memory_is_seen_through_its_wrappings():
     assert "not enough memory" in lack_of_memory(outer) and not lack_of_memory(BundleError("x"))
 
 
+def test_errors_that_are_one_anothers_context_end_the_search():
+    first, second = BundleError("a"), BundleError("b")
+    first.__context__, second.__context__ = second, first
+    assert lack_of_memory(first) == ""
+
+
 def test_a_round_is_its_steps_and_its_scoring(small_site):
     from fedmed.checks.site_check import CheckedSite
 

@@ -135,6 +135,23 @@ def test_what_scaling_changes():
     assert abs(loss_of(u, v * one, temperature=0.5).item() - before) > 1e-3
 
 
+@pytest.mark.parametrize(("clips", "size", "dim"), [(2, 16, 4), (3, 5, 64)])
+def test_the_chance_level_is_what_clips_in_a_random_order_have(clips, size, dim):
+    """Against many clips whose frames were shuffled."""
+    draw = torch.Generator().manual_seed(size)
+    rows, loss = torch.randn(clips, size, dim, generator=draw, dtype=torch.float64), CycleConsistencyLoss()
+    shuffled = [
+        loss(torch.stack([clip[torch.randperm(size, generator=draw)] for clip in rows])).back for _ in range(300)
+    ]
+    assert loss(rows).chance.item() == pytest.approx(torch.stack(shuffled).mean().item(), abs=0.02)
+
+
+def test_the_chance_level_of_features_that_say_nothing():
+    assert CycleConsistencyLoss()(torch.ones(2, 16, 3)).chance.item() == pytest.approx(0.18, abs=0.001)
+    drawn = torch.randn(2, 16, 128, generator=torch.Generator().manual_seed(0))
+    assert 0.4 < CycleConsistencyLoss()(drawn).chance.item() < 0.9, "unrelated features find their own place again"
+
+
 def test_separated_frames_come_back():
     rows = torch.eye(16)
     found = CycleConsistencyLoss()(torch.stack([rows, rows]))
@@ -152,6 +169,7 @@ def test_only_features_have_gradients_and_zero_vectors_do_no_harm(index):
     found.loss.backward()
     assert times.grad is None and torch.isfinite(rows.grad).all() and rows.grad.abs().sum() > 0
     assert not (found.error.requires_grad or found.variance.requires_grad or found.back.requires_grad)
+    assert not found.chance.requires_grad
 
 
 @pytest.mark.parametrize("index", ["position", "normalised", "frame_time"])

@@ -1,5 +1,6 @@
 """Every script says what it does, and the long ones at once: nobody waits for MONAI to read how one is called."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,11 @@ import pytest
 
 SCRIPTS = sorted((Path(__file__).parents[2] / "scripts").glob("*.py"))
 A_SECOND = {"package_job.py", "purge_cache.py", "write_docs.py"}  # these load PyTorch alone
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_it_can_be_executed(script):
+    assert os.access(script, os.X_OK), f"chmod +x {script}"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

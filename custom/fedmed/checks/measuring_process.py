@@ -52,7 +52,9 @@ def main(folder: Path) -> None:
 
 def lack_of_memory(error: BaseException | None) -> str:
     """Return the message of a lack of memory, however it is wrapped; ``""`` for any other error."""
-    while error is not None:
+    looked_at: set[int] = set()  # an error may be the context of its own cause
+    while error is not None and id(error) not in looked_at:
+        looked_at.add(id(error))
         text = str(error)
         if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or "not enough memory" in text:
             return first_line(error) if text else "out of memory"

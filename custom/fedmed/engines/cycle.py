@@ -34,7 +34,7 @@ class CycleEngine(UnlabelledTrainer):
     ``engine.state.output`` has detached scalars: ``loss``, which was minimised and may be negative; ``cycle_error``,
     how far from its place a frame comes back, in places squared; ``min_variance``, the smallest variance of a frame's
     places, whose floor bounds the loss; ``cycle_back``, the share of frames that come back to their place or next to
-    it; and ``feature_spread``, how unlike the frames of a clip are, 0 where all are the same. ``samples`` counts
+    it; ``cycle_chance``, what that would be for frames in a random order; and ``feature_spread``, how unlike the frames of a clip are, 0 where all are the same. ``samples`` counts
     frames.
 
     Raises:
@@ -86,6 +86,7 @@ class CycleEngine(UnlabelledTrainer):
             "cycle_error": cycles.error,
             "min_variance": cycles.variance,
             "cycle_back": cycles.back,
+            "cycle_chance": cycles.chance,
             "feature_spread": feature_spread(clips),
         }
         self.fire_event(IterationEvents.MODEL_COMPLETED)

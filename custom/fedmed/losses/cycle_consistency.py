@@ -1,6 +1,6 @@
 """Cycles between two clips: from a frame to its like in the other clip and back (Dwibedi et al. 2019; Kassem 2023)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -21,12 +21,15 @@ class Cycles:
         error: mean of (k − μ)², in places squared.
         variance: the smallest σ² before its floor, in places squared.
         back: share of frames whose likeliest place to return to is theirs or next to it.
+        chance: what ``back`` would be in the mean if each clip's frames were put in a random order, which leaves them
+            as like one another as they are: so much of it says nothing of time.
     """
 
     loss: Tensor
     error: Tensor
     variance: Tensor
     back: Tensor
+    chance: Tensor
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class CycleConsistencyLoss:
         first, second = torch.nonzero(~torch.eye(len(clips), dtype=torch.bool, device=clips.device), as_tuple=True)
         found = self.there_and_back(clips[first], clips[second], None if times is None else times[first])
         # Both directions of a pair are among the ordered pairs, whose mean is half of the sum of two means.
-        return Cycles(2 * found.loss, found.error, found.variance, found.back)
+        return replace(found, loss=2 * found.loss)
 
     def there_and_back(self, starts: Tensor, through: Tensor, times: Tensor | None = None) -> Cycles:
         """From each frame of ``starts`` (P, n, D) by way of ``through`` (P, m, D); times as above, (P, n), of starts.
@@ -109,8 +112,11 @@ class CycleConsistencyLoss:
         floored = variance.clamp(min=self.floor * unit**2)
         error = (index - mean).square()
         loss = (error / floored + self.variance_weight * floored.log()).mean()
-        back = ((beta.argmax(dim=2) + 1 - place).abs() <= 1).float().mean()
-        return Cycles(loss, error.detach().mean() / unit**2, variance.detach().amin() / unit**2, back)
+        away = (beta.argmax(dim=2) + 1 - place).abs()
+        back, own = (away <= 1).float().mean(), (away == 0).float().mean()
+        # In a random order a frame that came back to itself still does; two others are neighbours with chance 2 / n.
+        chance = own + (1 - own) * 2 / size
+        return Cycles(loss, error.detach().mean() / unit**2, variance.detach().amin() / unit**2, back, chance)
 
     def _index(self, place: Tensor, times: Tensor | None, size: int) -> tuple[Tensor, float]:
         """The index of each frame, (n,) or (P, n), and how much of it one place of a clip is."""

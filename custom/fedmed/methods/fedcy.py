@@ -11,7 +11,8 @@ from fedmed.methods.method import MEAN, Method
 
 HEAD = "head"  # sharing group of a bundle that keeps its classifier
 BACK_TELLS = (
-    "Frames come back by way of another clip to their own place or next to it; by chance 18 % of a clip of 16 do."
+    "Frames come back by way of another clip to their own place or next to it. Only what lies above the same share of "
+    "frames in a random order says that the features follow time."
 )
 VARIANCE_TELLS = (
     "The variance of the place to which a frame comes back has a floor, 1e-6: without it the loss at sites without "
@@ -63,6 +64,7 @@ class FedCy(Method):
         return (
             LOSS,
             Scalar("train_cycle_back", "frames that come back", "share", "higher", BACK_TELLS),
+            Scalar("train_cycle_chance", "the same of frames in a random order", "share"),
             Scalar("train_cycle_error", "squared error of the way back", better="lower"),
             Scalar("train_min_variance", "smallest variance of a way", tells=VARIANCE_TELLS),
             Scalar("train_label_contrast", "contrast by labels", "nats", "lower"),

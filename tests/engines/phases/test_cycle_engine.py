@@ -10,7 +10,7 @@ from fedmed.engines.frame_batches import ClipBatches
 from fedmed.errors import DataError, FedMedError
 from fedmed.losses.cycle_consistency import CycleConsistencyLoss, feature_spread
 
-SCALARS = {"loss", "cycle_error", "min_variance", "cycle_back", "feature_spread"}
+SCALARS = {"loss", "cycle_error", "min_variance", "cycle_back", "cycle_chance", "feature_spread"}
 
 
 def engine(network, batches, rate=0.01, epochs=1, **said):
