@@ -30,9 +30,10 @@ ROLES = {"supervised": "with labels", "unsupervised": "without", "evaluate": "on
 HEAD = """\
 # All jobs
 
-Each is a folder of `jobs/`: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator jobs/NAME`. Those that end in
-`_paper` have the published network and schedule and need a GPU; the others end on two CPU cores in minutes, on made-up
-hospitals. What a job is stands in the first lines of its study; [methods](methods/) and [algorithms](algorithms.md) say
+Each is a folder of `jobs/`: run it with `scripts/simulate.py jobs/NAME` or `nvflare simulator jobs/NAME`. Those that
+end in `_paper` have the published network and schedule and need a GPU; the others end on two CPU cores in minutes, on
+made-up hospitals. What a job is stands in the first lines of its study; [methods](methods/) and
+[algorithms](algorithms.md) say
 more. `scripts/write_docs.py` writes this page.
 """
 

@@ -137,6 +137,16 @@ def test_the_published_values():
     assert not any(parser[key] for key in ("flip_prob", "shift", "brightness", "contrast", "saturation", "hue"))
 
 
+def test_the_server_rotates_and_scales_as_the_sites_do():
+    views = parse("train", "serq").get_parsed_content("server#training#prepare_batch").views
+    assert views.degrees == 15.0 and views.zoom == 0.1 and views.flips == (0.0, 0.0) and not views.colour.any()
+    assert (
+        not parse("train", "serq", server_degrees=0.0, server_zoom=0.0)
+        .get_parsed_content("server#training#prepare_batch")
+        .views.moves
+    )
+
+
 def test_the_published_values_of_the_servers_training():
     """Fang et al. 2025: 100 batches of two, Adam's 1e-4, and λ2 = λ3 = 0.3; μ of the average is ours."""
     parser = parse("train", "serq")

@@ -34,8 +34,8 @@ class CycleEngine(UnlabelledTrainer):
     ``engine.state.output`` has detached scalars: ``loss``, which was minimised and may be negative; ``cycle_error``,
     how far from its place a frame comes back, in places squared; ``min_variance``, the smallest variance of a frame's
     places, whose floor bounds the loss; ``cycle_back``, the share of frames that come back to their place or next to
-    it; ``cycle_chance``, what that would be for frames in a random order; and ``feature_spread``, how unlike the frames of a clip are, 0 where all are the same. ``samples`` counts
-    frames.
+    it; ``cycle_chance``, what that would be for frames in a random order; and ``feature_spread``, how unlike the frames
+    of a clip are, 0 where all are the same. ``samples`` counts frames.
 
     Raises:
         FedMedError: a weight, a norm or a momentum outside its range.
