@@ -71,7 +71,7 @@ def test_a_step_acts_on_a_robust_middle_too():
     ("spoil", "error", "message"),
     [
         ({"w": torch.tensor([1.0])}, SharingError, "returned 'w'"),
-        ({"w": torch.zeros(2, dtype=torch.float64)}, SharingError, "returned 'w'"),
+        ({"w": torch.zeros(2, dtype=torch.int64)}, SharingError, "returned 'w'"),
         ({"unsent": torch.tensor([5.0])}, SharingError, "returned 'unsent'"),
         ({"w": torch.tensor([float("nan"), 0.0])}, RoundFailed, "'w' is not finite after the server's step"),
     ],

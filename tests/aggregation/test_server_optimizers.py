@@ -112,6 +112,14 @@ def sent(generator, dtype, shift):
     return {name: value.to(dtype) for name, value in tensors.items()}
 
 
+def test_the_pseudo_gradient_is_taken_before_the_mean_is_rounded():
+    """A difference below float32's resolution of the parameter would vanish in a rounded mean."""
+    model = {"w": torch.ones(3)}
+    update = Update("a", 0, {"w": torch.tensor([1e-9, -3e-9, 0.0])}, 1, 1)
+    moved = WeightedMean(step=ServerSGD(rate=1e4)).aggregate(model, [update]).tensors["w"]
+    assert moved.dtype == torch.float32 and moved.tolist() == pytest.approx([1 + 1e-5, 1 - 3e-5, 1.0], abs=1e-7)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16])
 def test_rate_one_without_momentum_is_the_mean_bit_for_bit(dtype):
     generator = torch.Generator().manual_seed(0)

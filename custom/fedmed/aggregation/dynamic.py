@@ -48,7 +48,7 @@ class DynamicStep:
             total = sum(update.tensors[name].double() for update in updates if name in update.tensors)
             self.h[name] = before - self.alpha / sites * total
             used = before if self.delayed_h else self.h[name]
-            moved[name] = (mean[name].double() - used / self.alpha).to(model[name].dtype)
+            moved[name] = mean[name].double() - used / self.alpha
         more = self.then.move(model, {**mean, **moved}, names, updates, facts) if self.then else {}
         return {**moved, **more}
 

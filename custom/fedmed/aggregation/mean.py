@@ -21,16 +21,19 @@ class BlockMean:
         self._term = torch.empty(block, dtype=torch.float64)
 
     @torch.no_grad()
-    def __call__(self, base: Tensor, differences: Sequence[Tensor], coefficients: Sequence[float]) -> Tensor:
-        """Return a new tensor with the shape and dtype of ``base``.
+    def __call__(
+        self, base: Tensor, differences: Sequence[Tensor], coefficients: Sequence[float], exact: bool = False
+    ) -> Tensor:
+        """Return a new tensor with the shape of ``base``, and its dtype.
 
         Args:
             base: global tensor, floating point, any shape, on the CPU.
             differences: one tensor of the same shape for each coefficient; they are added in this order.
             coefficients: weight of each difference.
+            exact: return float64, as it was computed.
         """
         flat, terms = base.reshape(-1), [difference.reshape(-1) for difference in differences]
-        result = torch.empty_like(flat)
+        result = torch.empty_like(flat, dtype=torch.float64 if exact else flat.dtype)
         for start in range(0, flat.numel(), len(self._sum)):
             stop = min(start + len(self._sum), flat.numel())
             total, scratch = self._sum[: stop - start], self._term[: stop - start]

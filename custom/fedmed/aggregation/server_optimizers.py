@@ -64,7 +64,9 @@ class ServerOptimizer:
         self, model: Model, mean: Model, names: Sequence[str], updates: Sequence[Contribution], facts: RoundFacts
     ) -> Mapping[str, Tensor]:
         """See :class:`fedmed.aggregation.server_step.ServerStep`; the next values take the memory of the mean's."""
-        moved = [name for name in names if name in self._kept or not torch.equal(model[name], mean[name])]
+        moved = [
+            name for name in names if name in self._kept or not torch.equal(model[name].to(mean[name]), mean[name])
+        ]
         for name in moved:
             kept = self._kept.setdefault(name, {STEPS: 0})
             for moment in self.moments:

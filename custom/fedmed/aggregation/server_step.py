@@ -23,8 +23,10 @@ class ServerStep(Protocol):
 
         Args:
             model: the model before the round.
-            mean: what :class:`fedmed.aggregation.weighted_mean.WeightedMean` made of the round. The pseudo-gradient
-                of a tensor is ``model[name] - mean[name]``. Its tensors of ``names`` may be overwritten.
+            mean: what :class:`fedmed.aggregation.weighted_mean.WeightedMean` made of the round, of ``names`` in
+                float64, before it is rounded to the model's dtype. The pseudo-gradient of a tensor is
+                ``model[name] - mean[name]``: of two rounded numbers it would be mostly rounding where sites move
+                little. Tensors of ``names`` may be overwritten.
             names: parameters that some site sent, in the model's order; buffers (BatchNorm) follow the mean.
             updates: those that were averaged, sorted by site.
             facts: when this is.
@@ -55,14 +57,17 @@ def apply_step(
         sent: tensors that some site sent.
 
     Raises:
-        SharingError: the step returned what is not a parameter of the model, or has another shape or dtype.
-        RoundFailed: it returned values that are not finite.
+        SharingError: the step returned what is not a parameter of the model, or has another shape.
+        RoundFailed: the next values are not finite in the model's dtype.
     """
     names = [name for name in sent if classify(name, model[name]) == "parameter"]
     moved = step.move(model, mean, names, updates, facts)
     for name, tensor in moved.items():
-        if name not in names or tensor.shape != model[name].shape or tensor.dtype != model[name].dtype:
+        if name not in names or tensor.shape != model[name].shape or not tensor.is_floating_point():
             raise SharingError(f"the step after the mean returned '{name}', which does not fit the model's parameters")
-        if not all_finite(tensor):
+    result = {**mean, **moved}
+    for name in names:
+        result[name] = result[name].to(model[name].dtype)
+        if not all_finite(result[name]):
             raise RoundFailed(f"tensor '{name}' is not finite after the server's step; the model is unchanged")
-    return {**mean, **moved}
+    return result

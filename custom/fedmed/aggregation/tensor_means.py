@@ -19,10 +19,11 @@ class TensorMeans:
     Args:
         buffers: BatchNorm statistics: ``average`` or ``pooled``.
         middle: a robust middle in place of the weighted mean; None: the mean.
+        exact: return means of parameters in float64, for a step that takes differences from them.
     """
 
-    def __init__(self, buffers: str, middle: MiddleMean | None) -> None:
-        self.buffers, self.middle = buffers, middle
+    def __init__(self, buffers: str, middle: MiddleMean | None, exact: bool = False) -> None:
+        self.buffers, self.middle, self.exact = buffers, middle, exact
 
     def __call__(self, model: Mapping[str, Tensor], table: SenderTable) -> dict[str, Tensor]:
         """Return new tensors, or the very same object where no site that counts sent it.
@@ -57,7 +58,7 @@ class TensorMeans:
         else:
             weights = self.weights(differences, senders) if kind == "parameter" else senders.weights
             scaled = [weight * scale for weight, scale in zip(weights, senders.scales, strict=True)]
-            moved = mean(base, differences, scaled)
+            moved = mean(base, differences, scaled, exact=self.exact and kind == "parameter")
         # Coefficients above 1 in all (the printed Eq. 3 with user weights above 1) extrapolate, and a site may send
         # anything, such as noise: a variance below 0 would make every output NaN.
         return moved.clamp_(min=0) if kind == "running_var" else moved

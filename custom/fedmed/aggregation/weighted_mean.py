@@ -68,7 +68,7 @@ class WeightedMean:
         self.weighting = weighting or IterationWeighting()
         self.normalise, self.user_weights, self.buffers = normalise, dict(user_weights or {}), buffers
         self.clip_norm, self.step, self._middle = clip_norm, step, middle
-        self._tensors = TensorMeans(buffers, middle)
+        self._tensors = TensorMeans(buffers, middle, exact=step is not None)
         if middle and not self.weighting.one_vote:
             kind, rule = self.weighting.kind, middle.rule
             raise JobError(f"'weighting' '{kind}' has no meaning under rule '{rule}': every sender has one vote")
