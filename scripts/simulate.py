@@ -9,7 +9,8 @@
     python scripts/simulate.py jobs/covid_agreement --silent-control
 
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
-NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted.
+NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted;
+one that is still at work keeps it. When this script ends, however it ends, all processes that it started end too.
 With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
 With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out, and
 the report begins with what they bring. With --silent-control they take part there and learn nothing, so that the
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -39,6 +41,8 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.recovery.continued_jobs import ROOT
+from fedmed.recovery.ends_with_parent import MARK
+from fedmed.recovery.workspace_owner import owned
 from fedmed.reports.tail import identity
 from fedmed.shared_cores import share_cores
 
@@ -66,9 +70,10 @@ def nvflare() -> Path:
 
 
 def command(program: Path, job: Path, workspace: Path, threads: int, gpu: str | None) -> list[str]:
-    """The simulator's command line."""
+    """The simulator's command line, under a process that ends it when this one is gone."""
     # NVFlare changes its directory: every path is absolute.
-    line = [str(program), "simulator", str(job), "-w", str(workspace), "-t", str(threads)]
+    line = [sys.executable, "-m", "fedmed.recovery.ends_with_parent"]
+    line += [str(program), "simulator", str(job), "-w", str(workspace), "-t", str(threads)]
     return line + (["--gpu", gpu] if gpu else [])
 
 
@@ -186,13 +191,18 @@ def follow(
 
 @dataclass(frozen=True)
 class Options:
-    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which control."""
+    """How jobs are simulated: sites at work at a time (None: all), GPUs, what is printed, which runs, which control.
+
+    Attributes:
+        lock: descriptor of the workspace's lock, which the simulator holds too.
+    """
 
     threads: int | None
     gpu: str | None
     quiet: bool
     resume: bool
     control: str | None
+    lock: int | None = None
 
 
 def simulate(job: Path, workspace: Path, options: Options) -> int:
@@ -209,7 +219,8 @@ def simulate(job: Path, workspace: Path, options: Options) -> int:
         from fedmed.checks.study_check import check_study
 
         check_study(job)
-    with tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
+    with owned(workspace) as lock, tempfile.TemporaryDirectory(prefix="fedmed-simulate-") as scratch:
+        options = replace(options, lock=lock)
         if options.control:
             return simulate_both(job, workspace, options, Path(scratch))
         return simulate_one(job, workspace, options, Path(scratch)) or report(workspace)
@@ -285,11 +296,12 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
         # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
             line,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # its end tells the simulator that this process is gone
             stdout=noise,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared},
+            pass_fds=[options.lock] if options.lock is not None else [],
+            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared, MARK: uuid.uuid4().hex},
         )
 
     def done() -> bool:

@@ -102,6 +102,10 @@ def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_pat
     assert again.returncode == 2 and "is finished; there is nothing to resume" in again.stderr
 
 
+def log_of(result):
+    return (result / "workspace/log.txt").read_text()
+
+
 def rounds_of(result):
     return [json.loads(line) for line in (result / "workspace/fedmed/rounds.jsonl").read_text().splitlines()]
 
@@ -131,7 +135,10 @@ def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job,
     job_id = federation.submit(faulty)
     meta = federation.finish(job_id)
     assert (tmp_path / "killed").exists() and meta["status"] != "FINISHED:COMPLETED"
-    said = goes_on(federation, clean, federation.download(job_id))
+    result = federation.download(job_id)
+    said = log_of(result)
+    assert "site 'ct_east': its process for this job ended" in said and f"scripts/resume.py {job_id}" in said
+    said = goes_on(federation, clean, result)
     assert "from round 2 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
 
 
@@ -162,8 +169,45 @@ def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on,
     kept = federation.run_folder("server", job_id)
     assert (kept / "fedmed/server_state.json").is_file() and not (kept / "fedmed/result.json").exists()
     assert script("resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0
+    assert federation.session("lead").get_job_meta(job_id)["status"] == "FINISHED:ABORTED"
+    said = log_of(federation.download(job_id))
+    assert "started anew while this job ran" in said and f"scripts/resume.py {job_id}" in said
     said = goes_on(federation, clean, job_id, arguments=("--job", faulty))
     assert "the server finds it in its own folder" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("min_clients", [1, None])
+def test_a_site_that_starts_anew_is_waited_for_no_longer(own_federation, job, tmp_path, min_clients):
+    """Its supervisor has it back in seconds: heartbeats go on, and only the job's process there is gone."""
+    needs = {} if min_clients is None else {"min_clients": min_clients}
+    settings = {"seconds": 600, "mark": str(tmp_path / "late")}
+    faulty = make_faulty(job("faulty", rounds=3, **needs), {"ct_east": {"1": "late"}}, **settings)
+    job_id = own_federation.submit(faulty)
+    until((tmp_path / "late").exists)
+    own_federation.restart("ct_east")
+    status = own_federation.finish(job_id, timeout=400)["status"]
+    result = own_federation.download(job_id)
+    if min_clients is None:
+        assert status != "FINISHED:COMPLETED" and "the job's process is gone at ct_east" in log_of(result)
+        return
+    assert status == "FINISHED:COMPLETED", own_federation.said("server")
+    lines = rounds_of(result)
+    assert [line["accepted"] for line in lines] == [["ct_east", "ct_north"], ["ct_north"], ["ct_north"]]
+    assert lines[1]["refused"][0]["reason"].startswith("the job's process is gone")
+
+
+@pytest.mark.slow
+def test_a_killed_process_at_the_server_is_named_in_the_jobs_own_log(own_federation, job, tmp_path):
+    settings = {"seconds": 600, "mark": str(tmp_path / "late")}
+    faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "late"}}, **settings)
+    job_id = own_federation.submit(faulty)
+    until((tmp_path / "late").exists)
+    for process in own_federation.job_processes("server", job_id):
+        process.kill()
+    assert own_federation.finish(job_id, timeout=300)["status"] != "FINISHED:COMPLETED"
+    said = log_of(own_federation.download(job_id))
+    assert "ended without its last word" in said and f"scripts/resume.py {job_id}" in said
 
 
 @pytest.mark.slow

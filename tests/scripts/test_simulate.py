@@ -34,6 +34,8 @@ def job(tmp_path):
 def stand_in(tmp_path, monkeypatch):
     """Write Python code that runs in place of the simulator; `w` is the workspace."""
 
+    real = sys.executable
+
     def write(code: str) -> None:
         program = tmp_path / "bin" / "nvflare"
         program.parent.mkdir(exist_ok=True)
@@ -41,7 +43,10 @@ def stand_in(tmp_path, monkeypatch):
         head += "w = Path(sys.argv[sys.argv.index('-w') + 1])\n"
         program.write_text(f"#!{os.path.realpath(sys.executable)}\n{head}{code}\n")
         program.chmod(0o755)
-        monkeypatch.setattr(sys, "executable", str(program.parent / "python"))
+        python = program.parent / "python"
+        python.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
 
     return write
 
@@ -108,6 +113,59 @@ def test_a_stop_ends_every_process_and_says_where_things_are(job, stand_in, tmp_
     assert process.returncode == 130
     assert f"what was done so far is in {tmp_path / 'ws'}" in printed
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+SLEEPER = (  # a site in a session of its own, whose parent then ends too
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(3600)'], start_new_session=True)\n"
+    "(w.parent / 'pid.tmp').write_text(str(child.pid)); (w.parent / 'pid.tmp').rename(w.parent / 'pid')\n"
+)
+
+
+@pytest.fixture
+def started(job, stand_in, tmp_path):
+    """A simulation in a group of processes of its own, and its site's process; it runs until a test ends it."""
+    stand_in(SLEEPER + "time.sleep(3600)")
+    launcher = "import sys, runpy; program, sys.executable = sys.argv[1:3]; sys.argv = [program, *sys.argv[3:]]; "
+    launcher += "runpy.run_path(program, run_name='__main__')"
+    line = [os.path.join(sys.prefix, "bin", "python"), "-c", launcher, str(SCRIPT), sys.executable, str(job)]
+    process = subprocess.Popen([*line, "--workspace", str(tmp_path / "ws")], start_new_session=True)
+    deadline = time.monotonic() + 600
+    while not (tmp_path / "pid").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    yield process, psutil.Process(int((tmp_path / "pid").read_text()))
+    process.kill()
+    process.wait()
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+def until(what, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not what() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return what()
+
+
+@pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["alone", "with its group"])
+def test_when_it_is_killed_all_that_it_started_ends(script, job, started, stand_in, tmp_path, capsys, kill):
+    process, site = started
+    kill(process.pid, signal.SIGKILL)
+    assert until(lambda: gone(site))
+    stand_in("print('ready')")
+    until(lambda: script.main([str(job), "--workspace", str(tmp_path / "ws"), "--quiet"]) == 1)
+    assert "ready" in (tmp_path / "ws.log").read_text(), "nobody owns the workspace of a dead process"
+
+
+def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, started, tmp_path, capsys):
+    process, site = started
+    before = (tmp_path / "ws.log").stat()
+    for options in ([], ["--resume"]):
+        assert script.main([str(job), "--workspace", str(tmp_path / "ws"), *options]) == 2
+        error = capsys.readouterr().err
+        assert f"is in use by process {process.pid}; wait for its end, stop it, or choose another" in error
+    assert not gone(site) and (tmp_path / "ws.log").stat().st_ino == before.st_ino
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from fedmed.flare.convert import CONVERT, task_to_model, to_numpy
 from fedmed.flare.persistor import BundleModelPersistor
 from fedmed.messages.task import Task
 
+GONE = "the job's process is gone"
 POLL = 0.05  # seconds; NVFlare's default of 0.5 would be most of a small round
 
 
@@ -82,8 +83,13 @@ class FederationController(ModelController):
             self.send_model(task.name, task_to_model(task), targets=[site], timeout=timeout, callback=take)
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(POLL)
+        gone = [site for site in tasks if self.get_client_disconnect_time(site)]
         if self.abort_signal.triggered:
-            raise Aborted("the job was aborted; the models of finished rounds are kept")
+            why = f": {GONE} at {', '.join(gone)}" if gone else ""
+            raise Aborted(f"the job was aborted{why}; the models of finished rounds are kept")
+        for site in gone:
+            if site not in answers and site not in server.round.updates:
+                server.fail(site, f"{GONE}; did the site start anew?")
         return answers
 
     def _take(self, aggregator: BundleAggregator, name: str, answers: dict[str, Any], model: FLModel) -> bool:

@@ -94,7 +94,8 @@ def _server_resources(resources: dict[str, Any]) -> None:
     parts["job_scheduler"]["args"]["max_jobs"] = 1  # two at a time would share each site's memory
     args = {"client_outcome_wait_timeout": OUTCOME_TIMEOUT}
     timeouts = {"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args}
-    resources["components"] = [*WALLS, *parts.values(), timeouts]
+    lost = {"id": "lost_processes", "path": "fedmed.flare.lost_processes.LostProcesses", "args": {}}
+    resources["components"] = [*WALLS, *parts.values(), timeouts, lost]
 
 
 def _site_resources(resources: dict[str, Any]) -> None:
