@@ -2,11 +2,9 @@
 
 import logging
 import os
-from pathlib import Path
 from typing import Any
 
 import monailabel
-import torch
 from fedmed_label.datastore import LinkedDatastore
 from fedmed_label.infer import BundleTask
 from fedmed_label.strategies import strategies
@@ -18,7 +16,7 @@ from monailabel.interfaces.tasks.strategy import Strategy
 from monailabel.tasks.activelearning.first import First
 from monailabel.tasks.activelearning.random import Random
 
-from fedmed.errors import DataError, FedMedError, first_line
+from fedmed.errors import FedMedError, first_line
 
 log = logging.getLogger("fedmed.label")
 
@@ -58,7 +56,11 @@ class FedMedApp(MONAILabelApp):
             FedMedError: the model fails.
         """
         image = request.get("image")
-        self._check_request(request, datastore or self.datastore())
+        if request.get("model") not in self._infers:
+            known = ", ".join(self._infers)
+            raise MONAILabelException(
+                MONAILabelError.INVALID_INPUT, f"there is no model '{request.get('model')}'; this server has: {known}"
+            )
         try:
             return super().infer(request, datastore)
         except FedMedError as error:
@@ -68,33 +70,6 @@ class FedMedApp(MONAILabelApp):
             raise FedMedError(
                 f"image '{_shown(image)}': the model '{request['model']}' fails ({first_line(error)})"
             ) from error
-
-    def _check_request(self, request: dict[str, Any], datastore: Datastore) -> None:
-        if request.get("model") not in self._infers:
-            known = ", ".join(self._infers)
-            raise MONAILabelException(
-                MONAILabelError.INVALID_INPUT, f"there is no model '{request.get('model')}'; this server has: {known}"
-            )
-        image = request.get("image")
-        if not isinstance(image, str):
-            return
-        # MONAI Label puts what a client sends into this server's own folder; any other path is refused.
-        sent = os.path.exists(image) and Path(image).resolve().is_relative_to(Path(self.app_dir).resolve())
-        if not sent and image not in datastore.list_images():
-            raise DataError(f"there is no image '{image}' among the studies")
-
-    def batch_infer(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
-        """Run a model on many images; one that it cannot use is skipped, and the log says why."""
-        if not torch.cuda.is_available():
-            request = {**request, "multi_gpu": False, "device": "cpu"}  # MONAI Label divides by the number of GPUs
-        return self._batch_infer(request, datastore or self.datastore(), self._infer_or_skip)
-
-    def _infer_or_skip(self, request: dict[str, Any], datastore: Datastore | None = None) -> dict[str, Any]:
-        try:
-            return self.infer(request, datastore)
-        except FedMedError as error:
-            log.warning("skipped: %s", error)
-            return {}
 
 
 def _shown(image: Any) -> str:

@@ -9,9 +9,11 @@ import sys
 from pathlib import Path
 
 from fedmed_label.bundles import ServedBundle, read_bundles
-from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback, local_url
+from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback, local_url, own_names
+from fedmed_label.door import Rules
 from fedmed_label.instance import environment, instance
 from fedmed_label.process import Server
+from fedmed_label.tokens import make_token
 
 from fedmed.errors import FedMedError
 
@@ -31,6 +33,10 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("bundles", metavar="BUNDLE", nargs="+", type=Path, help="folder of a bundle with weights")
     parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1: this machine only")
     parser.add_argument("--port", type=int, default=8000, help="default 8000")
+    parser.add_argument("--name", metavar="NAME", action="append", default=[], help="another name of this machine")
+    parser.add_argument("--token", metavar="FILE", type=Path, help="clients must bring the secret in this file")
+    parser.add_argument("--max-upload", metavar="MB", type=int, default=1024, help="of an image; default 1024")
+    parser.add_argument("--allow-delete", action="store_true", help="clients may delete labels and uploaded images")
     parser.add_argument("--work", metavar="DIR", type=Path, help="server's files and labels; default in $FEDMED_HOME")
     parser.add_argument("--all", action="store_true", help="of a site, the images of all lists, not only unlabeled")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: a GPU if there is one")
@@ -94,8 +100,38 @@ def instructions(options: argparse.Namespace, bundles: list[ServedBundle], about
         *about_studies,
         f"3D Slicer: module MONAI Label (Modules > Active Learning), MONAI Label server: {url}, then Refresh",
         f"OHIF: {ohif}",
+        *([f"Clients must log in: any name, and as password what is in {options.token}"] if options.token else []),
         "End it with Ctrl-C.",
     ]
+
+
+def warnings(options: argparse.Namespace) -> list[str]:
+    """What a user needs to know before others than programs of this machine can reach the server."""
+    if is_loopback(options.host):
+        return []
+    where = f"{options.host}:{options.port}"
+    if options.token:
+        return [f"WARNING: {where} is open to the network without encryption: who listens there sees images and token."]
+    return [
+        f"WARNING: everyone who reaches {where} over the network can read these images and change labels: MONAI Label "
+        "asks for no password. Use a tunnel (ssh -L), a proxy with a login, or --token FILE."
+    ]
+
+
+def rules_of(options: argparse.Namespace) -> Rules:
+    """What clients of the server may do.
+
+    Raises:
+        FedMedError: a limit that is no size.
+    """
+    if options.max_upload < 1:
+        raise FedMedError(f"--max-upload {options.max_upload}: give a number of megabytes, such as 1024")
+    asked = {"delete": options.allow_delete, "dicomweb": is_url(options.studies)}
+    return Rules(
+        hosts=own_names(options.host, options.name),
+        started=frozenset(what for what, wanted in asked.items() if wanted),
+        upload=options.max_upload << 20,
+    )
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -110,16 +146,13 @@ def serve(options: argparse.Namespace) -> None:
     if options.stock:
         check_stock(bundles)
     check_address(options.host, options.port)
+    rules = rules_of(options)
     studies, about_studies, lock = prepare_studies(options, any(bundle.dimension == 2 for bundle in bundles))
-    local = is_loopback(options.host)
-    if not local:
-        say(
-            f"WARNING: everyone who reaches {options.host}:{options.port} over the network can read these images and "
-            "change labels: MONAI Label asks for no password. Use a tunnel (ssh -L), or a proxy with a login."
-        )
+    token = make_token(options.token) if options.token else None
+    for warning in warnings(options):
+        say(warning)
     with lock, instance(bundles, options.stock) as folder:
-        hosts = ["127.0.0.1", "localhost", "::1", options.host] if local else []
-        variables = environment(folder, hosts, visible)
+        variables = environment(folder, rules, visible, token)
         say(
             "starting MONAI Label; this takes some seconds"
             + ("" if options.verbose else f"; its log: {folder / 'server.log'}")

@@ -8,10 +8,14 @@
 # BUNDLE       folder of a bundle with weights, as made by scripts/export_bundle.py
 # --host H     address to listen on; default 127.0.0.1, this machine only
 # --port P     default 8000
+# --name NAME  another name by which clients call this machine, such as that of a proxy; may be given several times
+# --token FILE clients must bring the secret in this file, which is made if it is missing
+# --max-upload MB  an image that a client sends has at most so many megabytes; default 1024
+# --allow-delete   clients may delete labels and the images that they sent
 # --work DIR   where the server's files and corrected labels are kept; default below $FEDMED_HOME/label
 # --device D   cpu, cuda or cuda:N; default: a GPU if there is one
 # --all        of a site, the images of all lists, not only the unlabelled ones
-# --stock      MONAI Label's own app in place of FedMed's: 3D segmentation only, no strict checks of requests
+# --stock      MONAI Label's own app in place of FedMed's: 3D segmentation only
 # --verbose    show MONAI Label's log here; else it goes to a file
 #
 # MONAI Label needs older packages than FedMed: it gets a virtual environment of its own, made when it is missing, in

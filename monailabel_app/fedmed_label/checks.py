@@ -7,6 +7,9 @@ import re
 import socket
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
+
+import psutil
 
 from fedmed.errors import FedMedError
 
@@ -48,6 +51,23 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def own_names(host: str, more: Iterable[str] = ()) -> frozenset[str]:
+    """Names and addresses by which a server may be called: no other, so that no page of elsewhere reaches it by a
+    name that is made to lead here.
+
+    Args:
+        host: address on which it listens.
+        more: further names, of a proxy or in the hospital's DNS.
+    """
+    names = {"127.0.0.1", "localhost", "::1", host, *more}
+    if not is_loopback(host):
+        names.add(socket.gethostname())
+        for addresses in psutil.net_if_addrs().values():
+            kinds = (socket.AF_INET, socket.AF_INET6)
+            names |= {address.address.partition("%")[0] for address in addresses if address.family in kinds}
+    return frozenset(name.lower() for name in names) - {"0.0.0.0", "::"}
 
 
 def local_url(host: str, port: int) -> str:

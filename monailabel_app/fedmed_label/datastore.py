@@ -1,16 +1,21 @@
 """MONAI Label's folder of studies, without its ways to change the images themselves."""
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from monailabel.datastore.dicom import DICOMWebDatastore
 from monailabel.datastore.local import LocalDatastore
 from monailabel.interfaces.exception import MONAILabelError, MONAILabelException
+from monailabel.utils.others.generic import remove_file
 
-from fedmed.errors import DataError
+from fedmed.errors import DataError, FedMedError
 from fedmed.labelling.frame_mask import read_frame_mask
 from fedmed.labelling.masks import NIFTI, read_grid, read_mask
+from fedmed.labelling.uploads import check_upload
+from fedmed_label.routes import is_plain
 
 PICTURES = (".png", ".jpg", ".jpeg")
 
@@ -34,10 +39,13 @@ class LinkedDatastore(LocalDatastore):
 
         Raises:
             MONAILabelException: the id belongs to an image of the studies, or is not a plain name.
+            DataError: it is no image, or too large.
         """
         image_id = image_id or self._to_id(os.path.basename(image_filename))[0]
-        _check_plain(image_id, "id")
+        check_plain(image_id, "id")
         self._refuse(image_id, "replaced")
+        with removed_if_refused(image_filename):
+            check_upload(Path(image_filename))
         return super().add_image(image_id, image_filename, image_info)
 
     def remove_image(self, image_id: str) -> None:
@@ -54,11 +62,13 @@ class LinkedDatastore(LocalDatastore):
 
         Raises:
             MONAILabelException: the tag is not a plain name.
-            DataError: the mask of a scan does not fit on the scan's grid, or that of a picture on its pixels; the study
-                stays open.
+            DataError: it is no image or too large, or the mask of a scan does not fit on the scan's grid, or that of a
+                picture on its pixels; the study stays open.
         """
-        _check_plain(label_tag, "tag")
-        _check_grid(Path(self.get_image_uri(image_id)), Path(label_filename))
+        check_plain(label_tag, "tag")
+        with removed_if_refused(label_filename):
+            check_upload(Path(label_filename))
+            _check_grid(Path(self.get_image_uri(image_id)), Path(label_filename))
         return super().save_label(image_id, label_filename, label_tag, {**label_info, "served": dict(self.models())})
 
     def _refuse(self, image_id: str, what: str) -> None:
@@ -86,9 +96,39 @@ def _check_grid(image: Path, label: Path) -> None:
         read_mask(label, shape, affine)
 
 
-def _check_plain(name: str, what: str) -> None:
+def check_plain(name: str, what: str) -> None:
     """Ids and tags become parts of paths: they must not lead out of the work folder."""
-    if not name or name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
+    if not is_plain(name):
         raise MONAILabelException(
             MONAILabelError.INVALID_INPUT, f"the {what} {name!r} is not a plain name; use another"
         )
+
+
+@contextlib.contextmanager
+def removed_if_refused(path: str) -> Iterator[None]:
+    """Remove a file that a client sent where it is refused: MONAI Label removes those alone that it took."""
+    try:
+        yield
+    except FedMedError:
+        remove_file(path)
+        raise
+
+
+class DicomDatastore(DICOMWebDatastore):
+    """A DICOM server's series, of which the labels that are sent are looked at before they become DICOM."""
+
+    def save_label(
+        self, image_id: str, label_filename: str, label_tag: str, label_info: dict[str, Any], label_id: str = ""
+    ) -> str:
+        """Store a label.
+
+        Raises:
+            MONAILabelException: the id or tag is not a plain name.
+            DataError: it is no image, or too large.
+        """
+        check_plain(image_id, "id")
+        check_plain(label_tag, "tag")
+        if not label_filename.endswith(".bin"):  # of OHIF: the values alone, which are put on the series' own grid
+            with removed_if_refused(label_filename):
+                check_upload(Path(label_filename))
+        return super().save_label(image_id, label_filename, label_tag, label_info, label_id)

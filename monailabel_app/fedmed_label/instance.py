@@ -13,6 +13,7 @@ from fedmed.errors import FedMedError
 from fedmed.files import fedmed_home
 from fedmed.labelling.exclusive_folder import exclusive, in_use
 from fedmed_label.bundles import ServedBundle
+from fedmed_label.door import HOSTS, SERVER, STARTED, TOKEN, UPLOAD, Rules
 
 APP = Path(__file__).resolve().parents[1]
 STOCK = Path(sys.prefix) / "monailabel" / "sample-apps" / "monaibundle"
@@ -63,21 +64,27 @@ def _fill(folder: Path, bundles: Sequence[ServedBundle], stock: bool) -> None:
         (folder / "model" / bundle.name).symlink_to(bundle.root)
 
 
-def environment(folder: Path, hosts: Sequence[str], visible: str | None) -> dict[str, str]:
+def environment(folder: Path, rules: Rules, visible: str | None, token: Path | None = None) -> dict[str, str]:
     """Environment of the server: its temporary files in its own folder, no settings from elsewhere.
 
     Args:
         folder: of :func:`instance`.
-        hosts: names by which it may be called; none = any.
+        rules: for its clients, without a token: the environment is no place for one.
         visible: ``CUDA_VISIBLE_DEVICES``; None = as it is.
+        token: file of the token that clients must bring.
     """
     values = {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "TMPDIR": str(folder / "tmp"),
+        "MONAI_LABEL_API_STR": "",  # the paths of routes.py
         "MONAI_LABEL_SESSION_PATH": str(folder / "sessions"),
         "MONAI_LABEL_DICOMWEB_CACHE_PATH": str(folder / "dicom"),
-        "FEDMED_LABEL_HOSTS": ",".join(hosts),
-        "FEDMED_LABEL_SERVER": folder.name,
+        **dict.fromkeys((f"MONAI_LABEL_TASKS_{task}" for task in ("TRAIN", "SCORING", "BATCH_INFER")), "false"),
+        HOSTS: ",".join(sorted(rules.hosts)),
+        STARTED: ",".join(sorted(rules.started)),
+        UPLOAD: str(rules.upload),
+        TOKEN: str(token or ""),
+        SERVER: folder.name,
     }
     if visible is not None:
         values["CUDA_VISIBLE_DEVICES"] = visible

@@ -1,63 +1,37 @@
-"""MONAI Label's web application, with errors in plain words, and closed to web pages from elsewhere.
+"""MONAI Label's web application behind FedMed's door, with errors in plain words.
 
-MONAI Label has no password by default and lets every page that a browser has open ask it for images. Here a page must
-come from the server itself, or from an origin in MONAI Label's setting ``MONAI_LABEL_CORS_ORIGINS``. Clients other than
-browsers, such as 3D Slicer, send no origin. No client may replace or delete a bundle's weights, and the protection of
-the hospital's images, see :mod:`fedmed_label.datastore`, holds for MONAI Label's own app too.
+What a client may ask is decided in :mod:`fedmed_label.door`. What holds of images, labels and sessions holds for MONAI
+Label's own app too: its parts are replaced here.
 """
 
 import logging
 import os
-from urllib.parse import urlsplit
+from pathlib import Path
 
+import monailabel.endpoints.ohif
 import monailabel.interfaces.app
 from fastapi import Request
-from fastapi.responses import JSONResponse
-from monailabel.app import app
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from monailabel.app import app as monai_label
 from monailabel.config import settings
 from monailabel.interfaces.exception import MONAILabelException
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from fedmed.errors import BundleError, DataError, FedMedError, first_line
-from fedmed_label.datastore import LinkedDatastore
+from fedmed_label.datastore import DicomDatastore, LinkedDatastore
+from fedmed_label.door import Door, read_rules
+from fedmed_label.pages import own_only
+from fedmed_label.requests import checked
+from fedmed_label.sessions import CheckedSessions
 
-HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas; empty = any
-SERVER = "FEDMED_LABEL_SERVER"  # which server this is, for the launcher: another may have taken the port
 log = logging.getLogger("fedmed.label")
+_viewer_file = monailabel.endpoints.ohif.get_ohif
 
 
-class OwnPagesOnly:
-    """Refuse requests from pages of other origins, also if their host name leads to this machine's address."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self.hosts = {name for name in os.environ.get(HOSTS, "").split(",") if name}
-        self.origins = {str(origin).rstrip("/") for origin in settings.MONAI_LABEL_CORS_ORIGINS}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and (reason := self.refusal(dict(scope["headers"])) or forbidden(scope)):
-            await JSONResponse({"detail": reason}, 403)(scope, receive, send)
-        elif scope["type"] == "http" and scope["path"] == "/fedmed-server":
-            await JSONResponse(os.environ.get(SERVER))(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
-
-    def refusal(self, headers: dict[bytes, bytes]) -> str | None:
-        """Why a request is refused, or None."""
-        host = headers.get(b"host", b"").decode("latin-1").lower()
-        origin = headers.get(b"origin", b"").decode("latin-1").lower()
-        if self.hosts and urlsplit(f"//{host}").hostname not in self.hosts:
-            return f"this server is not called '{host}'"
-        if origin and origin not in self.origins and urlsplit(origin).netloc != host:
-            return f"pages of {origin} may not use this server; allow them with MONAI_LABEL_CORS_ORIGINS"
-        return None
-
-
-def forbidden(scope: Scope) -> str | None:
-    """Why a request is refused for every client, or None."""
-    if scope["method"] in ("PUT", "DELETE") and scope["path"].startswith(f"{settings.MONAI_LABEL_API_STR}/model/"):
-        return "models are not changed from here; end the server, export the bundle again and start it"
-    return None
+def viewer_file(path: str) -> Response:
+    """A file of OHIF; its page without what it would load from other hosts."""
+    answer = _viewer_file(path)
+    file = Path(answer.path)
+    return HTMLResponse(own_only(file.read_text(encoding="utf-8"))) if file.suffix == ".html" else answer
 
 
 def status_of(error: Exception) -> int:
@@ -74,6 +48,10 @@ async def answer(request: Request, error: Exception) -> JSONResponse:
 
 
 for _kind in (FedMedError, MONAILabelException, Exception):
-    app.add_exception_handler(_kind, answer)
-app.add_middleware(OwnPagesOnly)
+    monai_label.add_exception_handler(_kind, answer)
+monailabel.endpoints.ohif.get_ohif = viewer_file
 monailabel.interfaces.app.LocalDatastore = LinkedDatastore
+monailabel.interfaces.app.DICOMWebDatastore = DicomDatastore
+monailabel.interfaces.app.Sessions = CheckedSessions
+monailabel.interfaces.app.MONAILabelApp.infer = checked(monailabel.interfaces.app.MONAILabelApp.infer)
+app = Door(monai_label, read_rules(os.environ, [str(origin) for origin in settings.MONAI_LABEL_CORS_ORIGINS]))

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from fedmed_label import process
 from fedmed_label.bundles import read_bundle
+from fedmed_label.door import Rules
 from fedmed_label.instance import YOUNG, environment, instance, remove_leftovers
 
 from fedmed.errors import FedMedError
@@ -34,7 +35,7 @@ def start(make_bundle, tmp_path, monkeypatch):
         monkeypatch.setattr(process.sys, "executable", str(path))
         bundles = [read_bundle(make_bundle())]
         folder = stack.enter_context(instance(bundles, stock=False))
-        server = process.Server(folder, bundles, "/studies", ("127.0.0.1", 1), environment(folder, ["127.0.0.1"], ""))
+        server = process.Server(folder, bundles, "/studies", ("127.0.0.1", 1), environment(folder, Rules(), ""))
         stack.callback(server.stop)
         return server
 
@@ -77,7 +78,13 @@ def test_the_server_has_its_own_folders_and_no_others_settings(start, fedmed_hom
     server.process.wait(600)
     folder = server.log.parent
     assert folder.parent == fedmed_home / "label" and folder.stat().st_mode & 0o777 == 0o700
-    assert server.log.read_text().split() == [f"{folder}/tmp", f"{folder}/sessions", "127.0.0.1", "[]", str(folder)]
+    assert server.log.read_text().split() == [
+        f"{folder}/tmp",
+        f"{folder}/sessions",
+        "127.0.0.1,::1,localhost",
+        "[]",
+        str(folder),
+    ]
 
 
 def test_it_starts_without_a_network_and_with_its_own_python(start):

@@ -1,0 +1,55 @@
+"""MONAI Label's images of single clients, without its archives."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from monailabel.utils.others.generic import remove_file
+from monailabel.utils.sessions import Sessions
+
+from fedmed.errors import DataError
+from fedmed.labelling.uploads import check_upload
+
+SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+MOST = 32  # images of clients at a time
+
+
+class CheckedSessions(Sessions):
+    """Sessions of one image each, which is opened before it is kept.
+
+    MONAI Label unpacks what a client sends with ``shutil.unpack_archive``, which follows ``..``, absolute names and
+    links; and it takes whatever a client calls a session as a part of a path.
+    """
+
+    def add_session(
+        self, data_file: str, expiry: int = 0, uncompress: bool = False, session_id: str | None = None
+    ) -> tuple[str, Any]:
+        """Keep an image.
+
+        Raises:
+            DataError: an archive, several files, no image, or too many sessions; nothing is kept.
+        """
+        path = Path(data_file)
+        try:
+            if uncompress or path.is_dir():
+                raise DataError("archives and several files are not taken; send one image")
+            check_upload(path)
+            self.remove_expired()
+            if len(os.listdir(self.store_path)) >= MOST:
+                raise DataError(f"{MOST} images of clients are kept already; try again later")
+        except DataError:
+            remove_file(data_file)
+            raise
+        return super().add_session(data_file, expiry, False, session_id)
+
+    def get_session(self, session_id: str, update_ts: bool = True, fetch_cache: bool = True) -> Any:
+        """What is known of a session; None of one that is not there."""
+        if not SESSION.fullmatch(session_id):
+            return None
+        return super().get_session(session_id, update_ts, fetch_cache)
+
+    def remove_session(self, session_id: str) -> None:
+        """Remove a session's image."""
+        if SESSION.fullmatch(session_id):
+            super().remove_session(session_id)
