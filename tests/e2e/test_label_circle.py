@@ -88,7 +88,7 @@ def test_a_corrected_label_is_used_in_the_next_round(
     told, cached = next_round("before")
     assert "train_supervised_loss" not in told
 
-    with label_server(site_yaml, undecided_bundle) as server:
+    with label_server(site_yaml, undecided_bundle, options=("--allow-delete",)) as server:
         first, second, other = label_client(server.url, READ, model=undecided_bundle.name, out=str(label))
         case = first["id"]
         assert case != second["id"] and first["score"] >= second["score"] and first["rank"] == 1
@@ -101,7 +101,7 @@ def test_a_corrected_label_is_used_in_the_next_round(
         given = {"image": case, "other": second["id"], "label": str(label), "server": server.url}
         info, left, refused = label_client(server.url, SAVE + AFTERWARDS, **given)
         assert undecided_bundle.name in info["served"] and case not in left
-        assert refused[:2] == [400, 400] and "is not replaced from here" in refused[2]
+        assert refused[:2] == [400, 403] and "is not replaced from here" in refused[2]
         assert contents(root) == before
 
         assert use_labels([str(site_yaml)]) == 0

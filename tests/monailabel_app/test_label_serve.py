@@ -77,6 +77,32 @@ def test_an_open_address_is_warned_of(launch, make_bundle, studies):
     assert "WARNING: everyone who reaches 0.0.0.0" in said and "no password" in said
 
 
+def test_an_open_server_is_called_by_its_own_names_alone(launch, make_bundle, studies, monkeypatch):
+    started = []
+    monkeypatch.setattr(serve, "environment", lambda folder, rules, *rest: started.append((rules, *rest)) or {})
+    arguments = ("--host", "0.0.0.0", "--name", "Scans.Example", "--max-upload", "7", "--port", free_port())
+    assert launch(studies, make_bundle(), *arguments)[0] == 0
+    (rules, *_), hosts = started[0], started[0][0].hosts
+    assert {"127.0.0.1", "localhost", "scans.example", socket.gethostname().lower()} <= hosts
+    assert not hosts & {"", "0.0.0.0", "::"} and rules.upload == 7 << 20 and not rules.started
+
+
+def test_what_clients_may_do_is_asked_for(launch, make_bundle, studies, tmp_path, monkeypatch):
+    started = []
+    monkeypatch.setattr(serve, "environment", lambda folder, rules, *rest: started.append((rules, *rest)) or {})
+    token = tmp_path / "token"
+    arguments = ("--allow-delete", "--token", token, "--host", "0.0.0.0", "--port", free_port())
+    _, said, _ = launch(studies, make_bundle(), *arguments)
+    rules, _, place = started[0]
+    assert rules.started == {"delete"} and place == token and not rules.token
+    assert token.read_text().strip() not in said and f"as password what is in {token}" in said
+    assert "without encryption" in said and "no password" not in said
+
+
+def test_a_limit_that_is_no_size(launch, make_bundle, studies):
+    assert "number of megabytes" in refused(launch(studies, make_bundle(), "--max-upload", "0"))
+
+
 def test_clients_are_told_colour_and_codes_of_each_segment(make_bundle):
     root = make_bundle()
     path = root / "configs" / "metadata.json"
