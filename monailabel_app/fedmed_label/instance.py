@@ -77,6 +77,7 @@ def environment(folder: Path, rules: Rules, visible: str | None, token: Path | N
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "TMPDIR": str(folder / "tmp"),
         "MONAI_LABEL_API_STR": "",  # the paths of routes.py
+        "MONAI_LABEL_DATASTORE": "",  # of URLs, DICOMweb alone
         "MONAI_LABEL_SESSION_PATH": str(folder / "sessions"),
         "MONAI_LABEL_DICOMWEB_CACHE_PATH": str(folder / "dicom"),
         **dict.fromkeys((f"MONAI_LABEL_TASKS_{task}" for task in ("TRAIN", "SCORING", "BATCH_INFER")), "false"),

@@ -11,6 +11,7 @@ from fedmed.errors import DataError
 from fedmed.labelling.uploads import check_upload
 from fedmed_label.datastore import check_plain
 
+TEMPORARY, SESSIONS = "tmp", "sessions"  # folders of what clients send, see instance.py
 EXTENSION = re.compile(r"(\.[A-Za-z0-9]{1,8}){1,2}")
 
 
@@ -23,21 +24,22 @@ def checked(infer: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(infer)
     def run(app: Any, request: dict[str, Any], datastore: Any = None) -> Any:
-        sent = check_request(request, Path(app.app_dir), datastore or app.datastore())
+        folder = Path(app.app_dir)
+        named = (request.get("image"), request.get("label"))
+        sent = [Path(path) for path in named if isinstance(path, str) and _inside(path, folder / TEMPORARY)]
         try:
-            if sent:
-                check_upload(sent)
+            check_request(request, folder, datastore or app.datastore())
             return infer(app, request, datastore)
         except BaseException:
-            if sent:  # MONAI Label removes it only after an answer
-                sent.unlink(missing_ok=True)
+            for path in sent:  # MONAI Label removes them only after an answer
+                path.unlink(missing_ok=True)
             raise
 
     return run
 
 
-def check_request(request: dict[str, Any], folder: Path, datastore: Any) -> Path | None:
-    """The file that came with the request; None where it asks about an image of the studies or of a session.
+def check_request(request: dict[str, Any], folder: Path, datastore: Any) -> None:
+    """Check that a request is about an image of the studies, of a session, or one that came with it.
 
     Args:
         request: the client's, as MONAI Label put it together: everything in it may be the client's own.
@@ -45,7 +47,8 @@ def check_request(request: dict[str, Any], folder: Path, datastore: Any) -> Path
         datastore: of the studies.
 
     Raises:
-        DataError: anything else.
+        DataError: it names another file, or what came is no image.
+        MONAILabelException: a tag that is no plain name.
     """
     image, label, ending = request.get("image"), request.get("label"), request.get("result_extension")
     if not isinstance(image, str):
@@ -54,14 +57,12 @@ def check_request(request: dict[str, Any], folder: Path, datastore: Any) -> Path
         raise DataError(f"'result_extension' is {ending!r}; give an ending such as .nii.gz")
     if request.get("label_tag") is not None:
         check_plain(str(request["label_tag"]), "tag")
-    temporary, sessions = folder / "tmp", folder / "sessions"
-    if label is not None and not (isinstance(label, str) and _inside(label, temporary)):
+    if label is not None and not (isinstance(label, str) and _inside(label, folder / TEMPORARY)):
         raise DataError("a request cannot name the file of a label; send it")
-    if _inside(image, temporary):
-        return Path(image)
-    if not _inside(image, sessions) and image not in datastore.list_images():
+    if _inside(image, folder / TEMPORARY):
+        check_upload(Path(image))
+    elif not _inside(image, folder / SESSIONS) and image not in datastore.list_images():
         raise DataError(f"there is no image '{image}' among the studies")
-    return None
 
 
 def _inside(path: str, folder: Path) -> bool:

@@ -130,14 +130,12 @@ def length_fault(route: Route, length: str | None, most: int) -> tuple[int, str]
 
     Args:
         route: of the request.
-        length: what ``Content-Length`` says; None: nothing.
+        length: what ``Content-Length`` says; None: the request has no body.
         most: bytes of an image.
     """
-    if route.method in ("GET", "DELETE"):  # nothing reads a body
+    if length is None or route.method in ("GET", "DELETE"):  # there is no body, or nothing reads it
         return None
     most = most + FORM_BESIDE if route.image else SMALL
-    if length is None:
-        return 411, "say how long the request is (Content-Length)"
     if not re.fullmatch(r"\d{1,15}", length):
         return 400, "Content-Length is not a number of bytes"
     if int(length) > most:
