@@ -22,7 +22,7 @@ from fedmed_label.tokens import form_password, knows, read_token, same
 HOSTS = "FEDMED_LABEL_HOSTS"  # names under which this server may be called, with commas
 SERVER = "FEDMED_LABEL_SERVER"  # which server this is, for the launcher: another may have taken the port
 STARTED = "FEDMED_LABEL_STARTED"  # what it was started for: delete, dicomweb; with commas
-TOKEN = "FEDMED_LABEL_TOKEN"  # noqa: S105 - the name of the variable with the path of the file; empty: no token
+TOKEN = "FEDMED_LABEL_TOKEN"  # file of the token; empty: no token
 UPLOAD = "FEDMED_LABEL_UPLOAD"  # bytes of an image that a client sends
 LOCAL = ("127.0.0.1", "localhost", "::1")
 MOST_UPLOAD = 1 << 30

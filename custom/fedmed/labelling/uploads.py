@@ -30,9 +30,7 @@ NRRD_BYTES = {
     **dict.fromkeys(("signed char", "int8", "int8_t", "uchar", "unsigned char", "uint8", "uint8_t"), 1),
     **dict.fromkeys(("short", "short int", "signed short", "signed short int", "int16", "int16_t"), 2),
     **dict.fromkeys(("ushort", "unsigned short", "unsigned short int", "uint16", "uint16_t"), 2),
-    **dict.fromkeys(
-        ("int", "signed int", "int32", "int32_t", "uint", "unsigned int", "uint32", "uint32_t", "float"), 4
-    ),
+    **dict.fromkeys(("int", "signed int", "int32", "int32_t", "uint", "unsigned int", "uint32", "uint32_t"), 4),
     **dict.fromkeys(("longlong", "long long", "int64", "int64_t", "ulonglong", "uint64", "uint64_t"), 8),
     "float": 4,
     "double": 8,
