@@ -1,18 +1,16 @@
 """MONAI Label's images of single clients, without its archives."""
 
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-from monailabel.utils.others.generic import remove_file
 from monailabel.utils.sessions import Sessions
 
 from fedmed.errors import DataError
 from fedmed.labelling.uploads import check_upload
+from fedmed_label.datastore import removed_if_refused
 
 SESSION = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-MOST = 32  # images of clients at a time
 
 
 class CheckedSessions(Sessions):
@@ -28,19 +26,12 @@ class CheckedSessions(Sessions):
         """Keep an image.
 
         Raises:
-            DataError: an archive, several files, no image, or too many sessions; nothing is kept.
+            DataError: an archive, several files, or no image; nothing is kept.
         """
-        path = Path(data_file)
-        try:
-            if uncompress or path.is_dir():
+        with removed_if_refused(data_file):
+            if uncompress or Path(data_file).is_dir():
                 raise DataError("archives and several files are not taken; send one image")
-            check_upload(path)
-            self.remove_expired()
-            if len(os.listdir(self.store_path)) >= MOST:
-                raise DataError(f"{MOST} images of clients are kept already; try again later")
-        except DataError:
-            remove_file(data_file)
-            raise
+            check_upload(Path(data_file))
         return super().add_session(data_file, expiry, False, session_id)
 
     def get_session(self, session_id: str, update_ts: bool = True, fetch_cache: bool = True) -> Any:

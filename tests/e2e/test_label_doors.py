@@ -7,6 +7,7 @@ import http.server
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -62,6 +63,7 @@ for started in ([], ["delete", "dicomweb"]):
 import sys
 import fedmed_label.web
 result["loaded"] = "diskcache" in sys.modules
+result["viewer"] = fedmed_label.web.viewer_file("").body.decode()
 """
 OPEN = {
     *("GET /favicon.ico", "GET /info/", "GET /logs/", "GET /train/"),
@@ -161,6 +163,8 @@ def test_of_all_routes_with_all_verbs_only_those_of_viewers_are_open(label_clien
     assert set(walked[""]) == OPEN
     assert set(walked["delete,dicomweb"]) == OPEN | WHERE_ASKED_FOR
     assert not walked["loaded"], "diskcache runs what lies in its folder"
+    links = re.findall(r"""(?:href|src)=["']?([^"' >]+)""", walked["viewer"])
+    assert "/ohif/manifest.json" in links and not [link for link in links if not link.startswith("/ohif/")]
 
 
 @pytest.mark.parametrize("kind", ["relative", "absolute", "link"])
