@@ -1,0 +1,206 @@
+"""How large an image is, by its header and its file, before a value of it is unpacked; and whether it may be read.
+
+A file of a kilobyte can state any size, and one of some megabytes can unpack to that. So everything that opens an image
+of a site (preparation, check, cache, inference, label server) asks here first. Nothing here unpacks into memory.
+"""
+
+import gzip
+import io
+import math
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nibabel as nib
+from nibabel.filebasedimages import ImageFileError
+from nibabel.spatialimages import HeaderDataError
+from nibabel.wrapstruct import WrapStructError
+from PIL import Image, UnidentifiedImageError
+
+from fedmed.data.dicom_start import dicom_fault
+from fedmed.data.memory_share import GB, MOST, allowed_bytes, most_bytes
+from fedmed.data.regular_file import file_bytes
+from fedmed.errors import DataError, first_line
+
+PIXELS = 89_478_485  # of a picture or radiograph: Pillow's own limit, six times those of the largest detectors
+NIFTI_2 = 540  # bytes of its header, and the number with which it begins
+BESIDE = 8  # bytes a voxel beside the value as it is read: the float32 copies of a reader
+PICTURE_BYTES = 20  # a pixel: colours as stored and turned upright, grey values, their copies
+BEFORE_VOXELS = 2**26  # bytes of NIfTI's extensions, which are read with the header
+DENSEST = 1032  # bytes that deflate makes of one, at most
+ODD_DENSITY = 20  # beyond it a packed file is counted before it is read; a scan has 2 to 4, an empty mask hundreds
+CHUNK = 2**20
+# What nibabel raises of a damaged file.
+UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError, WrapStructError)
+NIFTI, DICOM = (".nii", ".nii.gz"), (".dcm", ".dicom", ".ima")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".gif", ".webp")
+
+
+@dataclass(frozen=True)
+class StatedSize:
+    """What a header states.
+
+    Attributes:
+        shape: voxels along the axes, or rows and columns.
+        needed: bytes of memory that reading takes.
+        picture: whether it is a single picture.
+    """
+
+    shape: tuple[int, ...]
+    needed: int
+    picture: bool = False
+
+
+def volume(shape: Sequence[int], value_bytes: int) -> StatedSize:
+    """The size of a volume whose values take ``value_bytes`` each once they are read."""
+    return StatedSize(tuple(shape), math.prod(shape) * (value_bytes + BESIDE))
+
+
+def picture(rows: int, columns: int) -> StatedSize:
+    """The size of a picture."""
+    return StatedSize((rows, columns), rows * columns * PICTURE_BYTES, picture=True)
+
+
+def size_fault(stated: StatedSize, allowed: int | None = None) -> str:
+    """Why an image is too large to be read, and what to do; "" for one that fits.
+
+    Args:
+        stated: what its header says.
+        allowed: bytes of memory; None: those of this process, see :mod:`fedmed.data.memory_share`.
+    """
+    shown = "×".join(map(str, stated.shape))
+    if stated.picture and math.prod(stated.shape) > PIXELS:
+        return f"does not fit into memory: {shown} pixels, and a picture has at most {PIXELS}; export it smaller"
+    needed, most = stated.needed / GB, most_bytes()
+    if stated.needed > most:
+        what = f"does not fit into memory: {shown} values take {needed:.3g} GB to read, more than {most / GB:.3g} GB"
+        return f"{what}; crop it or save it coarser, or set ${MOST} higher if it is really so large"
+    allowed = allowed_bytes() if allowed is None else allowed
+    if stated.needed > allowed:
+        what = f"does not fit into memory: {shown} values take {needed:.3g} GB to read, and {allowed / GB:.3g} GB are"
+        return f"{what} free for one process; use --workers 1, or free some memory"
+    return ""
+
+
+def file_fault(path: Path, allowed: int | None = None) -> str:
+    """The same of a file, by what it is; also why its header cannot be true. "" too where only its reader can say it.
+
+    NIfTI, DICOM and pictures are judged by their headers, others by their own size.
+
+    Raises:
+        DataError: not a regular file.
+    """
+    try:
+        size = file_bytes(path)
+        name = path.name.lower()
+        if name.endswith(NIFTI):
+            return nifti_fault(path, allowed)
+        with path.open("rb") as file:
+            head = file.read(132)
+    except OSError:
+        return ""  # whoever reads it says so
+    if head[128:] == b"DICM" or name.endswith(DICOM):
+        return _dicom_fault(path, allowed)
+    if name.endswith(PICTURES):
+        return _picture_fault(path, allowed)
+    return size_fault(StatedSize((size,), size), allowed)
+
+
+def require_fits(path: Path, allowed: int | None = None) -> None:
+    """Raise DataError, which names the file, where :func:`file_fault` finds something."""
+    if fault := file_fault(path, allowed):
+        raise DataError(f"{path}: {fault}")
+
+
+def nifti_fault(path: Path, allowed: int | None = None) -> str:
+    """Why a NIfTI file is too large, or does not hold what its header states; "" where its reader may be asked."""
+    try:
+        header = _nifti_header(path)
+        before = float(header["vox_offset"])
+        if not before <= BEFORE_VOXELS:
+            return f"unreadable (its header states {before:.3g} bytes before the first voxel); save it again"
+        shape = tuple(int(length) for length in header.get_data_shape())
+        value_bytes, scaling = header.get_data_dtype().itemsize, header.get_slope_inter()
+    except UNREADABLE:
+        return ""
+    scaled = scaling not in ((None, None), (1, 0))
+    fault = size_fault(volume(shape, 8 if scaled else value_bytes), allowed)
+    return fault or _not_held(path, int(max(0.0, before)), math.prod(shape) * value_bytes)
+
+
+def _nifti_header(path: Path) -> nib.Nifti1Header:
+    """The header without what may follow it, which can be as long as it states."""
+    with nib.openers.ImageOpener(str(path)) as file:
+        start = file.read(NIFTI_2)
+    second = NIFTI_2 in (int.from_bytes(start[:4], order) for order in ("little", "big"))
+    kind = nib.Nifti2Header if second else nib.Nifti1Header
+    return kind.from_fileobj(io.BytesIO(start), check=False)
+
+
+def _not_held(path: Path, before: int, stated: int) -> str:
+    """Whether a NIfTI file has fewer bytes than its header states; those of a packed one are counted if it is odd."""
+    size = path.stat().st_size
+    packed = path.name.lower().endswith(".gz")
+    held = size * (DENSEST if packed else 1)
+    if held >= before + stated and packed and stated > ODD_DENSITY * size:
+        held = _unpacked(path, before + stated)
+    if held >= before + stated:
+        return ""
+    return f"unreadable (its header states {stated} bytes of voxels, and it holds at most {held}); restore the file"
+
+
+def _unpacked(path: Path, most: int) -> int:
+    """Bytes that a packed file unpacks to, counted piece by piece up to ``most``."""
+    count = 0
+    try:
+        with gzip.open(path) as file:
+            while count < most and (piece := len(file.read(CHUNK))):
+                count += piece
+    except (OSError, EOFError, zlib.error):
+        pass  # damaged: what came before is all that there is
+    return count
+
+
+def picture_fault(image: Image.Image) -> str:
+    """:func:`size_fault` of a picture that was opened, and of which nothing is decoded yet."""
+    return size_fault(picture(image.height, image.width))
+
+
+def _picture_fault(path: Path, allowed: int | None) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # told below
+            with Image.open(path) as image:
+                return size_fault(picture(image.height, image.width), allowed)
+    except Image.DecompressionBombError as error:
+        return f"does not fit into memory ({first_line(error)}); export it smaller"
+    except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):
+        return ""
+
+
+def _dicom_fault(path: Path, allowed: int | None) -> str:
+    """Of one file; slices of a volume are counted together by who reads them."""
+    if fault := dicom_fault(path):
+        return fault
+    from fedmed.data.prepare.dicom_headers import read_header  # pydicom takes a while to load
+
+    try:
+        return dicom_size_fault(read_header(path), allowed)
+    except DataError:
+        return ""
+
+
+def dicom_size_fault(header: object, allowed: int | None = None, files: int = 1) -> str:
+    """:func:`size_fault` of what a DICOM header (a pydicom ``Dataset``) describes, ``files`` of it together."""
+    sides = [_whole(header, name) for name in ("Rows", "Columns")]
+    count = files * max(1, _whole(header, "NumberOfFrames")) * max(1, _whole(header, "SamplesPerPixel"))
+    return size_fault(volume((*sides, count), 8) if count > 1 else picture(*sides), allowed)
+
+
+def _whole(header: object, name: str) -> int:
+    try:
+        return int(getattr(header, name, None) or 0)
+    except (TypeError, ValueError):
+        return 0  # its reader says so
