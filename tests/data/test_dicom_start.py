@@ -36,7 +36,7 @@ def fault_of(tmp_path):
 @pytest.mark.parametrize("preamble", [bytes(128) + b"DICM", b""])
 def test_a_length_that_the_file_does_not_have_is_refused(fault_of, kind, preamble):
     fault = fault_of(dicom(element(2, 0x102, kind, bytes(100), 3_200_000_000), preamble=preamble))
-    assert fault.startswith("damaged DICOM: (0002,0102) at its start states 3200000000 bytes, of a file of")
+    assert fault.startswith("is damaged DICOM: (0002,0102) at its start states 3200000000 bytes, of a file of")
 
 
 def test_an_element_of_no_known_type_is_refused(fault_of):

@@ -87,7 +87,7 @@ def test_values_that_are_scaled_take_eight_bytes(write):
 
 def test_a_header_that_states_more_than_the_file_can_hold_is_unreadable(write, monkeypatch):
     short = file_fault(write("a.nii", nifti_start(100, 100, 100) + bytes(1000)))
-    assert short.startswith("unreadable (its header states 2000000 bytes of voxels, and it holds at most 1352)")
+    assert short.startswith("is unreadable (its header states 2000000 bytes of voxels, and it holds at most 1352)")
     monkeypatch.setattr(image_size, "_unpacked", lambda *_: pytest.fail("it was unpacked"))
     impossible = write("b.nii.gz", gzip.compress(nifti_start(300, 300, 300)))
     assert "unreadable" in file_fault(impossible)

@@ -53,13 +53,13 @@ def _first_group(file: BinaryIO, size: int) -> tuple[bytes, str]:
         elif kind in SHORT:
             length = int.from_bytes(head[6:8], "little")
         else:
-            return syntax, f"damaged DICOM: {_tag(tag)} at its start is of no known type; export it again"
+            return syntax, f"is damaged DICOM: {_tag(tag)} at its start is of no known type; export it again"
         if length > size - file.tell():
             what = f"{_tag(tag)} at its start states {length} bytes, of a file of {size}"
-            return syntax, f"damaged DICOM: {what}; export it again"
+            return syntax, f"is damaged DICOM: {what}; export it again"
         value = file.read(length)
         syntax = value if tag == SYNTAX else syntax
-    return syntax, f"damaged DICOM: more than {ELEMENTS} elements at its start; export it again"
+    return syntax, f"is damaged DICOM: more than {ELEMENTS} elements at its start; export it again"
 
 
 def _inflated(file: BinaryIO) -> str:

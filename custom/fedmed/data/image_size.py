@@ -120,7 +120,7 @@ def nifti_fault(path: Path, allowed: int | None = None) -> str:
         header = _nifti_header(path)
         before = float(header["vox_offset"])
         if not before <= BEFORE_VOXELS:
-            return f"unreadable (its header states {before:.3g} bytes before the first voxel); save it again"
+            return f"is unreadable (its header states {before:.3g} bytes before the first voxel); save it again"
         shape = tuple(int(length) for length in header.get_data_shape())
         value_bytes, scaling = header.get_data_dtype().itemsize, header.get_slope_inter()
     except UNREADABLE:
@@ -148,7 +148,7 @@ def _not_held(path: Path, before: int, stated: int) -> str:
         held = _unpacked(path, before + stated)
     if held >= before + stated:
         return ""
-    return f"unreadable (its header states {stated} bytes of voxels, and it holds at most {held}); restore the file"
+    return f"is unreadable (its header states {stated} bytes of voxels, and it holds at most {held}); restore the file"
 
 
 def _unpacked(path: Path, most: int) -> int:

@@ -1,25 +1,23 @@
 """Inspect CT volumes: convert them if they are DICOM, check them, measure them, and find the copies among them."""
 
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import cast
 
 import nibabel as nib
 import numpy as np
-from nibabel.filebasedimages import ImageFileError
-from nibabel.spatialimages import HeaderDataError
 
 from fedmed.data.geometry import nifti
+from fedmed.data.image_size import UNREADABLE, nifti_fault
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
-from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.volume_faults import LOWEST_PEAK, geometry_faults, mask_faults, value_faults, value_notes
+from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError, first_line
-
-UNREADABLE = (OSError, EOFError, ValueError, zlib.error, ImageFileError, HeaderDataError)
 
 
 def inspect_all(
@@ -42,7 +40,9 @@ def inspect_all(
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`; so are the errors.
     """
     inspect = partial(_inspect, converted=converted, lowest_peak=lowest_peak, foreground=foreground, ending=ending)
-    cases = run_all(inspect, sources, workers, track)
+    series = any(source.series for source in sources)  # ITK's decoders, and GDCM's, may take any memory
+    died = partial(_died, inspect)
+    cases = run_all(inspect, sources, workers, track, apart=series, died=died)
     _refuse_copies(cases, converted)
     return cases
 
@@ -69,6 +69,10 @@ def _inspect(source: Source, converted: Path, lowest_peak: float, foreground: Fo
     return case
 
 
+def _died(inspect: Callable[[Source], Case], source: Source) -> Case:
+    return inspect(replace(source, fault=DIED))
+
+
 def _convert(source: Source, case: Case, target: Path) -> None:
     from fedmed.data.prepare.dicom import convert_series  # ITK takes seconds to load and NIfTI does not need it
 
@@ -82,8 +86,8 @@ def _convert(source: Source, case: Case, target: Path) -> None:
 
 def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
     """Fill in what the file shows, and return its affine."""
+    image = _opened(path, "image")
     with _readable(path, "image"):
-        image = cast(nib.Nifti1Image, nib.load(path))
         header = _stored_header(path, image)
     case.shape = tuple(int(length) for length in image.shape)
     placed = bool(header["sform_code"] or header["qform_code"])
@@ -104,8 +108,8 @@ def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
 
 def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: Foreground, target: Path) -> Path:
     """Measure a mask; return its file, which is new in ``target`` where only some values count."""
+    opened = _opened(path, "mask")
     with _readable(path, "mask"):
-        opened = cast(nib.Nifti1Image, nib.load(path))
         mask, notes = foreground.of(np.asanyarray(opened.dataobj))
     case.notes += notes
     case.faults += hinted(mask_faults(mask, opened.affine, case.shape, image_affine))
@@ -120,6 +124,15 @@ def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: 
     target.mkdir(parents=True, exist_ok=True)
     nib.save(nifti(mask, opened.affine), target / f"{case.case}.nii.gz")
     return target / f"{case.case}.nii.gz"
+
+
+def _opened(path: Path, what: str) -> nib.Nifti1Image:
+    """A volume whose values may be read, since they fit into memory; DataError for any other."""
+    with _readable(path, what):
+        file_bytes(path)
+        if fault := nifti_fault(path):
+            raise DataError(f"{what} {path.name} {fault}")
+        return cast(nib.Nifti1Image, nib.load(path))
 
 
 @contextmanager

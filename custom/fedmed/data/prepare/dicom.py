@@ -7,6 +7,7 @@ import nibabel as nib
 import numpy as np
 
 from fedmed.data.geometry import nifti
+from fedmed.data.image_size import dicom_size_fault
 from fedmed.data.prepare.case import pseudonym
 from fedmed.data.prepare.dicom_headers import check_headers
 from fedmed.errors import DataError
@@ -23,12 +24,16 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str, l
         its affine (4, 4) from indices to mm in RAS; a pseudonym of the PatientID ("" without one); and what is odd.
 
     Raises:
-        DataError: unreadable, or as :func:`fedmed.data.prepare.dicom_headers.check_headers`.
+        DataError: unreadable, too large, or as :func:`fedmed.data.prepare.dicom_headers.check_headers`.
     """
     head, notes = check_headers(files)
+    if fault := dicom_size_fault(head, files=len(files)):
+        raise DataError(f"the series {fault}")
     try:
         image = _read_pixels(files)
     except RuntimeError as error:
+        if "alloc" in str(error):  # ITK's own words, and C++'s
+            raise MemoryError(str(error)) from error
         raise DataError(f"ITK cannot read the series ({str(error).strip().splitlines()[-1]})") from error
     array = itk.array_from_image(image).transpose(2, 1, 0)
     return _shrink(array), ras_affine(image), pseudonym(str(head.get("PatientID") or "")), notes

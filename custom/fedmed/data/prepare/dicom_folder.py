@@ -1,5 +1,6 @@
 """Find the DICOM series of a folder, and the slices that they lost."""
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -7,8 +8,11 @@ import itk
 from pydicom import dcmread
 from pydicom.uid import UID
 
+from fedmed.data.dicom_start import dicom_fault
 from fedmed.data.prepare.dicom_headers import quiet, read_header
 from fedmed.data.prepare.folder import DICOM_ENDINGS, file_kind
+from fedmed.data.prepare.pool import read_apart
+from fedmed.data.regular_file import require_regular_files
 from fedmed.errors import DataError
 
 Files = tuple[Path, ...]
@@ -18,8 +22,16 @@ START = 132  # bytes of a DICOM file up to its mark; a copy that broke off is of
 def series_in(folder: Path) -> list[Files]:
     """Return the files of each DICOM series of one folder (not of its subfolders), in the order of their slices.
 
-    DataError for a file at which ITK gives up.
+    DataError for a file at which ITK gives up, or that it must not be given: it opens every file of the folder.
     """
+    require_regular_files(folder)
+    for path in sorted(folder.iterdir()):
+        if path.is_file() and os.access(path, os.R_OK) and (fault := dicom_fault(path)):
+            raise DataError(f"{path.name} {fault}")
+    return read_apart(_series_in, folder)
+
+
+def _series_in(folder: Path) -> list[Files]:
     itk.Object.SetGlobalWarningDisplay(False)  # it warns of a folder without series, which the caller reports
     names = itk.GDCMSeriesFileNames.New()
     names.SetUseSeriesDetails(True)  # two reconstructions under one series UID are two series

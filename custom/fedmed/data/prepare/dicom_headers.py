@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from pydicom import Dataset, dcmread
 
+from fedmed.data.dicom_start import dicom_fault
 from fedmed.errors import DataError, first_line
 
 SCALE = {"RescaleIntercept": 1, "RescaleSlope": 1, "PixelSpacing": 2}  # numbers; without them ITK takes 0, 1, 1 mm
@@ -32,10 +33,14 @@ def quiet() -> Iterator[None]:
 
 
 def read_header(path: Path) -> Dataset:
-    """Everything but the pixels; DataError for a header that pydicom cannot read."""
+    """Everything but the pixels; DataError for a header that pydicom cannot read, or must not be given."""
     try:
+        if fault := dicom_fault(path):
+            raise DataError(f"{path.name} {fault}")
         with quiet():
             return dcmread(path, stop_before_pixels=True, force=True)
+    except DataError:
+        raise
     except Exception as error:  # noqa: BLE001 - a damaged file makes pydicom fail in many ways
         raise DataError(f"{path.name} is damaged DICOM ({first_line(error)}); export the series again") from error
 

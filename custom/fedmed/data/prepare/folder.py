@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError
 
 DICOM_ENDINGS = (".dcm", ".dicom", ".ima")
@@ -22,8 +23,9 @@ def existing(folder: Path, what: str) -> Path:
 def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, list[Path]]]:
     """Yield each folder, in the order of their paths, with its files; hidden ones and those of ``skip`` are ignored.
 
-    Links to folders are followed, each folder once. DataError for a folder that cannot be listed, or a link without
-    extension that leads nowhere: the images behind it would be left out without notice.
+    Links to folders are followed, each folder once. DataError for a folder that cannot be listed, a link without
+    extension that leads nowhere, since the images behind it would be left out without notice, and a pipe or device,
+    whose reading would never end.
     """
 
     def unlisted(error: OSError) -> None:
@@ -41,6 +43,8 @@ def visible_files(folder: Path, skip: Collection[Path]) -> Iterator[tuple[Path, 
         for path in files:
             if path.is_symlink() and not path.suffix and not path.exists():
                 raise DataError(f"the link {path} leads nowhere; mount what it leads to, or remove it")
+            if path.exists():
+                file_bytes(path)
         yield here, files
 
 

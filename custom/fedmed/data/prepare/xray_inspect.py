@@ -7,6 +7,7 @@ import numpy as np
 import pydicom
 from PIL import Image, ImageOps
 
+from fedmed.data.image_size import file_fault
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
 from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import file_kind
@@ -28,6 +29,8 @@ def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
         case.faults.append(source.fault)
         return case
     try:
+        if fault := file_fault(path):
+            raise DataError(fault)
         case.kind = file_kind(path) or ""
         if not case.kind:
             raise DataError("not a PNG, JPEG or DICOM file, or damaged at its start")
@@ -71,11 +74,15 @@ def _read_picture(path: Path) -> np.ndarray:
         return np.asarray(image).astype(np.int32)
     if image.mode in ("1", "L"):
         return np.asarray(image.convert("L")).astype(np.int32)
-    rgb = np.asarray(image.convert("RGB")).astype(np.int32)
-    coloured = float((np.ptp(rgb, axis=-1) > COLOURED).mean())
+    coloured = _coloured(np.asarray(image.convert("RGB")))
     if coloured > MAX_COLOURED:
         raise DataError(f"a colour photograph: {coloured:.0%} of the pixels show a colour")
     return np.asarray(image.convert("L")).astype(np.int32)
+
+
+def _coloured(rgb: np.ndarray) -> float:
+    """Share of pixels (H, W, 3) that show a colour, row by row: differences take more memory than the picture."""
+    return float(np.mean([(np.ptp(row.astype(np.int32), axis=-1) > COLOURED).mean() for row in rgb]))
 
 
 def _read_header(source: Source, case: XrayCase) -> Any:

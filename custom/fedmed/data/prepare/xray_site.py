@@ -1,14 +1,15 @@
 """Make a site from a folder of X-rays: datalist, site YAML, report; completely or not at all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from fedmed.data.prepare.case import Source, XrayCase
+from fedmed.data.prepare.folder import readable_kind
 from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
-from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
@@ -71,7 +72,8 @@ def prepare_xray_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     sources, missing = _find(folder, labels, patient_pattern, out / PREPARED)
     with staging_for(out) as staging:
-        cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track)
+        apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
+        cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
         refuse_copied_images(cases)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
@@ -87,6 +89,10 @@ def prepare_xray_site(
         }  # fmt: skip
         write_site(prepared, staging, site, settings)
     return prepared
+
+
+def _died(source: Source) -> XrayCase:
+    return inspect_xray(replace(source, fault=DIED))
 
 
 def _find(folder: Path, labels: Labels, patient_pattern: str | None, skip: Path) -> tuple[list[Source], list[str]]:

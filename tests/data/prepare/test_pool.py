@@ -1,0 +1,57 @@
+"""A file that takes all memory, or crashes its reader, costs itself and no other."""
+
+import os
+from functools import partial
+
+import numpy as np
+import pytest
+
+from fedmed.data import memory_share
+from fedmed.data.prepare import pool
+from fedmed.data.prepare.pool import DIED, read_apart, run_all
+from fedmed.errors import DataError
+
+
+def work(number):
+    """Numbers of even files; the process dies at 3, and 5 asks for more memory than there is."""
+    if number == 3:
+        os._exit(1)
+    if number == 5:
+        try:
+            return np.ones(2**34, np.uint8).nbytes
+        except MemoryError:
+            return "too large"
+    return 2 * number
+
+
+def died(number):
+    return f"died at {number}"
+
+
+@pytest.fixture
+def small_shares(monkeypatch):
+    monkeypatch.setattr(pool, "share_of", lambda processes: 2**28 // processes)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_process_that_dies_costs_only_its_own_file(workers, small_shares):
+    found = run_all(work, range(8), workers, apart=True, died=died)
+    assert found == [0, 2, 4, "died at 3", 8, "too large", 12, 14]
+
+
+def test_without_a_word_for_it_the_file_is_named(small_shares):
+    with pytest.raises(DataError, match=f"^3: {DIED[:20]}"):
+        run_all(work, range(6), 1, apart=True)
+
+
+def test_errors_of_a_reader_are_raised_here():
+    assert read_apart(int, "7") == 7
+    with pytest.raises(ValueError, match="invalid literal"):
+        read_apart(int, "seven")
+    with pytest.raises(DataError, match=DIED[:20]):
+        read_apart(partial(os._exit, 1))
+    assert read_apart(int, "8") == 8
+
+
+def test_a_reader_knows_its_share():
+    assert read_apart(memory_share.allowed_bytes) <= memory_share.share_of(1) * 1.1
