@@ -11,6 +11,7 @@ import nibabel as nib
 import numpy as np
 from monai.bundle import ConfigWorkflow
 
+from fedmed.data.image_size import require_fits
 from fedmed.data.transforms.load import hush_dicom_decoder
 from fedmed.errors import BundleError, unwrapped
 
@@ -55,9 +56,11 @@ def infer_image(root: Path, image: Path, **settings: Any) -> nib.Nifti1Image:
 
     Raises:
         BundleError: the bundle is incomplete, its weights do not fit, or it cannot read the image.
+        DataError: the image does not fit into memory.
     """
     root, image = Path(root).resolve(), Path(image).resolve()
     check_ready(root)
+    require_fits(image)
     config = next(root / name for name in CONFIGS if (root / name).is_file())
     with tempfile.TemporaryDirectory(prefix="fedmed-infer-") as place:
         inputs, outputs = Path(place) / "in", Path(place) / "out"

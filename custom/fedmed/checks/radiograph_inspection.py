@@ -17,11 +17,13 @@ from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Cases, Entry
 from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
+from fedmed.data.image_size import file_fault
 from fedmed.data.prepare.case import Case, content_hash
 from fedmed.data.prepare.dicom_headers import read_header
-from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.folder import readable_kind
+from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.xray_view import TAKEN, view_of
-from fedmed.errors import first_line
+from fedmed.errors import DataError, first_line
 
 READS = "cxr_classification"  # the bundle that reads radiographs where no job names one
 PICTURE = 4 * 256**2  # bytes of a prepared radiograph, where no job says its size
@@ -65,7 +67,8 @@ class RadiographInspection(Inspection):
         """By the bundle's own reader."""
         paths = list(dict.fromkeys(entry.image for entry in entries))
         work = partial(inspect_picture, bundle=bundle or READS, site_bundles=site_bundles)
-        inspected = run_all(work, paths, workers if len(paths) >= POOL_FROM else 1, track)
+        apart = any(readable_kind(path) == "DICOM" for path in paths)  # its decoders may take any memory
+        inspected = run_all(work, paths, workers if len(paths) >= POOL_FROM else 1, track, apart=apart, died=_died)
         cases = dict(zip(paths, inspected, strict=True))
         return with_lists({entry: cases[entry.image] for entry in entries})
 
@@ -125,6 +128,8 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
     """
     case, reader = InspectedRadiograph(path.name, path.name, path, path), _reader(bundle, site_bundles)
     try:
+        if fault := file_fault(path):
+            raise DataError(fault)
         with path.open("rb") as stream:
             head = stream.read(4)
         case.kind = next(kind for start, kind in FORMATS.items() if head.startswith(start))
@@ -139,6 +144,10 @@ def inspect_picture(path: Path, bundle: str, site_bundles: Path | None) -> Inspe
         case.shape, case.mean = tuple(map(int, image.shape)), round(float(image.mean(dtype=np.float64)), 4)
         case.content = content_hash(image)
     return case
+
+
+def _died(path: Path) -> InspectedRadiograph:
+    return InspectedRadiograph(path.name, path.name, path, path, faults=[DIED])
 
 
 def _look_at_view(case: InspectedRadiograph, header: Any) -> None:

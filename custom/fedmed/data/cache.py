@@ -14,6 +14,8 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from fedmed.data.describe import settings_text
+from fedmed.data.entry_forms import FILE_KEYS
+from fedmed.data.image_size import require_fits
 from fedmed.data.store import MEMORY, CaseStore, case_key
 from fedmed.data.transforms.foreground import FOREGROUND
 from fedmed.errors import DataError, unwrapped
@@ -124,6 +126,9 @@ class CaseCacheDataset(Dataset):
             return self.transform(prepared, start=self._split)
 
     def _prepare(self, case: Mapping[str, Any]) -> dict[str, Tensor]:
+        for name in FILE_KEYS:
+            if isinstance(case.get(name), (str, Path)):
+                require_fits(Path(case[name]))
         try:
             with _META_SWITCH:
                 result = self.transform(dict(case), end=self._split)

@@ -9,9 +9,11 @@ import io
 import math
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 import nibabel as nib
 from nibabel.filebasedimages import ImageFileError
@@ -163,19 +165,53 @@ def _unpacked(path: Path, most: int) -> int:
     return count
 
 
-def picture_fault(image: Image.Image) -> str:
-    """:func:`size_fault` of a picture that was opened, and of which nothing is decoded yet."""
-    return size_fault(picture(image.height, image.width))
+@contextmanager
+def opened_picture(source: Path | IO[bytes]) -> Iterator[Image.Image]:
+    """A picture that may be decoded, of which nothing is decoded yet.
+
+    Raises:
+        DataError: not a regular file, or too large; it names the file.
+        OSError, SyntaxError, ValueError: as Pillow, for a damaged one.
+    """
+    name = f"{source}: " if isinstance(source, Path) else ""
+    if isinstance(source, Path):
+        file_bytes(source)
+    with _small_enough(name), Image.open(source) as image:
+        if fault := size_fault(picture(image.height, image.width)):
+            raise DataError(f"{name}{fault}")
+        yield image
+
+
+@contextmanager
+def _small_enough(name: str) -> Iterator[None]:
+    """Pillow's own limit is twice ours, and it only warns of ours."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+            yield
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{name}does not fit into memory ({first_line(error)}); export it smaller") from error
+
+
+def opened_nifti(path: Path) -> nib.Nifti1Image:
+    """A NIfTI image whose values may be read.
+
+    Raises:
+        DataError: not a regular file, or :func:`nifti_fault` finds something; it names the file.
+        nibabel's errors: see ``UNREADABLE``.
+    """
+    file_bytes(path)
+    if fault := nifti_fault(path):
+        raise DataError(f"{path.name} {fault}")
+    return cast(nib.Nifti1Image, nib.load(path))
 
 
 def _picture_fault(path: Path, allowed: int | None) -> str:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # told below
-            with Image.open(path) as image:
-                return size_fault(picture(image.height, image.width), allowed)
-    except Image.DecompressionBombError as error:
-        return f"does not fit into memory ({first_line(error)}); export it smaller"
+        with _small_enough(""), Image.open(path) as image:
+            return size_fault(picture(image.height, image.width), allowed)
+    except DataError as error:
+        return str(error)
     except (OSError, ValueError, SyntaxError, EOFError, UnidentifiedImageError):
         return ""
 

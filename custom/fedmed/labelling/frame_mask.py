@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
+from fedmed.data.image_size import opened_picture
 from fedmed.data.video.frame_masks import picture
 from fedmed.errors import DataError, first_line
 
@@ -26,7 +26,7 @@ def read_frame_mask(path: Path, image: Path) -> NDArray[np.uint8]:
         raise DataError(f"'{path.suffix}' files are not read for pictures; save the mask as {PNG}")
     values = picture(path)
     try:
-        with Image.open(image) as opened:
+        with opened_picture(image) as opened:
             size = (opened.height, opened.width)
     except OSError as error:
         raise DataError(f"the picture {image.name} cannot be read ({first_line(error)}); restore it") from error

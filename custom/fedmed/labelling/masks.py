@@ -2,16 +2,17 @@
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
-from fedmed.data.prepare.ct_inspect import UNREADABLE
+from fedmed.data.image_size import UNREADABLE, opened_nifti, size_fault, volume
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE, mask_faults
+from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError, first_line
 
+FLOAT_32 = 4  # bytes of a value
 NIFTI, NRRD = (".nii", ".nii.gz"), (".nrrd", ".nhdr")
 SIGNED_PERMUTATION = 1e-3  # largest deviation of an axis' direction from another axis, in voxels
 
@@ -25,7 +26,7 @@ def read_grid(image: Path) -> tuple[tuple[int, ...], np.ndarray]:
     if not image.name.lower().endswith(NIFTI):
         raise DataError(f"the image {image.name} is not a NIfTI file; only masks of 3D NIfTI images are used")
     try:
-        opened: Any = nib.load(image)
+        opened = opened_nifti(image)
     except UNREADABLE as error:
         raise DataError(f"the image {image.name} is unreadable ({first_line(error)})") from error
     if len(opened.shape) != 3:
@@ -89,7 +90,7 @@ def has_foreground(path: Path) -> bool:
 
 def _read_nifti(path: Path) -> tuple[np.ndarray, np.ndarray]:
     try:
-        opened: Any = nib.load(path)
+        opened = opened_nifti(path)
         return np.asanyarray(opened.dataobj), np.asarray(opened.affine, dtype=float)
     except UNREADABLE as error:
         raise DataError(f"unreadable ({first_line(error)})") from error
@@ -101,6 +102,7 @@ def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
     from fedmed.data.prepare.dicom import ras_affine
 
     try:
+        file_bytes(path)
         header = itk.ImageIOFactory.CreateImageIO(str(path), itk.CommonEnums.IOFileMode_ReadMode)
         if header is None:
             raise DataError("unreadable (not an NRRD file)")
@@ -110,6 +112,8 @@ def _read_nrrd(path: Path) -> tuple[np.ndarray, np.ndarray]:
             raise DataError("it holds several overlapping segments; export the one to use as a labelmap")
         if header.GetNumberOfDimensions() != 3:
             raise DataError(f"{header.GetNumberOfDimensions()}D; a 3D mask is needed")
+        if fault := size_fault(volume([header.GetDimensions(axis) for axis in range(3)], FLOAT_32)):
+            raise DataError(f"it {fault}")
         image = itk.imread(str(path), itk.F)
     except RuntimeError as error:
         raise DataError(f"unreadable ({first_line(error)})") from error

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import nibabel as nib
 import numpy as np
 
 from fedmed.data.geometry import corner_distance
-from fedmed.data.prepare.ct_inspect import UNREADABLE
+from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.prepare.volume_faults import GRID_TOLERANCE
 from fedmed.errors import DataError
 
@@ -62,7 +61,7 @@ def _read(path: Path) -> nib.Nifti1Image:
     if not path.is_file():
         raise DataError(f"{path} does not exist; give a NIfTI file")
     try:
-        image: Any = nib.load(path)
+        image = opened_nifti(path)
         values = np.asarray(image.dataobj, dtype=np.float32)  # now, for only this finds a file that is cut off
     except UNREADABLE as error:
         raise DataError(f"{path} cannot be read ({error}); give a NIfTI file") from error

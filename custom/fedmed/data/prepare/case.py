@@ -106,7 +106,10 @@ class VideoCase(Case):
 def content_hash(values: np.ndarray) -> str:
     """SHA-256 of shape and values, independent of the type in which they are stored."""
     head = ",".join(map(str, values.shape)).encode()
-    return hashlib.sha256(head + np.ascontiguousarray(values.T, dtype="<f4").tobytes()).hexdigest()
+    digest = hashlib.sha256(head)
+    for part in values.T:  # slice by slice: the whole would be copied twice
+        digest.update(np.ascontiguousarray(part, dtype="<f4").tobytes())
+    return digest.hexdigest()
 
 
 def pseudonym(patient: str) -> str:

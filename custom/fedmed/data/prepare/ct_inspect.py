@@ -5,18 +5,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import nibabel as nib
 import numpy as np
 
 from fedmed.data.geometry import nifti
-from fedmed.data.image_size import UNREADABLE, nifti_fault
+from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.volume_faults import LOWEST_PEAK, geometry_faults, mask_faults, value_faults, value_notes
-from fedmed.data.regular_file import file_bytes
 from fedmed.errors import DataError, first_line
 
 
@@ -127,12 +125,8 @@ def _inspect_mask(case: Case, path: Path, image_affine: np.ndarray, foreground: 
 
 
 def _opened(path: Path, what: str) -> nib.Nifti1Image:
-    """A volume whose values may be read, since they fit into memory; DataError for any other."""
     with _readable(path, what):
-        file_bytes(path)
-        if fault := nifti_fault(path):
-            raise DataError(f"{what} {path.name} {fault}")
-        return cast(nib.Nifti1Image, nib.load(path))
+        return opened_nifti(path)
 
 
 @contextmanager

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
+from fedmed.data.image_size import opened_picture
 from fedmed.data.video.frame_rules import Frame
 from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
@@ -108,7 +109,7 @@ class FrameFolder:
         return float(np.median(np.diff([second for _, second in self.listed]))) if len(self.listed) > 1 else 0.0
 
     def _picture(self, name: str) -> Any:
-        with Image.open(self.path / name) as image:
+        with opened_picture(self.path / name) as image:
             return self.av.VideoFrame.from_ndarray(np.asarray(image.convert("RGB")), format="rgb24")
 
     def _from_table(self, table: Path, *columns: str) -> list[tuple[str, float]]:

@@ -7,8 +7,9 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import UnidentifiedImageError
 
+from fedmed.data.image_size import opened_picture
 from fedmed.data.video.source import open_video
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError, first_line
@@ -110,7 +111,7 @@ class FrameMasks:
 def picture(file: Path | IO[bytes]) -> NDArray[Any]:
     """The values of a PNG as they are stored; DataError where it cannot be read."""
     try:
-        with Image.open(file) as image:
+        with opened_picture(file) as image:
             return np.array(image)
     except (OSError, UnidentifiedImageError, SyntaxError, ValueError) as error:
         raise DataError(f"{file}: the mask cannot be read ({first_line(error)}); restore it") from error
