@@ -8,8 +8,11 @@ from typing import Any
 from fedmed.data.video.source import THREADS, need_av
 from fedmed.errors import DataError, first_line
 
+FRAME_PIXELS = 2**26  # of one frame, twice those of 8K; a decoder holds a dozen frames
+LONGEST = 48 * 3600.0  # seconds of a video
 # Formats of FFmpeg that are not recordings: text as a picture, lists of other files or addresses, single pictures.
 NOT_VIDEOS = {"tty", "hls", "concat", "dash", "sdp", "rtsp", "image2", "lavfi"}
+_LARGEST = {"max_pixels": str(FRAME_PIXELS)}  # the size may change midway
 
 
 @contextmanager
@@ -17,11 +20,12 @@ def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
     """The ``av`` container of a file and its first video stream, ready to be decoded.
 
     Raises:
-        DataError: the file cannot be opened, or is something else than a video.
+        DataError: the file cannot be opened, is something else than a video, or states frames of more than
+            ``FRAME_PIXELS`` or more than ``LONGEST`` seconds.
     """
     av = need_av()
     try:
-        container = av.open(str(path.absolute()), options={"protocol_whitelist": "file"})
+        container = av.open(str(path.absolute()), options={"protocol_whitelist": "file", **_LARGEST})
     except (av.FFmpegError, OSError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be opened as a video ({first_line(error)}): it is damaged, was cut short (an MP4 has its "
@@ -31,7 +35,9 @@ def opened_video(path: Path) -> Iterator[tuple[Any, Any]]:
         names = set(container.format.name.split(","))
         if names & NOT_VIDEOS or any(name.endswith("_pipe") for name in names):
             raise DataError(f"{path}: is {container.format.long_name}, not a video; remove the entry")
-        yield container, _video_stream(path, container)
+        stream = _video_stream(path, container)
+        _require_sane(path, container, stream)
+        yield container, stream
 
 
 def start_of(stream: Any) -> float:
@@ -53,6 +59,24 @@ def stated_end(container: Any, stream: Any) -> float | None:
         return container.duration / need_av().time_base if only else None
 
 
+def _require_sane(path: Path, container: Any, stream: Any) -> None:
+    """A header of some bytes can state any size and length, which would be decoded or waited for."""
+    width, height = stream.codec_context.width, stream.codec_context.height
+    if width * height > FRAME_PIXELS:
+        raise DataError(
+            f"{path}: states frames of {width}×{height} pixels, more than {FRAME_PIXELS} in all; it is damaged, or "
+            "scale it: ffmpeg -i IN -vf scale=1920:-2 out.mp4"
+        )
+    seconds = (stated_end(container, stream) or 0.0) - start_of(stream)
+    if seconds > LONGEST:
+        raise DataError(f"{path}: {too_long(seconds)}")
+
+
+def too_long(seconds: float) -> str:
+    """What is said of a video that is, or states to be, longer than ``LONGEST``."""
+    return f"lasts {seconds / 3600:.0f} hours, more than {LONGEST / 3600:.0f}; its times are wrong, or cut it in parts"
+
+
 def _video_stream(path: Path, container: Any) -> Any:
     covers = need_av().stream.Disposition.attached_pic  # of a piece of music
     streams = [stream for stream in container.streams.video if not stream.disposition & covers]
@@ -65,6 +89,6 @@ def _video_stream(path: Path, container: Any) -> Any:
     if stream.codec_context is None:
         raise DataError(f"{path}: this FFmpeg cannot decode its video; convert it: ffmpeg -i IN out.mp4")
     # Without "explode" the decoder paints over what it cannot read, and says nothing.
-    stream.codec_context.options = {"err_detect": "explode"}
+    stream.codec_context.options = {"err_detect": "explode", **_LARGEST}
     stream.thread_type, stream.codec_context.thread_count = "AUTO", THREADS
     return stream

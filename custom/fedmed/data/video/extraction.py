@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedmed.data.video.container import LONGEST, too_long
 from fedmed.data.video.frame_grid import SAME, frame_grid
 from fedmed.data.video.frame_rules import RULES, Frame, matching_rules, picture_box
 from fedmed.data.video.frame_settings import FrameSettings
@@ -31,7 +32,7 @@ class Extraction:
 
     Raises:
         DataError: the video cannot be read; while going through it: it is damaged and to be refused, holds no frames,
-            its times stand still, or one frame is shown for more than an hour.
+            its times stand still, it lasts more than two days, or one frame is shown for more than an hour.
     """
 
     def __init__(self, path: Path | str, settings: FrameSettings) -> None:
@@ -57,6 +58,8 @@ class Extraction:
                 self.start = frame.second
             else:
                 yield from self._until(frame.second, shown)
+            if frame.second - self.start > LONGEST:
+                raise DataError(f"{self.path}: {too_long(frame.second - self.start)}")
             shown = frame
         if shown is None:
             raise DataError(f"{self.path}: none of its frames can be decoded; copy it again or remove the entry")

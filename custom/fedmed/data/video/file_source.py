@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from fedmed.data.regular_file import file_bytes
 from fedmed.data.video.container import opened_video, start_of, stated_end
 from fedmed.data.video.frame_grid import NEARLY
 from fedmed.data.video.frame_rules import Frame
@@ -28,7 +29,7 @@ class VideoFile:
         self.path = path
         self.av = need_av()
         try:
-            empty = path.stat().st_size == 0
+            empty = file_bytes(path) == 0
         except OSError as error:
             raise DataError(f"{path}: the video cannot be read ({error.strerror}); restore it") from error
         if empty:
