@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedmed.data.tables import OF_IMAGES, csv_errors, table_lines
 from fedmed.errors import DataError
 
 COLUMNS = ("file", "label", "patient", "view")
@@ -28,15 +29,19 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
             and a table without label, patient or view says nothing about it.
 
     Raises:
-        DataError: unreadable, without rows or one of the columns, or two rows of one file that differ.
+        DataError: unreadable, too large, without rows or one of the columns, or two rows of one file that differ.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = table_lines(path, OF_IMAGES)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"the table {path} cannot be read ({error}); save it as CSV in UTF-8") from error
     if len(lines) < 2:
         raise DataError(f"the table {path} has no rows below its heading")
-    reader = csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count))
+    with csv_errors(path):
+        return _rows(path, csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count)), columns)
+
+
+def _rows(path: Path, reader: csv.DictReader, columns: Mapping[str, str]) -> dict[str, Row]:
     present = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
     for what, name in {"file": "file", **columns}.items():
         if name not in present:

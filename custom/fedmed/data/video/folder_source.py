@@ -12,6 +12,7 @@ import numpy as np
 from PIL import UnidentifiedImageError
 
 from fedmed.data.image_size import opened_picture
+from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.frame_rules import Frame
 from fedmed.data.video.source import Damage, Scaler, ShownFrame, need_av
 from fedmed.errors import DataError, first_line
@@ -115,8 +116,8 @@ class FrameFolder:
     def _from_table(self, table: Path, *columns: str) -> list[tuple[str, float]]:
         """(file, second) of each line; the second is that of the column, or 0 where ``columns`` do not name it."""
         columns = columns or ("file", "second")
-        with table.open(newline="", encoding="utf-8-sig") as stream:
-            rows = csv.DictReader(stream)
+        with csv_errors(table):
+            rows = csv.DictReader(table_lines(table))
             if not set(columns) <= set(rows.fieldnames or ()):
                 names = " and ".join(f"'{name}'" for name in columns)
                 raise DataError(f"{table}: needs the columns {names}; it has {rows.fieldnames}")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.stored_video import StoredVideo
 from fedmed.errors import DataError
 
@@ -151,10 +152,11 @@ def unknown(what: str, name: str, known: Sequence[str]) -> str:
 def _lines(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Heading and rows, in which nothing is missing and nothing is too much."""
     try:
-        text = path.read_text(encoding="utf-8-sig").splitlines()
+        text = table_lines(path)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: the table of labels cannot be read ({error}); write it as CSV in UTF-8") from error
-    lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
+    with csv_errors(path):
+        lines = list(csv.reader(text, delimiter=max(",;\t", key=text[0].count) if text else ","))
     header = [name.strip() for name in lines[0]] if lines else []
     if len(lines) < 2:
         raise DataError(

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedmed.data import operation_names
 from fedmed.data.prepare.folder import visible_files
+from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.frame_masks import picture
 from fedmed.data.video.source import open_video
 from fedmed.errors import DataError
@@ -128,11 +129,12 @@ def numbered_frames(folder: Path, rate: float) -> tuple[tuple[str, float], ...]:
 def rows_of_text(file: Path, delimiter: str) -> list[tuple[int, list[str]]]:
     """(line, cells) of a text file, heading included; DataError where it cannot be read or has fewer than two."""
     try:
-        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        lines = table_lines(file)
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{file}: the labels cannot be read ({error}); restore them") from error
     numbered = enumerate(csv.reader(lines, delimiter=delimiter), 1)
-    rows = [(number, [cell.strip() for cell in cells]) for number, cells in numbered if any(cells)]
+    with csv_errors(file):
+        rows = [(number, [cell.strip() for cell in cells]) for number, cells in numbered if any(cells)]
     if len(rows) < 2:
         raise DataError(f"{file}: has no rows of labels; restore it")
     return rows

@@ -7,6 +7,7 @@ from pathlib import Path
 from fedmed.data.prepare.folder import visible_files
 from fedmed.data.prepare.report import LISTS
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording, Row, frames_a_second, movies, rows_of_text
+from fedmed.data.tables import csv_errors, table_lines
 from fedmed.data.video.folder_source import SINGLES, TABLE
 from fedmed.data.video.frame_masks import FrameMasks
 from fedmed.data.video.label_table import read_label_table
@@ -58,8 +59,8 @@ def _beside(folder: Path, video: Path) -> Mapping[str, str]:
 
 
 def _listed(folder: Path) -> Iterable[Recording]:
-    with (folder / INDEX).open(newline="", encoding="utf-8-sig") as stream:
-        rows = csv.DictReader(stream)
+    with csv_errors(folder / INDEX):
+        rows = csv.DictReader(table_lines(folder / INDEX))
         if not {"video"} <= set(rows.fieldnames or ()) <= set(COLUMNS):
             raise DataError(f"{folder / INDEX}: has columns {rows.fieldnames}; use 'video' and more of {COLUMNS}")
         for line, row in enumerate(rows, 2):
