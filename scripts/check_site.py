@@ -18,6 +18,8 @@ import signal
 import sys
 from pathlib import Path
 
+from fedmed.files import private_files
+
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,6 +52,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     options = parse(arguments)
     # Here and not above: processes that read images start from this file too, and do not need these modules.

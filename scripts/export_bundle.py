@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
     from fedmed.export.bundle import Exported
@@ -71,6 +72,7 @@ def report(made: "Exported") -> None:
     print(*made.next_steps, sep="\n")
 
 
+@private_files()
 def main(argv: list[str] | None = None) -> int:
     """Return 0, or 2 when the run cannot be exported."""
     options = parse_arguments(argv)

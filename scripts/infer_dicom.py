@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from fedmed.errors import DataError, FedMedError
-from fedmed.files import write_atomically
+from fedmed.files import private_files, write_atomically
 
 
 def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
@@ -63,6 +63,7 @@ def check_target(path: Path, replace: bool) -> None:
         raise FedMedError(f"the folder {path.parent} is read-only; choose another OUT")
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when the bundle, the series or OUT cannot be used."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -15,6 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -33,6 +34,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to show."""
     options = parse(arguments)

@@ -9,7 +9,10 @@ python scripts/report.py RUN --control OTHER
 import argparse
 import sys
 
+from fedmed.files import private_files
 
+
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is no readable run."""
     parser = argparse.ArgumentParser(description="Write the report of a run.")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError, JobError
+from fedmed.files import private_files
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
     from fedmed.experiments.experiment_table import ExperimentTable
@@ -95,6 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     return reproduce(tables, data, arguments.out, arguments.seeds, arguments.jobs, arguments.dask, arguments.scores)
 
 
+@private_files()
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     logging.basicConfig(format="%(message)s")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
     from fedmed.recovery.resumed_job import Resumed
@@ -55,6 +56,7 @@ def tell(resumed: "Resumed") -> None:
     print("Submit it as any other job. The sites and the server must use the same version of the bundle as before.")
 
 
+@private_files()
 def main(argv: list[str] | None = None) -> int:
     arguments = parse_arguments(argv)
     from fedmed.recovery.resumed_job import find_interrupted, write_resumed

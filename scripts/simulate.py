@@ -38,7 +38,7 @@ from rich.live import Live
 
 from fedmed.checks.simulated_job import check_workspace, job_sites
 from fedmed.errors import FedMedError, JobError
-from fedmed.files import SHARED_ROUNDS, absolute_places
+from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.recovery.continued_jobs import ROOT
 from fedmed.recovery.ends_with_parent import MARK
@@ -361,6 +361,7 @@ def hint(workspace: Path) -> str:
     return "the same command with --resume continues after the last good round\n" if kept else ""
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Parse the command line, run, and turn errors into words and an exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -20,6 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.labelling.corrections import CorrectionResult
@@ -52,6 +53,7 @@ def next_step(result: "CorrectionResult", has: str) -> str:
     return f"{has}; with the role 'unsupervised' its next rounds use both losses."
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when nothing could be used."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 LISTS = ("training", "validation", "testing")
 
@@ -43,6 +44,7 @@ def draw(options: argparse.Namespace) -> None:
         raise FedMedError(f"{options.out} cannot be written ({error}); choose another --out") from error
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when a site or a video cannot be read, or the file not be written."""
     options = parse(arguments)

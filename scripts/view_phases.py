@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 
 from fedmed.errors import FedMedError
+from fedmed.files import private_files
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to draw, or a file is damaged or cannot be written."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedmed.errors import DataError, FedMedError, JobError
+from fedmed.files import private_files
 
 if TYPE_CHECKING:  # elsewhere where it is used: it takes seconds to load, for which --help need not wait
     from fedmed.settings.site import SiteConfig
@@ -147,6 +148,7 @@ def draw(options: argparse.Namespace) -> list[Path]:
     return [out, *([options.film] if options.film else [])]
 
 
+@private_files()
 def main(arguments: list[str] | None = None) -> int:
     """Return 0, or 2 when there is nothing to draw, or a file cannot be read or does not fit."""
     options = parse(arguments)

@@ -1,10 +1,11 @@
-"""Where FedMed keeps its own files, and how they are written: whole or not at all."""
+"""Where FedMed keeps its own files, and how they are written: whole or not at all, and for whom."""
 
 import errno
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,6 +13,7 @@ from fedmed.errors import FedMedError
 
 SHARED_ROUNDS = "FEDMED_SHARED_ROUNDS"  # set by scripts/simulate.py alone, for a job and its control
 SITES = "FEDMED_SITE_CONFIGS"  # other folders of YAMLs, for a single run
+GROUP = "FEDMED_GROUP_READABLE"  # 1: the group of a new file or folder may read it too
 # What of our variables names files or folders, some of them several.
 PLACES = ("FEDMED_HOME", "FEDMED_DATA", "FEDMED_BUNDLES", "FEDMED_MODELS", "FEDMED_SERVER_CONFIG", SITES)
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -47,6 +49,37 @@ def absolute_places() -> dict[str, str]:
     return {name: os.pathsep.join(places) for name, places in made.items()}
 
 
+def _closed_to() -> int:
+    """Bits of a mode that new files and folders do not get."""
+    return 0o027 if os.environ.get(GROUP) == "1" else 0o077
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Let only their owner read what is written meanwhile: files get mode 600, folders 700.
+
+    With ``$FEDMED_GROUP_READABLE=1`` it is 640 and 750. For a whole command, since the mask is that of the process and
+    of those that it starts; also as a decorator.
+    """
+    before = os.umask(_closed_to())
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def close_tree(folder: Path) -> None:
+    """Give a folder and everything in it the modes of :func:`private_files`.
+
+    Links, and files that have another name elsewhere (hard links), are left as they are: their modes are not ours.
+    """
+    for place, _, names in os.walk(folder):
+        os.chmod(place, 0o777 & ~_closed_to())
+        for path in (Path(place, name) for name in names):
+            if not path.is_symlink() and path.stat().st_nlink == 1:
+                path.chmod(0o666 & ~_closed_to())
+
+
 def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, Any]:
     """Read a JSON file that holds named values.
 
@@ -63,7 +96,7 @@ def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, An
 
 
 def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: bool = False) -> None:
-    """Write a file so that a reader, a second writer or a crash never meets half of it.
+    """Write a file so that a reader, a second writer or a crash never meets half of it; only its owner may read it.
 
     Args:
         path: the file; its folder is made if necessary.
@@ -76,6 +109,7 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], object], durable: b
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f"{path.stem}.", suffix=".tmp")
     try:
+        os.chmod(temporary, 0o666 & ~_closed_to())
         with os.fdopen(handle, "wb") as stream:
             write(stream)
             if durable:

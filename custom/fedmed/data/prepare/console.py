@@ -14,7 +14,7 @@ from rich.table import Table
 from fedmed.data.prepare.pool import Known, Track
 from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
-from fedmed.files import fedmed_home
+from fedmed.files import fedmed_home, private_files
 
 
 def progress(text: str) -> Track[Known]:
@@ -51,7 +51,8 @@ def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | N
 def run_command(name: str, work: Callable[[], None]) -> int:
     """Do the work of a command and return its exit code; errors are printed after the command's name."""
     try:
-        work()
+        with private_files():
+            work()
     except DataError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2

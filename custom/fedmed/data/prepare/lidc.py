@@ -21,7 +21,7 @@ from fedmed.data.prepare.report import Rows, listed
 from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import entry, require_readable, write_datalist, write_files, write_site_yaml
 from fedmed.errors import DataError
-from fedmed.files import data_root
+from fedmed.files import close_tree, data_root
 
 SPLIT = (0.6, 0.2, 0.2)  # of the patients of a site that is trained on
 PATIENT = r"^(.+)_R_\d+$"
@@ -143,6 +143,7 @@ def _write_site(staging: Path, out: Path, protocol: Protocol, data: Path, cases:
 
 def _replace(staging: Path, out: Path) -> None:
     """Rename ``staging`` to ``out``; in a folder that exists, only the folders of this federation are replaced."""
+    close_tree(staging)
     if not out.exists():
         staging.rename(out)
         return

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedmed.errors import DataError
+from fedmed.files import close_tree
 
 DATALIST = "datalist.json"
 REPORT = "prepare_report"
@@ -27,7 +28,7 @@ def staging_for(out: Path) -> Iterator[Path]:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(staging, ignore_errors=True)
-        staging.mkdir()
+        staging.mkdir(mode=0o700)  # what is in it may come from elsewhere with other modes, and is closed at the end
     except OSError as error:
         raise DataError(f"cannot write into {out.parent} ({error}); choose another --out") from error
     try:
@@ -41,8 +42,10 @@ def staging_for(out: Path) -> Iterator[Path]:
 def publish(staging: Path, out: Path) -> None:
     """Turn ``staging`` into ``out``. In a folder that exists, only what a preparation writes is replaced.
 
-    A site YAML that a person has changed is kept next to the new one, with ``.before`` after its name.
+    A site YAML that a person has changed is kept next to the new one, with ``.before`` after its name. New files may be
+    read by its owner only, or by the group too: see :func:`fedmed.files.private_files`.
     """
+    close_tree(staging)
     if not out.exists():
         staging.rename(out)
         return
