@@ -1,9 +1,11 @@
 """Fixtures that every test may use: a private home for demo data and caches, tiny sites, tiny jobs."""
 
+import gzip
 import importlib.util
 import logging
 import os
 import shutil
+import struct
 import sys
 from pathlib import Path
 
@@ -87,6 +89,19 @@ def change_dicom():
 def compress_dicom():
     """Turn a DICOM file into JPEG Lossless: see ``compress`` in tests/dicom_files.py."""
     return _load(CHECKOUT / "tests" / "dicom_files.py").compress
+
+
+@pytest.fixture(scope="session")
+def claim_shape():
+    """Let the header of a packed NIfTI file state another shape; its voxels stay as few as they are."""
+
+    def claim(path: Path, *shape: int) -> Path:
+        content = bytearray(gzip.decompress(path.read_bytes()))
+        content[40:48] = struct.pack("<4h", 3, *shape)  # dim[0] to dim[3]
+        path.write_bytes(gzip.compress(bytes(content)))
+        return path
+
+    return claim
 
 
 @pytest.fixture(scope="session")
