@@ -322,3 +322,16 @@ def test_images_of_a_folder(tmp_path):
     for folder in (tmp_path / "missing", tmp_path / ".hidden" / "none"):
         with pytest.raises(BundleInputError, match="holds no .dcm, .png or .jpg file"):
             list_images(folder)
+
+
+@pytest.mark.parametrize("name", ["x.png", "x.dcm"])
+def test_more_pixels_than_any_detector_has_are_refused_by_the_header(tmp_path, monkeypatch, name):
+    write = dicom if name == "x.dcm" else picture
+    path = write(tmp_path / name, RAMP.astype(np.uint8) if write is picture else RAMP)
+    for module in ("pictures", "dicom"):
+        monkeypatch.setattr(f"cxr_classifier.{module}.LARGEST", RAMP.size)
+    assert read_xray(path).shape == RAMP.shape
+    for module in ("pictures", "dicom"):
+        monkeypatch.setattr(f"cxr_classifier.{module}.LARGEST", RAMP.size - 1)
+    with pytest.raises(BundleInputError, match=r"x\....? has .* pixels; export it smaller"):
+        read_xray(path)

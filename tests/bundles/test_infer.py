@@ -2,11 +2,13 @@
 
 import json
 
+import nibabel as nib
+import numpy as np
 import pytest
 
 from fedmed.bundles.infer import check_ready, infer_image
 from fedmed.bundles.metadata_classes import segments
-from fedmed.errors import BundleError
+from fedmed.errors import BundleError, DataError
 
 
 @pytest.fixture
@@ -76,4 +78,11 @@ def test_metadata_without_a_version_are_refused(named):
 def test_a_failure_is_reported_in_one_line_with_its_cause(named, tmp_path):
     (tmp_path / "scan.nii.gz").touch()
     with pytest.raises(BundleError, match="fails at inference: ZeroDivisionError: division by zero"):
+        infer_image(named({"0": "background", "1": "x"}), tmp_path / "scan.nii.gz")
+
+
+def test_an_image_that_does_not_fit_into_memory_is_refused_before_the_bundle_runs(named, tmp_path, claim_shape):
+    nib.save(nib.Nifti1Image(np.zeros((4, 4, 4), np.int16), np.eye(4)), tmp_path / "scan.nii.gz")
+    claim_shape(tmp_path / "scan.nii.gz", 1900, 1900, 1900)
+    with pytest.raises(DataError, match=r"scan\.nii\.gz: does not fit into memory"):
         infer_image(named({"0": "background", "1": "x"}), tmp_path / "scan.nii.gz")

@@ -43,6 +43,13 @@ def corrupt_mask(site):
     (site.root / f"konturen/{FIRST}.nii.gz").write_bytes(gzip.compress(b"no header"))
 
 
+def bomb(site):
+    path = site.root / f"aufnahmen/{FIRST}.nii.gz"
+    content = bytearray(gzip.decompress(path.read_bytes()))
+    content[40:48] = np.array([3, 1900, 1900, 1900], "<i2").tobytes()  # dim
+    path.write_bytes(gzip.compress(content))
+
+
 def flat(site):
     site.image(FIRST, 0, values=np.zeros((20, 18), np.int16))
 
@@ -105,6 +112,7 @@ def picture(site):
         (missing, "missing"),
         (corrupt, "unreadable"),
         (corrupt_mask, "unreadable"),
+        (bomb, "memory"),
         (flat, "volume"),
         (nan, "values"),
         (metres, "spacing"),

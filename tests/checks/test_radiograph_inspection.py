@@ -16,6 +16,7 @@ from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page
+from fedmed.data import image_size
 from fedmed.data.entry_forms import ImageWithClass
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.jobs.job import Job
@@ -98,6 +99,14 @@ def test_what_the_reader_refuses_is_a_problem_with_its_place(xray_site, check):
     assert texts[0].startswith("training, entry 1 (training1.png): is damaged (")
     assert "testing, entry 0 (testing0.png): is a colour photograph" in texts[1]
     assert "is not a DICOM, PNG or JPEG file" in texts[2] and str(xray_site.root) not in "".join(texts)
+
+
+def test_images_that_would_take_all_memory_are_problems_with_their_place(xray_site, check, monkeypatch):
+    monkeypatch.setattr(image_size, "PIXELS", 1)
+    checked = check()
+    assert set(kinds(checked)) == {"picture"} and not checked.ready
+    first = checked.findings[0].text
+    assert first.startswith("training, entry 0 (training0.png): does not fit into memory:") and "pixels" in first
 
 
 def test_patients_and_copies_in_two_lists_and_images_of_two_classes(xray_site, check):

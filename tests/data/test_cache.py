@@ -2,6 +2,7 @@ import logging
 import os
 import stat
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -245,3 +246,12 @@ def test_a_failing_transform_names_the_image(make):
 def test_default_folder_follows_the_home(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDMED_HOME", str(tmp_path))
     assert default_cache_dir() == str(tmp_path / "cache")
+
+
+def test_a_case_that_does_not_fit_into_memory_is_refused_before_it_is_decoded(make, claim_shape):
+    dataset = make()
+    path = claim_shape(Path(dataset.data[1]["label"]), 1900, 1900, 1900)
+    assert dataset.prepared(0) and Counted.count == 1
+    with pytest.raises(DataError, match=f"{path.name}: does not fit into memory: 1900×1900×1900 values"):
+        dataset.prepared(1)
+    assert Counted.count == 1

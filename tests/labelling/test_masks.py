@@ -1,3 +1,5 @@
+import os
+
 import itk
 import nibabel as nib
 import numpy as np
@@ -166,3 +168,20 @@ def test_written_masks_are_read_back_and_equal_masks_give_equal_bytes(mask, tmp_
     assert np.allclose(image.affine, AFFINE) and image.header.get_xyzt_units()[0] == "mm"
     assert mask_bytes(mask, AFFINE) == mask_bytes(mask.astype(bool), AFFINE)
     assert volume_ml(mask, AFFINE) == pytest.approx(mask.sum() * 0.7 * 0.7 * 2 / 1000)
+
+
+def test_masks_that_claim_too_much_are_refused_by_their_headers(mask, save, tmp_path, claim_shape):
+    for read in (read_grid, lambda path: read_mask(path, SHAPE, AFFINE)):
+        with pytest.raises(DataError, match=r"m\.nii\.gz does not fit into memory"):
+            read(claim_shape(save(mask), 1900, 1900, 1900))
+    nrrd = save_nrrd(tmp_path / "m.nrrd", mask)
+    nrrd.write_bytes(nrrd.read_bytes().replace(b"sizes: 6 5 4", b"sizes: 9999 9999 9999"))
+    with pytest.raises(DataError, match="it does not fit into memory: 9999×9999×9999 values"):
+        read_mask(nrrd, SHAPE, AFFINE)
+
+
+@pytest.mark.parametrize("name", ["m.nii.gz", "m.nrrd"])
+def test_a_pipe_is_no_mask(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match="is a named pipe, not a file"):
+        read_mask(tmp_path / name, SHAPE, AFFINE)

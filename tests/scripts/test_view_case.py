@@ -42,3 +42,11 @@ def test_a_file_that_does_not_fit_is_an_error(script, scan, capsys):
     files = [str(scan / "scan.nii.gz"), str(scan / "mask.nii.gz")]
     assert script.main([*files, "--out", str(scan / "file" / "p.png")]) == 2
     assert "choose another --out" in capsys.readouterr().err
+
+
+def test_a_file_that_does_not_fit_into_memory_is_an_error(script, scan, capsys, claim_shape):
+    claim_shape(scan / "mask.nii.gz", 1900, 1900, 1900)
+    assert (
+        script.main([str(scan / name) for name in ("scan.nii.gz", "mask.nii.gz")] + ["--out", str(scan / "p.png")]) == 2
+    )
+    assert "mask.nii.gz does not fit into memory" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import numpy as np
 
 from cxr_classifier.errors import BundleInputError
 from cxr_classifier.intensity import stretch
+from cxr_classifier.pictures import LARGEST
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
 PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2")
@@ -67,6 +68,8 @@ def _check(header: Any, path: Path) -> None:
     frames = int(header.get("NumberOfFrames") or 1)
     if frames != 1:
         raise BundleInputError(f"{path} has {frames} frames; save the radiograph to use as a separate file")
+    if (pixels := int(header.get("Rows") or 0) * int(header.get("Columns") or 0)) > LARGEST:
+        raise BundleInputError(f"{path} has {pixels} pixels; export it smaller")
     photometric = str(header.get("PhotometricInterpretation") or "not given")
     if photometric not in PHOTOMETRIC or int(header.get("SamplesPerPixel") or 1) != 1:
         raise BundleInputError(f"{path} is a colour image ({photometric}); export the grey original")

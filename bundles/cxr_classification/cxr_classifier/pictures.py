@@ -9,6 +9,7 @@ from cxr_classifier.errors import BundleInputError
 from cxr_classifier.intensity import stretch
 
 FORMATS = ("PNG", "JPEG", "MPO")
+LARGEST = 89_478_485  # pixels: Pillow warns above it, and refuses only twice as many
 DEEP = ("I", "F")  # first letters of Pillow's modes of 16 bits and more
 COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks and text on an X-ray are fewer
@@ -25,12 +26,16 @@ def read_picture(path: Path) -> np.ndarray:
         (H, W) float32 in [0, 1].
 
     Raises:
-        BundleInputError: damaged, or a colour photograph.
+        BundleInputError: damaged, too large, or a colour photograph.
     """
     try:
         with Image.open(path, formats=FORMATS) as file:
+            if file.width * file.height > LARGEST:
+                raise BundleInputError(f"{path} has {file.width}×{file.height} pixels; export it smaller")
             file.load()
             image = ImageOps.exif_transpose(file)
+    except BundleInputError:
+        raise
     except Exception as error:  # noqa: BLE001 - each of Pillow's decoders has its own exceptions
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].replace(str(path), "the file")
         raise BundleInputError(f"{path} is damaged ({reason}); copy or export it again") from error

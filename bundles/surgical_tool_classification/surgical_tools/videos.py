@@ -10,6 +10,7 @@ from PIL import Image
 
 from .errors import BundleInputError
 
+LARGEST = {"max_pixels": str(2**26)}  # of a frame, twice those of 8K: a header of some bytes can state any size
 SAME = 1e-6  # seconds: times that are nearer are one time
 NEARLY = 0.005  # of a rate: 29.97 for 30 is 0.1 %
 SHORTFALL, FRAMES_SHORT = 0.5, 2  # seconds, mean frames, by which a video may end before the end that its file states
@@ -84,7 +85,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
             "frames/%05d.png"
         ) from error
     try:  # "file": the video may not lead FFmpeg to other machines
-        with av.open(str(path.absolute()), options={"protocol_whitelist": "file"}) as container:
+        with av.open(str(path.absolute()), options={"protocol_whitelist": "file", **LARGEST}) as container:
             if not container.streams.video:
                 raise BundleInputError(f"{path} holds no picture; give a video")
             yield container, container.streams.video[0], av.FFmpegError
@@ -94,7 +95,7 @@ def _opened(path: Path) -> Iterator[tuple[Any, Any, type[Exception]]]:
 
 def _packets(container: Any, stream: Any, failure: type[Exception], damage: list[str]) -> Iterator[Any]:
     # Without "explode" the decoder paints over what it cannot read, and says nothing.
-    stream.codec_context.options = {"err_detect": "explode"}
+    stream.codec_context.options = {"err_detect": "explode", **LARGEST}
     bad, packets, end, tick = list[float](), 0, 0.0, float(stream.time_base)
     begin = (stream.start_time or 0) * tick
     try:

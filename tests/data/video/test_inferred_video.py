@@ -73,3 +73,9 @@ def test_the_table_has_a_row_that_says_so(damaged):
     made = dataset.FrameDataset(paths, lambda item: item, Path(first).parent, (24, 32), rate=5.0)
     rows = [(row["name"], row["error"] != "") for row in made]
     assert rows == [*[("a.mp4", False)] * 10, ("a.mp4", True), *[("b.mp4", False)] * 10, ("b.mp4", True)]
+
+
+def test_frames_of_too_many_pixels_are_never_decoded(write_video, monkeypatch):
+    monkeypatch.setattr(videos, "LARGEST", {"max_pixels": "100"})
+    seconds, said = taken(write_video())
+    assert seconds == [] and "none of its frames can be decoded" in said
