@@ -8,7 +8,7 @@ from PIL import Image
 
 from fedmed.checks.bundle_demands import check_exchange, read_demands
 from fedmed.checks.class_labels import judge_classes, picture_table
-from fedmed.checks.entries import check_lists, read_entries
+from fedmed.checks.entries import Entry, check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
 from fedmed.checks.hospital_report import print_checked, write_csv
 from fedmed.checks.measurement import Measured
@@ -16,8 +16,10 @@ from fedmed.checks.part_in_job import PartInJob, find_work
 from fedmed.checks.radiograph_inspection import PICTURE, RadiographInspection
 from fedmed.checks.site_check import Options, check_site
 from fedmed.checks.study_lead_page import page
+from fedmed.checks.video_inspection import VideoInspection
 from fedmed.data import image_size
 from fedmed.data.entry_forms import ImageWithClass
+from fedmed.data.prepare.pool import DIED
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.jobs.job import Job
 from fedmed.jobs.job_folder import write_job
@@ -107,6 +109,19 @@ def test_images_that_would_take_all_memory_are_problems_with_their_place(xray_si
     assert set(kinds(checked)) == {"picture"} and not checked.ready
     first = checked.findings[0].text
     assert first.startswith("training, entry 0 (training0.png): does not fit into memory:") and "pixels" in first
+
+
+@pytest.mark.parametrize("inspection", [RadiographInspection, VideoInspection])
+def test_an_image_at_which_the_reader_dies_is_a_problem_with_its_place(tmp_path, monkeypatch, inspection):
+    def all_die(work, sources, workers, track, *, apart, died):
+        return [died(source) for source in sources]
+
+    for module in ("radiograph", "video"):
+        monkeypatch.setattr(f"fedmed.checks.{module}_inspection.run_all", all_die)
+    (tmp_path / "a.png").touch()
+    entry = Entry("training", 0, tmp_path / "a.png", None, None)
+    (finding,) = inspection().judge_images(inspection().open([entry]), None)
+    assert DIED in finding.text and finding.entry == 0
 
 
 def test_patients_and_copies_in_two_lists_and_images_of_two_classes(xray_site, check):

@@ -61,3 +61,9 @@ def test_a_deflated_file_is_counted_piece_by_piece(fault_of, monkeypatch):
     monkeypatch.setattr(dicom_start, "allowed_bytes", lambda: 20_000_000)
     assert "unpacked it has more than 0.02 GB" in fault_of(content)
     assert fault_of(dicom(syntax=dicom_start.DEFLATED, body=b"damaged")) == ""
+
+
+def test_elements_without_a_type_are_held_against_the_file_too(fault_of):
+    element = struct.pack("<HHI", 2, 0x10, 4) + b"1.2\0"
+    assert fault_of(bytes(128) + b"DICM" + element) == ""
+    assert "states 196608 bytes" in fault_of(bytes(128) + b"DICM" + struct.pack("<HHI", 2, 0x10, 196608))

@@ -12,7 +12,7 @@ from fedmed.checks.inspection import Inspection, with_lists
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.prepare import phase_counts, tool_counts
 from fedmed.data.prepare.case import Case, VideoCase
-from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.video_inspect import inspect_video
 from fedmed.data.prepare.video_layouts.layout import PARTS
 from fedmed.data.video.frame_masks import FrameMasks
@@ -54,7 +54,8 @@ class VideoInspection(Inspection):
     ) -> dict[Entry, Case]:
         """As training streams them, whatever the bundle; nothing is stored."""
         named = list(dict.fromkeys((entry.image, entry.table, entry.mask) for entry in entries))
-        cases = dict(zip(named, run_all(partial(_inspected, values=self.values), named, workers, track), strict=True))
+        work = partial(_inspected, values=self.values)
+        cases = dict(zip(named, run_all(work, named, workers, track, apart=True, died=_died), strict=True))
         return with_lists({entry: cases[entry.image, entry.table, entry.mask] for entry in entries})
 
     def judge_images(self, cases: Cases, size: int | None) -> Iterator[SiteFinding]:
@@ -178,6 +179,11 @@ def _inspected(named: tuple[Path, Path | None, Path | None], values: Collection[
             "names may be seen; let the study drop 'out_of_body'"
         )
     return case
+
+
+def _died(named: tuple[Path, Path | None, Path | None]) -> VideoCase:
+    video, table, masks = named
+    return VideoCase(video.name, video.name, video, video, masks, table=table, faults=[DIED])
 
 
 def _frames(entry: Entry, cases: Cases) -> int:

@@ -52,6 +52,8 @@ def _first_group(file: BinaryIO, size: int) -> tuple[bytes, str]:
             length = int.from_bytes(file.read(4), "little")
         elif kind in SHORT:
             length = int.from_bytes(head[6:8], "little")
+        elif not kind.isalpha():  # none is given, as in old files: the length stands in its place
+            length = int.from_bytes(head[4:8], "little")
         else:
             return syntax, f"is damaged DICOM: {_tag(tag)} at its start is of no known type; export it again"
         if length > size - file.tell():

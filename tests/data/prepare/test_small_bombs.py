@@ -15,7 +15,8 @@ from PIL import Image
 from fedmed.data.prepare import dicom_folder
 from fedmed.data.prepare.ct_site import prepare_site
 from fedmed.data.prepare.dicom_folder import checked_series
-from fedmed.data.prepare.pool import read_apart
+from fedmed.data.prepare.pool import DIED, read_apart
+from fedmed.data.prepare.video_site import prepare_video_site
 from fedmed.data.prepare.xray_site import prepare_xray_site
 from fedmed.errors import DataError
 
@@ -162,3 +163,19 @@ def test_what_is_written_may_be_read_by_its_owner_only(scans, tmp_path, write_di
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if path.is_file()} == {0o600} and len(modes) > 6
     assert {stat.S_IMODE(path.stat().st_mode) for path in scans.glob("*.nii.gz")} == {0o644}
+
+
+@pytest.mark.parametrize("module", ["ct_inspect", "xray_site", "video_site"])
+def test_a_file_at_which_the_reader_dies_is_refused_with_that_reason(tmp_path, monkeypatch, write_nifti, module):
+    def all_die(work, sources, workers, track, *, apart, died):
+        return [died(source) for source in sources]
+
+    monkeypatch.setattr(f"fedmed.data.prepare.{module}.run_all", all_die)
+    prepare, name = {
+        "ct_inspect": (prepare_site, "a.nii.gz"),
+        "xray_site": (prepare_xray_site, "a.png"),
+        "video_site": (prepare_video_site, "a.mp4"),
+    }[module]
+    write_nifti(tmp_path / "in" / "a.nii.gz").rename(tmp_path / "in" / name)
+    with pytest.raises(DataError, match=f"a.*: {DIED}"):
+        prepare(tmp_path / "in", tmp_path / "site", "s")

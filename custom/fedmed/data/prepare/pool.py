@@ -15,7 +15,6 @@ Found = TypeVar("Found")
 Known = TypeVar("Known")
 Track = Callable[[Iterator[Known], int], Iterator[Known]]
 DIED = "the process that read it died, probably for lack of memory; remove it, or export it again"
-TASKS = 200  # after which the single reader is started anew: what a library leaked goes with it
 _reader: ProcessPoolExecutor | None = None
 
 
@@ -110,7 +109,8 @@ def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
         with ProcessPoolExecutor(processes, mp_context=context) as pool:
             yield pool
         return
-    _reader = _reader or ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=TASKS)
+    # Without max_tasks_per_child, with which Python 3.11 may wait for ever.
+    _reader = _reader or ProcessPoolExecutor(1, mp_context=context)
     try:
         yield _reader
     except BrokenProcessPool:

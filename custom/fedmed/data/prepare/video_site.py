@@ -1,7 +1,7 @@
 """Make a site from a folder of recordings: datalist, tables, masks, site YAML, report; completely or not at all."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
 from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts, shares_of_phases
 from fedmed.data.prepare.place import staging_for
-from fedmed.data.prepare.pool import Track, run_all
+from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
 from fedmed.data.prepare.time_blocks import in_blocks, list_blocks
 from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
@@ -107,7 +107,7 @@ def prepare_video_site(
     given = {one.case: one.list for one in recordings if one.list}
     with staging_for(out) as staging:
         work = partial(prepare_video, layout=layout, staging=staging, wanted=wanted, copy=copy)
-        cases = run_all(work, recordings, workers, track)
+        cases = run_all(work, recordings, workers, track, apart=True, died=partial(_died, work))
         refuse_copies(cases, "frames", "video")
         refuse_other_columns(cases)
         if not wanted.ignore:
@@ -177,6 +177,10 @@ def fill_given(cases: Sequence[VideoCase], given: Mapping[str, str], folder: Pat
             shown = " and ".join(f"{name} ({case})" for name, case in held.items())
             text = f"patient '{patient}' is in two lists, {shown}; a score would be too good: keep one"
             raise DataError(f"{folder}: {text}")
+
+
+def _died(work: Callable[[Recording], VideoCase], recording: Recording) -> VideoCase:
+    return work(replace(recording, fault=DIED))
 
 
 def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) -> Prepared:
