@@ -9,7 +9,7 @@ import pytest
 from fedmed.files import GROUP, close_tree, private_files, write_atomically
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
-OPEN = {"make_demo_data", "package_job", "purge_cache", "write_schemas"}  # of nobody's patients
+OPEN = {"dependencies", "make_demo_data", "package_job", "purge_cache", "write_schemas"}  # of nobody's patients
 
 
 def mode(path: Path) -> int:
