@@ -1,7 +1,7 @@
 """How large an image is, by its header and its file, before a value of it is unpacked; and whether it may be read.
 
 A file of a kilobyte can state any size, and one of some megabytes can unpack to that. So everything that opens an image
-of a site (preparation, check, cache, inference, label server) asks here first. Nothing here unpacks into memory.
+of a site (preparation, check, cache, inference, corrections of labels) asks first. Nothing here unpacks into memory.
 """
 
 import gzip
