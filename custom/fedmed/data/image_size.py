@@ -119,7 +119,7 @@ def require_fits(path: Path, allowed: int | None = None) -> None:
 def nifti_fault(path: Path, allowed: int | None = None) -> str:
     """Why a NIfTI file is too large, or does not hold what its header states; "" where its reader may be asked."""
     try:
-        header = _nifti_header(path)
+        header = nifti_header(path)
         before = float(header["vox_offset"])
         if not before <= BEFORE_VOXELS:
             return f"is unreadable (its header states {before:.3g} bytes before the first voxel); save it again"
@@ -132,7 +132,7 @@ def nifti_fault(path: Path, allowed: int | None = None) -> str:
     return fault or _not_held(path, int(max(0.0, before)), math.prod(shape) * value_bytes)
 
 
-def _nifti_header(path: Path) -> nib.Nifti1Header:
+def nifti_header(path: Path) -> nib.Nifti1Header:
     """The header without what may follow it, which can be as long as it states."""
     with nib.openers.ImageOpener(str(path)) as file:
         start = file.read(NIFTI_2)

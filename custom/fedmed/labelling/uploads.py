@@ -5,17 +5,15 @@ anything is unpacked into memory.
 """
 
 import gzip
-import io
 import math
 import zlib
 from pathlib import Path
 from typing import IO, cast
 
-import nibabel as nib
 import psutil
 from PIL import Image, UnidentifiedImageError
 
-from fedmed.data.prepare.ct_inspect import UNREADABLE
+from fedmed.data.image_size import BEFORE_VOXELS, UNREADABLE, nifti_header
 from fedmed.errors import DataError, first_line
 
 NIFTI, NRRD = (".nii.gz", ".nii"), (".nrrd",)
@@ -23,8 +21,6 @@ PICTURES = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}
 LARGEST = 4 << 30  # bytes of an image's values: a CT of 512 x 512 x 4,000
 COPIES = 4  # of the values that reading and preprocessing hold at a time
 CHUNK = 1 << 20
-NIFTI_2 = 540  # bytes of its header, and the number with which it begins
-BEFORE_VOXELS = 1 << 26  # bytes of NIfTI's extensions, which are read with the header
 NRRD_HEADER = 1 << 16
 NRRD_BYTES = {
     **dict.fromkeys(("signed char", "int8", "int8_t", "uchar", "unsigned char", "uint8", "uint8_t"), 1),
@@ -77,10 +73,7 @@ def check_size(shape: tuple[int, ...], value_bytes: int) -> None:
 
 
 def _check_nifti(path: Path) -> None:
-    with _opened(path) as stream:
-        start = stream.read(NIFTI_2)
-    second = NIFTI_2 in (int.from_bytes(start[:4], order) for order in ("little", "big"))
-    header = (nib.Nifti2Header if second else nib.Nifti1Header).from_fileobj(io.BytesIO(start), check=False)
+    header = nifti_header(path)
     before, dtype = float(header["vox_offset"]), header.get_data_dtype()
     if bytes(header["magic"])[:3] not in (b"n+1", b"n+2") or not 0 <= before <= BEFORE_VOXELS:
         raise DataError("it is no NIfTI image of a single file; save it again")
