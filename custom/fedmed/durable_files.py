@@ -1,8 +1,16 @@
-"""Files that must be whole or absent: models, states, and JSON lines."""
+"""Files that must be whole or absent, and as they were written: models, states, prepared cases, and JSON lines.
 
+An archive of ``torch.save`` is a ZIP file, which PyTorch reads without looking at its checksums. Ours ends in a comment,
+which every reader of ZIP files passes over: the SHA-256 of all that stands before it. Of plain values the digest is one
+of them. Both are checked before anything is made of the content; a digest tells of damage, not of an attack.
+"""
+
+import hashlib
 import json
+import logging
 import os
 import pickle
+import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -11,6 +19,13 @@ import torch
 
 from fedmed.errors import StateError
 from fedmed.files import write_atomically
+
+log = logging.getLogger("fedmed.files")
+COMMENT = b"fedmed-sha256:"  # and 64 hexadecimal digits
+COMMENT_SIZE = len(COMMENT) + 64
+DIGEST = "sha256"  # of plain values
+CHUNK = 2**20
+REMEDY = "restore it from a backup, or start again without it"
 
 
 def save_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
@@ -28,23 +43,114 @@ def save_file(path: Path, write: Callable[[BinaryIO], object]) -> None:
 
 
 def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
-    """Save tensors and plain values with ``torch.save``, atomically."""
-    save_file(path, lambda stream: torch.save(dict(content), stream))
+    """Save tensors and plain values with ``torch.save`` and their digest, atomically."""
+    save_file(path, lambda stream: write_tensors(stream, content))
+
+
+def write_tensors(stream: BinaryIO, content: Mapping[str, Any]) -> None:
+    """Write what ``torch.save`` makes of tensors and plain values, and its digest."""
+    hashed = _Hashed(stream)
+    torch.save(dict(content), hashed)
+    comment = COMMENT + hashed.digest.hexdigest().encode()
+    stream.seek(-2, os.SEEK_END)  # the length of the comment, which is 0 until now
+    stream.write(len(comment).to_bytes(2, "little") + comment)
+
+
+def check_digest(path: Path) -> bool:
+    """Whether a file carries its digest: False for one of another program, or of a FedMed that wrote none.
+
+    The checksums of such a file are looked at where it is an archive; they are 32 bits each.
+
+    Raises:
+        StateError: it is not as it was written.
+        OSError: it cannot be read.
+    """
+    if (written := _written(path)) is None:
+        _check_archive(path)
+        return False
+    digest, left = hashlib.sha256(), path.stat().st_size - COMMENT_SIZE - 2
+    with path.open("rb") as stream:
+        while left > 0 and (part := stream.read(min(CHUNK, left))):
+            digest.update(part)
+            left -= len(part)
+    digest.update(b"\0\0")  # the comment's length when the digest was made
+    if digest.hexdigest().encode() != written:
+        raise StateError(f"{path} is damaged: its content is not what was written (SHA-256); {REMEDY}")
+    return True
+
+
+def _written(path: Path) -> bytes | None:
+    with path.open("rb") as stream:
+        if stream.seek(0, os.SEEK_END) < COMMENT_SIZE:
+            return None
+        stream.seek(-COMMENT_SIZE, os.SEEK_END)
+        comment = stream.read()
+    return comment.removeprefix(COMMENT) if comment.startswith(COMMENT) else None
+
+
+def _check_archive(path: Path) -> None:
+    if not zipfile.is_zipfile(path):  # an older form of PyTorch, or of another program; reading it tells
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            bad = archive.testzip()
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError) as error:
+        raise StateError(f"{path} is damaged ({error}); {REMEDY}") from error
+    if bad is not None:
+        raise StateError(f"{path} is damaged: the checksum of '{bad}' in it is wrong; {REMEDY}")
+
+
+class _Hashed:
+    """A stream that knows the digest of what was written to it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream, self.digest = stream, hashlib.sha256()
+
+    def write(self, content: bytes) -> int:
+        self.digest.update(content)
+        return self.stream.write(content)
+
+    def flush(self) -> None:
+        self.stream.flush()
+
+
+def sealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values with their own digest among them."""
+    return {**content, DIGEST: _digest(content)}
+
+
+def unsealed(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Plain values without their digest, which is checked; a FedMed before this one wrote none.
+
+    Raises:
+        ValueError: they are not as they were written.
+    """
+    values = {key: value for key, value in content.items() if key != DIGEST}
+    if DIGEST in content and content[DIGEST] != _digest(values):
+        raise ValueError("its content is not what was written (SHA-256)")
+    return values
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def load_tensors(path: Path) -> dict[str, Any]:
-    """Load what :func:`save_tensors` wrote; nothing in the file is executed.
+    """Load what :func:`save_tensors` wrote, or a file of tensors that carries no digest; nothing in it is executed.
 
     Raises:
         StateError: no such file, or a damaged one.
     """
     try:
+        if not check_digest(path):
+            log.info("%s carries no digest: it was written by another program, or by an earlier FedMed", path)
         content: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
         return content
     except FileNotFoundError as error:
         raise StateError(f"{path} does not exist") from error
     except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise StateError(f"{path} is damaged ({error}); restore it from a backup, or start again without it") from error
+        raise StateError(f"{path} is damaged ({error}); {REMEDY}") from error
 
 
 def save_json(path: Path, content: Any) -> None:

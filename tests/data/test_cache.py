@@ -150,6 +150,20 @@ def test_a_damaged_file_is_made_again(make, tmp_path, caplog):
     assert not caplog.text
 
 
+def test_flipped_bytes_in_a_case_are_noticed_and_it_is_made_again(make, tmp_path, caplog):
+    """PyTorch reads them without a word."""
+    make().prefill()
+    whole = make().prepared(0)["image"].clone()
+    for path in files(tmp_path):
+        content = bytearray(path.read_bytes())
+        middle = len(content) // 2
+        content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+        path.write_bytes(content)
+    with caplog.at_level(logging.WARNING, "fedmed.data"):
+        assert torch.equal(make().prepared(0)["image"], whole)
+    assert "is damaged (StateError)" in caplog.text
+
+
 def test_a_full_disk_is_said_once_and_training_goes_on(make, tmp_path, monkeypatch, caplog):
     def full(item, file):
         file.write(b"half a file")

@@ -85,6 +85,15 @@ def test_a_damaged_account_stops_the_site(privacy, text):
     assert account.path.read_text() == text
 
 
+def test_a_number_that_changed_by_itself_stops_the_site(privacy):
+    account = PrivacyAccount(privacy())
+    for _ in range(3):
+        account.spend()
+    account.path.write_text(account.path.read_text().replace('"answers": 3', '"answers": 1'))
+    with pytest.raises(PrivacyError, match=r"b\.json is damaged.*not what was written.*nothing is sent"):
+        account.spend()
+
+
 def test_a_place_that_cannot_be_written_stops_the_site(privacy, tmp_path):
     (tmp_path / "a").write_text("a file, not a folder")
     with pytest.raises(PrivacyError, match="cannot be written.*nothing is sent"):

@@ -5,7 +5,7 @@ import logging
 import os
 import pickle
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from fedmed.data.entry_forms import FILE_KEYS
-from fedmed.errors import DataError
+from fedmed.durable_files import check_digest, write_tensors
+from fedmed.errors import DataError, StateError
 from fedmed.files import fedmed_home, write_atomically
 
 log = logging.getLogger("fedmed.data")
@@ -21,7 +22,7 @@ log = logging.getLogger("fedmed.data")
 FOLDER = "fedmed-cases"
 PREPARED = (".pt", ".frames")  # files of prepared cases and videos
 _OWN_FILE = re.compile(r"[0-9a-f]{64}\.(pt|frames|features|json|source|masks|lock|[^.]+\.tmp)")
-_UNREADABLE = (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
+_UNREADABLE = (StateError, RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError)
 
 
 def default_cache_dir() -> str:
@@ -60,10 +61,14 @@ class CaseStore:
 
     @staticmethod
     def read(path: Path) -> dict[str, Tensor] | None:
-        """Return tensors that read only the pages used and never write to the file; None without a readable file."""
+        """Return tensors that read only the pages used and never write to the file; None without a sound file.
+
+        The whole file is read and its digest checked when this process meets it first: a case is read in every epoch.
+        """
         if not path.is_file():
             return None
         try:
+            check_once(path, check_digest)
             return dict(torch.load(path, mmap=True, weights_only=True))
         except _UNREADABLE as error:
             log.warning("cache file %s is damaged (%s) and will be made again", path, type(error).__name__)
@@ -72,7 +77,19 @@ class CaseStore:
     @staticmethod
     def write(path: Path, item: Mapping[str, Tensor]) -> None:
         """Write a complete file or none; OSError if the disk is full or the folder cannot be written."""
-        write_atomically(path, lambda stream: torch.save(dict(item), stream))
+        write_atomically(path, lambda stream: write_tensors(stream, item))
+
+
+_CHECKED: set[tuple[str, int, int]] = set()  # path, size and time of change of the files that this process found sound
+
+
+def check_once(path: Path, check: Callable[[Path], object]) -> None:
+    """Check a file of a cache unless this process has; it is checked again when it has changed."""
+    facts = path.stat()
+    known = str(path), facts.st_size, facts.st_mtime_ns
+    if known not in _CHECKED:
+        check(path)
+        _CHECKED.add(known)
 
 
 class CaseMemory:

@@ -15,6 +15,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from fedmed.durable_files import sealed, unsealed
 from fedmed.errors import PrivacyError
 from fedmed.files import write_atomically
 from fedmed.settings.privacy import Privacy
@@ -102,17 +103,18 @@ class PrivacyAccount:
         if entry is None:
             entries.append(entry := {"noise_multiplier": noise, "answers": 0, "first": now})
         entry |= {"answers": entry["answers"] + 1, "last": now}
-        text = json.dumps({"answers_with_noise": entries}, indent=2) + "\n"
+        text = json.dumps(sealed({"answers_with_noise": entries}), indent=2) + "\n"
         write_atomically(self.path, lambda stream: stream.write(text.encode()), durable=True)
 
     def _entries(self) -> list[dict[str, Any]]:
         try:
-            entries: list[dict[str, Any]] = json.loads(self.path.read_text(encoding="utf-8"))["answers_with_noise"]
+            content = unsealed(json.loads(self.path.read_text(encoding="utf-8")))
+            entries: list[dict[str, Any]] = content["answers_with_noise"]
             if not all(_sound(entry) for entry in entries):
                 raise ValueError("an entry is malformed")
         except FileNotFoundError:
             return []
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise PrivacyError(
                 f"the account {self.path} is damaged ({error!r}); nothing is sent. Restore it from a backup: without "
                 "it, what was spent would be forgotten"

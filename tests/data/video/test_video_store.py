@@ -152,6 +152,18 @@ def test_a_damaged_file_is_made_again(write_video, store, suffix, caplog):
     assert len(store().get(path).frames) == 10 and "is damaged and will be made again" in caplog.text
 
 
+@pytest.mark.parametrize("suffix", [".frames", ".json"])
+def test_flipped_bytes_are_noticed_and_the_video_is_made_again(write_video, store, suffix, caplog):
+    path = write_video()
+    stored = store().get(path)
+    whole, file = stored.frames.copy(), stored.path.with_suffix(suffix)
+    content = bytearray(file.read_bytes())
+    place = content.index(b'"frames": 10') + 10 if suffix == ".json" else len(content) // 2
+    content[place] ^= 1
+    file.write_bytes(content)
+    assert (store().get(path).frames == whole).all() and "is damaged and will be made again" in caplog.text
+
+
 def prepare(cache, settings, path, barrier, results):
     barrier.wait()
     made = []

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import numpy as np
 from filelock import FileLock
 
-from fedmed.data.store import CaseStore
+from fedmed.data.store import CaseStore, check_once
 from fedmed.data.video.extraction import Extraction
 from fedmed.data.video.folder_source import folder_facts
 from fedmed.data.video.frame_grid import frame_grid
@@ -19,6 +19,7 @@ from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.data.video.source import open_video
 from fedmed.data.video.space_needed import space_needed
 from fedmed.data.video.stored_video import StoredVideo
+from fedmed.durable_files import sealed, unsealed
 from fedmed.errors import DataError
 from fedmed.files import read_json, write_atomically
 
@@ -26,6 +27,7 @@ log = logging.getLogger("fedmed.data")
 
 _NOTE = re.compile(r"(?P<digest>[0-9a-f]{64})( (?P<rate>\d+\.\d+))?")
 DAMAGE_FACTS = ("damaged", "times_back", "cut_short")
+FRAMES_DIGEST = "frames_sha256"
 Progress = Callable[[int], object]
 
 
@@ -75,10 +77,12 @@ class VideoStore:
         if not facts_path.is_file():
             return None
         try:
-            facts = read_json(facts_path, DataError, "it will be made again")
+            facts = unsealed(read_json(facts_path, DataError, "it will be made again"))
+            if FRAMES_DIGEST in facts:  # an earlier version wrote none
+                check_once(path, lambda frames: _check_frames(frames, facts[FRAMES_DIGEST]))
             if path.stat().st_size == facts["frames"] * facts["height"] * facts["width"] * 3 > 0:
                 return StoredVideo(source, path, facts)
-        except (DataError, OSError, KeyError, TypeError) as error:
+        except (DataError, OSError, KeyError, TypeError, ValueError) as error:
             log.warning("%s: %s", facts_path, error)
         log.warning("the prepared video %s is damaged and will be made again", path)
         return None
@@ -88,18 +92,21 @@ class VideoStore:
         for remains in self.folder.glob(f"{key}.*.tmp"):  # of a killed process
             remains.unlink(missing_ok=True)
         log.info("preparing %s; this happens once", source)
-        extraction = Extraction(source, self.settings)
+        extraction, digest = Extraction(source, self.settings), hashlib.sha256()
 
         def write(stream: BinaryIO) -> None:
             for frame in extraction:
-                stream.write(np.ascontiguousarray(frame).data)
+                content = np.ascontiguousarray(frame).data
+                digest.update(content)
+                stream.write(content)
                 if progress is not None:
                     progress(extraction.count)
 
         path = self.folder / f"{key}.frames"
         write_atomically(path, write)
-        facts = extraction.facts()
-        write_atomically(path.with_suffix(".json"), lambda stream: stream.write(json.dumps(facts).encode()))
+        facts = {**extraction.facts(), FRAMES_DIGEST: digest.hexdigest()}
+        text = json.dumps(sealed(facts))
+        write_atomically(path.with_suffix(".json"), lambda stream: stream.write(text.encode()))
         return StoredVideo(source, path, facts)
 
     def _key(self, source: Path) -> str:
@@ -139,3 +146,9 @@ class VideoStore:
             return f"it needs {space_needed([source], self.settings).words()}"
         except DataError:
             return "its size is not known before"
+
+
+def _check_frames(path: Path, digest: str) -> None:
+    with path.open("rb") as stream:
+        if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+            raise DataError(f"{path} is not as it was written (SHA-256)")
