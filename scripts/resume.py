@@ -37,6 +37,11 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="this site lost its private state and starts with a new one (repeatable); the run then differs from an "
         "uninterrupted one",
     )
+    add(
+        "--back",
+        action="store_true",
+        help="go on from the round before the last good one: a site's log says that what it kept of the last is damaged",
+    )
     add("--replace", action="store_true", help="replace an existing job folder")
     return parser.parse_args(argv)
 
@@ -65,7 +70,12 @@ def main(argv: list[str] | None = None) -> int:
         run = find_interrupted(arguments.run, arguments.job)
         tell(
             write_resumed(
-                run, arguments.out, rounds=arguments.rounds, fresh=arguments.allow_fresh, replace=arguments.replace
+                run,
+                arguments.out,
+                rounds=arguments.rounds,
+                fresh=arguments.allow_fresh,
+                replace=arguments.replace,
+                back=arguments.back,
             )
         )
     except FedMedError as error:

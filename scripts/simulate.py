@@ -11,7 +11,8 @@
 Before NVFlare starts, every site's settings, datalist and classes are checked, and the bundle; images are not opened.
 NVFlare's own output goes to a file next to the workspace (WORKSPACE.log). The workspace of an earlier run is deleted;
 one that is still at work keeps it. When this script ends, however it ends, all processes that it started end too.
-With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1.
+With --resume an interrupted run continues after its last good round: its workspace is kept as WORKSPACE.before-1. A
+damaged file of that round is named, and the run goes back to the round before.
 With --control the same job runs once more, in WORKSPACE/control, with the sites that train without labels left out, and
 the report begins with what they bring. With --silent-control they take part there and learn nothing, so that the
 difference is what was learned. With --resume too, what is not done yet of the two runs is done.
@@ -83,7 +84,7 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     Raises:
         FedMedError: nothing to continue, a finished run, or a job that would make another run of it.
     """
-    from fedmed.recovery.interrupted_workspace import interrupted, next_backup, records
+    from fedmed.recovery.interrupted_workspace import RUN, interrupted, next_backup, records
     from fedmed.recovery.resumed_job import Interrupted, write_resumed
     from fedmed.recovery.server_state import ServerState
 
@@ -91,7 +92,8 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     if found is None:
         raise JobError(f"{workspace} holds no run with a finished round; start the job without --resume")
     kept = next_backup(workspace) if found == workspace else found
-    resumed = write_resumed(Interrupted(kept.name, ServerState(records(found)), job), scratch / job.name)
+    sites = {site: found / site / RUN / "fedmed" for site in job_sites(job)}
+    resumed = write_resumed(Interrupted(kept.name, ServerState(records(found)), job, sites), scratch / job.name)
     if found == workspace:
         workspace.rename(kept)
         if (log := workspace.with_name(f"{workspace.name}.log")).is_file():

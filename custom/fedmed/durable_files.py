@@ -1,8 +1,8 @@
 """Files that must be whole or absent, and as they were written: models, states, prepared cases, and JSON lines.
 
-An archive of ``torch.save`` is a ZIP file, which PyTorch reads without looking at its checksums. Ours ends in a comment,
-which every reader of ZIP files passes over: the SHA-256 of all that stands before it. Of plain values the digest is one
-of them. Both are checked before anything is made of the content; a digest tells of damage, not of an attack.
+An archive of ``torch.save`` is a ZIP file, which PyTorch reads without looking at its checksums. Ours ends in a
+comment, which every reader of ZIP files passes over: the SHA-256 of all that stands before it. Of plain values the
+digest is one of them. Both are checked before anything is made of the content; they tell of damage, not of an attack.
 """
 
 import hashlib

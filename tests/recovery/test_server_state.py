@@ -6,9 +6,10 @@ import os
 import random
 
 import pytest
+import torch
 from small_federation import MODEL, PARTIAL, SITES, STATEFUL, Death, Killed, Run, end_at, same
 
-from fedmed.durable_files import save_tensors
+from fedmed.durable_files import load_tensors, save_tensors, sealed, unsealed
 from fedmed.errors import FedMedError, StateError
 from fedmed.recovery.server_state import STATE, ServerState
 
@@ -84,22 +85,90 @@ def test_a_run_that_ends_early_does_so_after_any_kill(tmp_path, monkeypatch, who
     assert at > 30, "the run was hardly ever interrupted"
 
 
-@pytest.mark.parametrize("damage", ["state", "model", "other model", "version"])
-def test_a_damaged_state_is_named(broken, damage):
+def spoil(path, damage="flipped"):
+    content = path.read_bytes()
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes(255 - byte for byte in content[middle : middle + 64]) + content[middle + 64 :]
+    path.write_bytes({"flipped": flipped, "cut": content[:middle], "rubbish": b"damaged"}[damage])
+
+
+@pytest.mark.parametrize("damage", ["flipped", "cut", "rubbish"])
+@pytest.mark.parametrize("file", ["state", "model", "rule"])
+def test_a_damaged_file_is_named_and_the_run_goes_back_a_round(broken, whole, caplog, file, damage):
+    plan = {"warm_start_rounds": 2}
+    run, expected = broken(STATEFUL, **plan), whole(STATEFUL, **plan)
+    state = ServerState(run.folder("job-1"))
+    path = {"state": state.path, "model": state.model_path(2), "rule": state.rule_path(2)}[file]
+    spoil(path, damage)
+    server = run.play("job-2", resume="job-1")
+    assert server.first_round == 2 and str(path) in caplog.text and "goes back to its round 1" in caplog.text
+    assert same(run.outcome("job-2"), expected)
+
+
+def test_a_model_of_another_round_is_not_taken(broken, whole):
+    run, expected = broken(), whole()
+    state = ServerState(run.folder("job-1"))
+    save_tensors(state.model_path(2), {"model": MODEL, "meta": {"round": 1}})
+    assert run.play("job-2", resume="job-1").first_round == 2
+    assert same(run.outcome("job-2"), expected)
+
+
+def test_where_both_rounds_are_damaged_both_files_are_named(broken):
     run = broken()
     state = ServerState(run.folder("job-1"))
-    model = state.model_path(state.read().round)
-    if damage == "state":
-        state.path.write_text(state.path.read_text()[:100])
-    elif damage == "model":
-        model.write_bytes(b"damaged")
-    elif damage == "other model":
-        save_tensors(model, {"model": MODEL, "meta": {"round": 1}})
-    else:
-        state.path.write_text(state.path.read_text().replace('"format": 1', '"format": 2'))
-    words = {"state": "server_state.json cannot be read", "model": "is damaged", "version": "another version of FedMed"}
-    with pytest.raises(StateError, match=words.get(damage, "is of another round")):
+    spoil(state.path)
+    spoil(state.model_path(1))
+    with pytest.raises(StateError, match=r"server_state\.json cannot be read.*round before: .*round_1\.pt is damaged"):
         run.play("job-2", resume="job-1")
+
+
+def test_without_a_state_before_the_damaged_file_is_named(broken):
+    run = broken(round=1)
+    state = ServerState(run.folder("job-1"))
+    spoil(state.model_path(0))
+    with pytest.raises(StateError, match=r"round_0\.pt is damaged.*No state of an earlier round is kept"):
+        run.play("job-2", resume="job-1")
+
+
+def test_killed_while_it_trained_on_the_run_can_still_go_back(tmp_path, monkeypatch, whole):
+    """Sites have begun the next round by then, and dropped what the states at the server do not name."""
+    plan = {"warm_start_rounds": 2}
+    expected, death = whole(PARTIAL, **plan), Death(monkeypatch)
+    gone_back = 0
+    for at in range(1, 1000, 3):
+        run = Run(tmp_path / f"at{at}", PARTIAL, **plan)
+        death.set(at)
+        try:
+            run.play("job-1")
+        except Killed:
+            death.set(0)
+            state = ServerState(run.folder("job-1"))
+            if (run.folder("job-1") / "result.json").is_file() or not state.path.is_file():
+                continue
+            last = state.read().round
+            spoil(state.path)
+            if not state.before_path.is_file():
+                continue
+            gone_back += run.play("job-2", resume="job-1").first_round == last
+            assert same(run.outcome("job-2"), expected), at
+        else:
+            break
+    assert gone_back > 5
+
+
+def test_a_state_of_an_earlier_fedmed_is_read_and_one_of_another_format_is_not(broken, whole):
+    run, expected = broken(), whole()
+    state = ServerState(run.folder("job-1"))
+    content = unsealed(json.loads(state.path.read_text()))
+    state.path.write_text(json.dumps(content))
+    state.before_path.unlink()
+    for path in (state.model_path(2), *run.root.glob("*/job-1/fedmed/state/round_2.pt")):
+        torch.save(load_tensors(path), path)
+    run.play("job-2", resume="job-1")
+    assert same(run.outcome("job-2"), expected)
+    state.path.write_text(json.dumps({**content, "format": 2}))
+    with pytest.raises(StateError, match="another version of FedMed"):
+        run.play("job-3", resume="job-1")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +190,7 @@ def test_a_damaged_state_is_named(broken, damage):
 )
 def test_no_path_arrives_in_a_state_that_a_job_brings(broken, change):
     state = ServerState(broken().folder("job-1"))
-    state.path.write_text(json.dumps({**json.loads(state.path.read_text()), **change}))
+    state.path.write_text(json.dumps(sealed({**unsealed(json.loads(state.path.read_text())), **change})))
     with pytest.raises(StateError, match="server_state.json cannot be read"):
         state.read()
 

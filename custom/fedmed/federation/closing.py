@@ -84,7 +84,7 @@ class Closing:
                 self.untested |= {site: reason} if name == SELECTED else {}
                 log.warning("site '%s' is not scored: it has no trained private layers: %s", site, reason)
                 continue
-            private, kept = model.private.get(site), server.selection.best_private.get(site)
+            private, kept = model.private.get(site), server.continuation.needed_of(site)
             tasks[site] = server.tasks.make("evaluate", site, model.round, model.tensors, private, kept)
             tasks[site].tensors |= lent
             tasks[site].model = model.name

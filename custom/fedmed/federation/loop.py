@@ -20,6 +20,7 @@ from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
 from fedmed.recovery.interrupted_workspace import RUN, move_interrupted
 from fedmed.recovery.model_store import ModelStore
+from fedmed.recovery.server_state import ServerState
 from fedmed.settings.server import load_server
 from fedmed.settings.site import SiteConfig, load_site
 
@@ -52,6 +53,8 @@ def run_job(
     job = read_job(folder, allowed)
     server_dir = Path(workspace) / "server" / run
     if resume and (earlier := move_interrupted(Path(workspace), job.clients)):
+        folders = {site: Path(workspace) / site / earlier / "fedmed" for site in job.clients}
+        ServerState(Path(workspace) / "server" / earlier / "fedmed").settle(folders)
         said = job.study.resume.model_dump() if job.study.resume else {}
         job = job.changed({"resume": {**said, "job": earlier}})
     store = ModelStore.from_args(job.persistor, server_dir / "app_server")

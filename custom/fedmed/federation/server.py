@@ -192,7 +192,8 @@ class Server:
         trains = name in ("train", "metadata")
         model = self.applied.model_for(self.plan.sites[site], self.tensors) if trains else self.tensors
         last, chosen = self.last_round.get(site), self.selection.best_private.get(site)
-        return self.tasks.make(name, site, round, model, last, chosen)
+        kept = {*self.continuation.needed_of(site), *([] if chosen is None else [chosen])}
+        return self.tasks.make(name, site, round, model, last, sorted(kept))
 
     def accept(self, update: Update) -> None:
         """Check an update and keep it for the end of the round.

@@ -84,12 +84,17 @@ class ServerContinuation:
             models.setdefault(chosen.best_model, chosen.best_tensors)
         self.state.save(state, models, Path(server.store.folder) / LAST, rule)
 
+    def needed_of(self, site: str) -> list[int]:
+        """Rounds whose private state a site must keep for the states that are kept here."""
+        rounds = {kept.get(site) for state in self.state.kept for kept in (state.last_round, state.best_private)}
+        return sorted(round for round in rounds if round is not None)
+
     def forget(self) -> None:
         """The run is finished: nothing continues it."""
         self.state.remove()
 
     def _take_over(self, id: str, old: ServerState) -> None:
-        server, state = self.server, old.read()
+        server, state = self.server, old.sound()
         check_same(state, self.config)
         server.tensors = self._model(old, state.round)
         server.applied.take_over(old.read_rule(state), server.tensors)

@@ -1,6 +1,6 @@
 """What a site is sent for one task."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -32,7 +32,7 @@ class TaskMaker:
         round: int,
         tensors: Mapping[str, Tensor],
         private_round: int | None,
-        keep_round: int | None = None,
+        keep_rounds: Sequence[int] = (),
     ) -> Task:
         """Make one site's task.
 
@@ -42,7 +42,7 @@ class TaskMaker:
             round: the round to train, or the one whose aggregate is scored (-1: the starting model).
             tensors: the whole model; the site gets what its role receives.
             private_round: round of the private state that the site continues, or None.
-            keep_round: a further round whose private state the site must keep.
+            keep_rounds: further rounds whose private state the site must keep.
         """
         role = self.plan.sites[site]
         received = [*self.policies.of(role, round).received(tensors), *self.start_names(role, private_round, round)]
@@ -56,7 +56,7 @@ class TaskMaker:
             bundle_digest=self.store.bundle.digest,
             study=self.study,
             private_round=private_round,
-            keep_rounds=[] if keep_round is None else [keep_round],
+            keep_rounds=list(keep_rounds),
             validate=name == "validate" or (name != "metadata" and role == "supervised" and self.plan.validates(round)),
             earlier=dict(self.earlier),
             **self.place(site),

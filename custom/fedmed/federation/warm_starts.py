@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedmed.durable_files import load_tensors, save_tensors
+from fedmed.errors import StateError
 from fedmed.federation.client import Client
 from fedmed.files import SHARED_ROUNDS
 from fedmed.messages.answers import Answer, Update
@@ -51,7 +52,10 @@ class WarmStarts:
         self._done[site] = task.round, name
         kept = self.folder / name
         if site not in self._on_its_own and (kept / UPDATE).is_file():
-            return _take(client, task, kept)
+            try:
+                return _take(client, task, kept)
+            except StateError as error:
+                log.warning("%s: %s; the site trains round %d itself", site, error, task.round)
         self._on_its_own.add(site)
         answer = client.answer(task)
         if isinstance(answer, Update):
@@ -93,7 +97,8 @@ def _take(client: Client, task: Task, kept: Path) -> Update:
     update, state, best = (load_tensors(kept / name) for name in (UPDATE, STATE, OWN_BEST))
     if best:
         client.state.keep_best(best["round"], best["score"], best["tensors"])
-    client.state.prune({task.round, *task.keep_rounds})
+    before = {task.private_round} - {None}
+    client.state.prune({*before, task.round, *task.keep_rounds})
     client.state.save(**{key: value for key, value in state.items() if key != "made_with"})
     client.progress.event("end", task, **update["metrics"])
     log.info("%s: round %d is that of an equal run, %s", client.site.site, task.round, kept.name[:12])

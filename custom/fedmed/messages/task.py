@@ -31,7 +31,8 @@ class Task:
         study: digest of the server's study; the site refuses to work for another one.
         private_round: the round whose private state continues: the site's last update that entered the model; None
             for a site that never took part.
-        keep_rounds: further rounds whose private state must stay on disk (the selected model's).
+        keep_rounds: further rounds whose private state must stay on disk: the selected model's, and those of the round
+            to which the run would go back.
         validate: whether to score the received model on the site's validation list.
         model: which model an ``evaluate`` task is about: ``selected``, ``last`` or ``first``, which it carries, or the
             site's ``own`` best, which the site has kept.

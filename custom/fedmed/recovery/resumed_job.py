@@ -3,8 +3,8 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fedmed.errors import JobError, StateError
@@ -23,11 +23,16 @@ PLACES = ("workspace/fedmed", "fedmed", ".")
 
 @dataclass(frozen=True)
 class Interrupted:
-    """An interrupted run: the job that made it, the server's state, and the job's folder, as far as they are known."""
+    """An interrupted run: the job that made it, the server's state, and the job's folder, as far as they are known.
+
+    Attributes:
+        sites: site -> its folder of the job, of a simulation: what it kept is looked at too.
+    """
 
     id: str
     state: ServerState | None = None
     job: Path | None = None
+    sites: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ def write_resumed(
     rounds: int | None = None,
     fresh: Sequence[str] = (),
     replace: bool = False,
+    back: bool = False,
 ) -> Resumed:
     """Write the job that continues a run, whole or not at all. It carries the server's state, but no site's.
 
@@ -105,6 +111,7 @@ def write_resumed(
         rounds: of the whole run, if it is to become longer.
         fresh: sites that lost their private state and start it afresh.
         replace: replace an existing job folder.
+        back: go on from the round before the last good one, since a site has said that its own state is damaged.
 
     Raises:
         JobError: the old job is unknown or not the run's own, an argument does not fit, or ``out`` exists.
@@ -115,7 +122,9 @@ def write_resumed(
     resume = {"job": check_plain(run.id)} | ({"fresh": list(fresh)} if fresh else {})
     longer = {} if rounds is None else {"rounds": rounds}
     job = read_job(run.job, load_server().allowed_classes).changed({"resume": resume, **longer})
-    state, out = run.state.read() if run.state else None, Path(out)
+    if back and not run.state:
+        raise JobError(f"only the server has the state of '{run.id}': give its run folder, to go back a round in it")
+    state, out = run.state.sound(run.sites, back) if run.state else None, Path(out)
     if state:
         check_same(state, config_of(job.plan, job.aggregator, ModelStore.from_args(job.persistor, out)))
     if out.exists() and not (replace and (out / "meta.json").is_file()):
@@ -137,9 +146,9 @@ def write_resumed(
 
 def _carry(source: ServerState, state: SavedState, folder: Path) -> None:
     (folder / MODELS).mkdir(parents=True)
-    for name in (STATE, ROUNDS):
-        if (source.folder / name).is_file():
-            shutil.copyfile(source.folder / name, folder / name)
+    ServerState(folder).put(state)
+    if (source.folder / ROUNDS).is_file():
+        shutil.copyfile(source.folder / ROUNDS, folder / ROUNDS)
     if source.read_rule(state) is not None:
         (folder / RULE).mkdir()
         shutil.copyfile(source.rule_path(state.round), ServerState(folder).rule_path(state.round))

@@ -1,5 +1,6 @@
 """What a site keeps to itself between rounds, and finds again when another job resumes the run."""
 
+import logging
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -7,12 +8,14 @@ from typing import Any
 
 from torch import Tensor
 
-from fedmed.durable_files import link, load_tensors, save_file, save_tensors
+from fedmed.durable_files import check_digest, link, load_tensors, save_file, save_tensors
 from fedmed.errors import JobError, StateError
 from fedmed.recovery.continued_jobs import folder_of_job, jobs_with_state
 from fedmed.recovery.saved_state import START
 
+log = logging.getLogger("fedmed.site")
 HELD, OWN_BEST = "received.pt", "own_best.pt"
+SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
 
 
 class SiteState:
@@ -103,11 +106,20 @@ class SiteState:
         Raises:
             StateError: it is damaged, or was made with other settings.
         """
-        self._copy(path := self.folder / OWN_BEST, self._places(path, self._jobs(START)))
-        return load_tensors(path) if path.is_file() else {}
+        for path in (first := self.folder / OWN_BEST, second := self.folder / SECOND):
+            self._copy(path, self._places(path, self._jobs(START)))
+        if not first.is_file():
+            return {}
+        try:
+            return load_tensors(first)
+        except StateError as error:
+            if not second.is_file():
+                raise
+            log.warning("%s; its copy %s is taken", error, second.name)
+            return load_tensors(second)
 
     def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
-        """Keep a whole model in the place of the one before.
+        """Keep a whole model in the place of the one before, twice.
 
         Args:
             round: after which it was aggregated.
@@ -115,7 +127,8 @@ class SiteState:
             tensors: all of them, private ones too.
         """
         facts = {"round": round, "score": score, "made_with": self.made_with}
-        save_tensors(self.folder / OWN_BEST, {**facts, "tensors": dict(tensors)})
+        for name in (OWN_BEST, SECOND):
+            save_tensors(self.folder / name, {**facts, "tensors": dict(tensors)})
 
     def hold(self, round: int, tensors: Mapping[str, Tensor]) -> None:
         """Keep a round's received tensors for its task to train, which comes without them."""
@@ -142,3 +155,27 @@ class SiteState:
         for path in self.folder.glob("round_*.pt"):
             if path.name not in names:
                 path.unlink()
+
+
+def check_kept(folder: Path, rounds: Iterable[int]) -> None:
+    """Look at what a site kept of some rounds, where it is in this job's folder; an earlier job may have it.
+
+    Args:
+        folder: the job's folder at the site.
+        rounds: whose private state a run would go on from.
+
+    Raises:
+        StateError: a file is damaged; names it.
+    """
+    for path in (Path(folder) / "state" / f"round_{round}.pt" for round in rounds):
+        if path.is_file():
+            check_digest(path)
+    copies = [path for name in (OWN_BEST, SECOND) if (path := Path(folder) / "state" / name).is_file()]
+    faults = []
+    for path in copies:
+        try:
+            check_digest(path)
+        except StateError as error:
+            faults.append(str(error))
+    if copies and len(faults) == len(copies):
+        raise StateError(f"{' '.join(faults)} Without them the site would choose its best model among later rounds alone")
