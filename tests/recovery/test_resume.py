@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fedmed.durable_files import load_tensors
-from fedmed.errors import RoundFailed, StateError
+from fedmed.errors import JobError, RoundFailed, StateError
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.weights import complete_weights
@@ -18,6 +18,9 @@ from fedmed.federation.server import Server
 from fedmed.jobs.job_folder import read_job
 from fedmed.recovery.interrupted_workspace import move_interrupted
 from fedmed.recovery.model_store import ModelStore
+from fedmed.recovery.resumed_job import Interrupted, write_resumed
+from fedmed.recovery.server_state import ServerState
+from fedmed.recovery.site_state import SiteState
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 
@@ -189,6 +192,45 @@ def test_a_lost_private_state_is_an_error_that_says_what_to_do(job, interrupt, t
     assert "before-1/fedmed/state: put that folder back" in caplog.text and "--allow-fresh" in caplog.text
     caplog.clear()
     assert move_interrupted(workspace, TWO) == "before-2"
+
+
+def spoil(path):
+    """Flip 64 bytes in the middle of a file, which PyTorch would read without a word."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("where", ["ct_*", "server"])
+def test_damaged_files_of_the_last_round_are_named_and_the_run_goes_back_one(job, interrupt, tmp_path, caplog, where):
+    folder, workspace = job(rounds=4, **{**WARM, "warm_start": {"rounds": 1, "sharing": "full"}}), tmp_path / "ws"
+    run_job(folder, tmp_path / "whole")
+    interrupt(folder, workspace, Client, "train", 4, after=True)  # of round 2, which the first of two sites has trained
+    spoilt = [path for path in workspace.glob(f"{where}/simulate_job/fedmed/*/round_1.pt")]
+    spoilt += workspace.glob(f"{where}/simulate_job/fedmed/state/own_best.pt")
+    for path in spoilt:
+        spoil(path)
+    assert len(spoilt) >= (2 if where == "ct_*" else 1)
+    run_job(folder, workspace, resume=True)
+    assert "round_1.pt is damaged" in caplog.text and "The run goes back to its round 0" in caplog.text
+    assert_same_end(tmp_path / "whole", workspace)
+    assert read_run(workspace).resumed == {"before-1": 1}
+
+
+def test_a_site_that_finds_its_state_damaged_says_so_and_a_job_may_go_back(job, interrupt, tmp_path, caplog):
+    """Of a provisioned federation the server does not see the sites' files."""
+    folder, workspace = job(rounds=4), tmp_path / "ws"
+    interrupt(folder, workspace, Server, "train_tasks", 3)
+    state = workspace / "ct_east/simulate_job/fedmed/state/round_1.pt"
+    spoil(state)
+    with pytest.raises(StateError, match=r"private state of round 1 cannot be read: .*round_1\.pt is damaged.*--back"):
+        SiteState(state.parents[1]).load(1)
+    run = Interrupted("old", ServerState(workspace / "server/simulate_job/fedmed"), folder)
+    assert write_resumed(run, tmp_path / "as_it_is").done == 2
+    assert write_resumed(run, tmp_path / "back", back=True).done == 1
+    with pytest.raises(JobError, match="only the server has the state of 'old'"):
+        write_resumed(Interrupted("old", job=folder), tmp_path / "nowhere", back=True)
 
 
 def test_other_settings_of_a_site_make_another_run(job, lively, interrupt, tmp_path, caplog):

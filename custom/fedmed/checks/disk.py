@@ -13,7 +13,7 @@ from fedmed.data.store import FOLDER, prepared_sizes
 from fedmed.reports.words import size
 from fedmed.settings.site import SiteConfig
 
-STATES = 2 * 3 + 1  # rounds that are kept, of a tensor and Adam's two moments; and the site's own best model
+STATES = 3 * 3 + 2  # rounds that are kept, of a tensor and Adam's two moments; and twice the site's own best model
 COMFORT = 2  # below so many times the need, a note
 
 
@@ -29,7 +29,7 @@ class Space:
 
 
 def state_bytes(model_bytes: int | None) -> int:
-    """Estimate what a job keeps at the site: two rounds of the model with Adam's moments, and its own best model."""
+    """Estimate what a job keeps at the site: three rounds of the model with Adam's moments, and its own best."""
     return STATES * (model_bytes or 0)
 
 

@@ -15,6 +15,7 @@ from fedmed.recovery.saved_state import START
 
 log = logging.getLogger("fedmed.site")
 HELD, OWN_BEST = "received.pt", "own_best.pt"
+BACK = "the run can go back a round: write its next job with scripts/resume.py --back"
 SECOND = "own_best_copy.pt"  # of what may be many rounds old, and is nowhere else
 
 
@@ -54,11 +55,12 @@ class SiteState:
             return load_tensors(self._path(round))
         except StateError as error:
             looked = ", ".join(str(place.parent) for place in self._places(self._path(round), self._jobs(round)))
+            back = f"{BACK}; " if self._path(round).is_file() else ""
             hint = (
-                f"the job continues another one, whose state was looked for in {looked}: put that folder back, or "
+                f"{back}the job continues another one, whose state was looked for in {looked}: put that folder back, or "
                 "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
             )
-            hint = hint if looked else "without that state the site cannot continue"
+            hint = hint if looked else f"{back}without that state the site cannot continue"
             raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error
 
     def _jobs(self, round: int) -> list[str]:
@@ -84,7 +86,10 @@ class SiteState:
         found = [place for place in places if place.is_file()]
         if path.is_file() or not found:
             return
-        made_with = load_tensors(found[0]).get("made_with", {})
+        try:
+            made_with = load_tensors(found[0]).get("made_with", {})
+        except StateError as error:
+            raise StateError(f"{error}; {BACK}") from error
         for key, value in self.made_with.items():
             if made_with.get(key) != value:
                 raise StateError(
@@ -106,17 +111,17 @@ class SiteState:
         Raises:
             StateError: it is damaged, or was made with other settings.
         """
-        for path in (first := self.folder / OWN_BEST, second := self.folder / SECOND):
-            self._copy(path, self._places(path, self._jobs(START)))
-        if not first.is_file():
-            return {}
         try:
-            return load_tensors(first)
+            return self._best(OWN_BEST)
         except StateError as error:
-            if not second.is_file():
+            if not (found := self._best(SECOND)):
                 raise
-            log.warning("%s; its copy %s is taken", error, second.name)
-            return load_tensors(second)
+            log.warning("%s; its copy %s is taken", error, SECOND)
+            return found
+
+    def _best(self, name: str) -> dict[str, Any]:
+        self._copy(path := self.folder / name, self._places(path, self._jobs(START)))
+        return load_tensors(path) if path.is_file() else {}
 
     def keep_best(self, round: int, score: float, tensors: Mapping[str, Tensor]) -> None:
         """Keep a whole model in the place of the one before, twice.
@@ -178,4 +183,6 @@ def check_kept(folder: Path, rounds: Iterable[int]) -> None:
         except StateError as error:
             faults.append(str(error))
     if copies and len(faults) == len(copies):
-        raise StateError(f"{' '.join(faults)} Without them the site would choose its best model among later rounds alone")
+        raise StateError(
+            f"{' '.join(faults)} Without them the site would choose its best model among later rounds alone"
+        )
