@@ -6,9 +6,10 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
-from fedmed_label.bundles import ServedBundle, read_bundles
+from fedmed_label.bundles import ServedBundle, open_bundles
 from fedmed_label.checks import check_address, check_device, check_dicomweb, is_loopback, local_url, own_names
 from fedmed_label.door import Rules
 from fedmed_label.instance import environment, instance
@@ -38,6 +39,7 @@ def read_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-upload", metavar="MB", type=int, default=1024, help="of an image; default 1024")
     parser.add_argument("--allow-delete", action="store_true", help="clients may delete labels and uploaded images")
     parser.add_argument("--work", metavar="DIR", type=Path, help="server's files and labels; default in $FEDMED_HOME")
+    parser.add_argument("--trust", metavar="DIGEST", action="append", default=[], help="let this bundle run its code")
     parser.add_argument("--all", action="store_true", help="of a site, the images of all lists, not only unlabeled")
     parser.add_argument("--device", help="cpu, cuda or cuda:N; default: a GPU if there is one")
     parser.add_argument("--stock", action="store_true", help="MONAI Label's own app: 3D segmentation")
@@ -142,7 +144,12 @@ def serve(options: argparse.Namespace) -> None:
         Ended: the user ended it.
     """
     visible = check_device(options.device)
-    bundles = read_bundles(options.bundles)
+    with tempfile.TemporaryDirectory(prefix="fedmed-bundles-") as place:
+        serve_bundles(options, visible, open_bundles(options.bundles, Path(place), options.trust))
+
+
+def serve_bundles(options: argparse.Namespace, visible: str | None, bundles: list[ServedBundle]) -> None:
+    """The same for bundles that may be run; ``visible`` is what :func:`check_device` says of GPUs."""
     if options.stock:
         check_stock(bundles)
     check_address(options.host, options.port)

@@ -18,11 +18,14 @@ from fedmed.errors import DataError, FedMedError
 from fedmed.files import private_files, write_atomically
 
 
-def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> tuple[object, list[str]]:
+def segment(
+    bundle: Path, folder: Path, uid: str | None, device: str | None, trusted: list[str]
+) -> tuple[object, list[str]]:
     """Return the segmentation of the series in ``folder`` and one line for each of its segments; notes to stderr."""
     # Here and not above: they take seconds to load, for which --help and a wrong path need not wait.
     import numpy as np
 
+    from fedmed.bundles.given_bundle import open_given
     from fedmed.bundles.infer import WEIGHTS, check_ready, infer_image
     from fedmed.bundles.metadata_classes import segments
     from fedmed.data.dicom_find import find_series
@@ -37,13 +40,14 @@ def segment(bundle: Path, folder: Path, uid: str | None, device: str | None) -> 
     files = find_series(folder, uid)
     slices = source_slices(files)
     with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
+        opened = open_given(bundle, Path(place) / "bundle", trusted)
         # Checked as a preparation does; not compressed, which would take longer than reading a chest.
         (case,) = inspect_all([Source("scan", files, patient="", series=True)], Path(place), ending=".nii")
         if case.faults:
             raise DataError(f"{folder}: {'; '.join(case.faults)}")
         for note in case.notes:
             print(f"note: {note}", file=sys.stderr)
-        mask = infer_image(bundle, case.image, **({"device": device} if device else {}))
+        mask = infer_image(opened, case.image, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000
     found = [(one, int((array == k).sum())) for k, one in enumerate(structures, start=1)]
@@ -72,11 +76,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("out", metavar="OUT.dcm", type=Path, help="the segmentation")
     parser.add_argument("--series", metavar="UID", help="SeriesInstanceUID, where the folder holds several series")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1; default: a GPU if there is one")
+    parser.add_argument(
+        "--trust", metavar="DIGEST", action="append", default=[], help="let the bundle of this digest run its own code"
+    )
     parser.add_argument("--replace", action="store_true", help="overwrite OUT.dcm")
     options = parser.parse_args(arguments)
     try:
         check_target(options.out, options.replace)
-        result, words = segment(options.bundle, options.folder, options.series, options.device)
+        result, words = segment(options.bundle, options.folder, options.series, options.device, options.trust)
         write_atomically(options.out, result.save_as)
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -14,6 +14,8 @@
 # --allow-delete   clients may delete labels and the images that they sent
 # --work DIR   where the server's files and corrected labels are kept; default below $FEDMED_HOME/label
 # --device D   cpu, cuda or cuda:N; default: a GPU if there is one
+# --trust D    let the bundle of this digest run its own code (repeatable); without it none does, and those that would
+#              are refused with their digest
 # --all        of a site, the images of all lists, not only the unlabelled ones
 # --stock      MONAI Label's own app in place of FedMed's: 3D segmentation only
 # --verbose    show MONAI Label's log here; else it goes to a file

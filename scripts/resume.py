@@ -40,7 +40,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
     add(
         "--back",
         action="store_true",
-        help="go on from the round before the last good one: a site's log says that what it kept of the last is damaged",
+        help="go on from the round before the last good one, since a site's log says that its own state is damaged",
     )
     add("--replace", action="store_true", help="replace an existing job folder")
     return parser.parse_args(argv)

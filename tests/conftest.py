@@ -252,6 +252,8 @@ def undecided_bundle(exported_bundle, tmp_path_factory):
     """``exported_bundle`` with a threshold that a part of the voxels passes, so that a mask shows every shift."""
     from monai.bundle import ConfigParser
 
+    from fedmed.bundles.digests import read_digests, write_digests
+
     root = tmp_path_factory.mktemp("undecided") / exported_bundle.name
     shutil.copytree(exported_bundle, root)
     config = ConfigParser.load_config_file(root / "configs" / "inference.yaml")
@@ -262,6 +264,7 @@ def undecided_bundle(exported_bundle, tmp_path_factory):
     with torch.no_grad():
         config["threshold"] = float(torch.softmax(network(window), 1)[0, 1].median())
     (root / "configs" / "inference.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+    write_digests(root, read_digests(root)["made_of"])
     return root
 
 

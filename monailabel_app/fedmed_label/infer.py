@@ -16,6 +16,7 @@ from monailabel.tasks.infer.bundle import BundleConstants, BundleInferTask
 from monailabel.utils.others.generic import name_to_device
 from torch import Tensor, nn
 
+from fedmed.bundles.digests import check_file
 from fedmed.errors import BundleError, DataError, first_line
 from fedmed_label.bundles import read_bundle
 from fedmed_label.heat_maps import heat_map, write_overlay
@@ -183,6 +184,7 @@ class BundleTask(BundleInferTask):
             raise BundleError(f"{path} is gone ({error.strerror}); export the bundle again") from error
         cached = self._networks.get(device)
         if cached is None or cached[1] != changed:
+            check_file(self.bundle.root, path.relative_to(self.bundle.root).as_posix())
             self._networks[device] = (load_weights(copy.deepcopy(self.network), path, device), changed)
         return self._networks[device][0]
 

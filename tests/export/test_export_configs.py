@@ -6,10 +6,10 @@ from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.merged_configs import footprint, merged
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
 from fedmed.export.folder import copy_parts
-from fedmed.export.merged_configs import footprint, merged
 from fedmed.methods.method import Method
 
 CONFIGS = CHECKOUT_BUNDLES / "covid_ct_segmentation" / "configs"

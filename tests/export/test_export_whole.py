@@ -34,7 +34,7 @@ from fedmed.recovery.model_store import ModelStore
 
 SITES = ("ct_north", "ct_east", "ct_west", "ct_south")
 SMALL = {"pixdim": [5.5, 5.5, 12.0], "window_size": [32, 32, 16], "patch_size": [16, 16, 16]}
-PARTS = {"LICENSE", "configs", "covid_ct", "docs", "models"}
+PARTS = {"LICENSE", "configs", "covid_ct", "digests.json", "docs", "models"}
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,10 @@ def test_only_the_owner_reads_it_and_only_replace_overwrites_it(run, exported_bu
         (lambda root: (root / "models" / "model.pt").unlink(), "has no weights (models/model.pt)"),
         (lambda root: (root / "configs" / "inference.yaml").unlink(), "is not a bundle for inference"),
         (lambda root: (root / "configs" / "metadata.json").write_text("{"), "metadata.json cannot be read"),
-        (lambda root: (root / "models" / "model.pt").write_bytes(b"x" * 99), "is not a file of weights"),
+        (
+            lambda root: (root / "models" / "model.pt").write_bytes(b"x" * 99),
+            "not as it was exported, damaged or changed: models/model.pt",
+        ),
     ],
 )
 def test_a_bundle_that_cannot_infer(run, exported_bundle, series, tmp_path, break_it, reason):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from fedmed.bundles.digests import write_digests
 from fedmed.data.structure import Structure
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
@@ -134,6 +135,7 @@ def _fill(
     meta["federation"] |= {"checks": checks}
     _write_json(folder / CONFIGS / METADATA, meta)
     _write_card(folder, config, meta, exporter)
+    write_digests(folder, {"bundle": bundle.name, "overlays": exporter.baked[0]})
     return Exported(out, version, weights.round, overlays, checks, exporter.next_steps(out))
 
 

@@ -9,11 +9,11 @@ from monai.bundle import ConfigParser
 from monai.networks.nets.resnet import ResNet, ResNetBottleneck
 from torch import nn
 
+from fedmed.bundles.merged_configs import FITTED, footprint
 from fedmed.bundles.score import Score
 from fedmed.data.structure import Structure
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
-from fedmed.export.merged_configs import FITTED, footprint
 from fedmed.export.story import limits, results_note, story
 from fedmed.reports.words import fixed, join
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import yaml
 
+from fedmed.bundles.merged_configs import FITTED, footprint, merged
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import CONFIGS
-from fedmed.export.merged_configs import FITTED, footprint, merged
 
 MAIN = ("inference", "train")
 NO_OVERLAYS = (*MAIN, "metadata", "federation")

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.infer import run_inference
+from fedmed.bundles.merged_configs import speaks_of
 from fedmed.errors import BundleError, ExportError
 from fedmed.export.folder import CONFIGS
-from fedmed.export.merged_configs import speaks_of
 
 # `python -m monai.bundle` in a process that cannot import FedMed: a bundle must not need it to infer.
 ALONE = "import runpy, sys; sys.modules['fedmed'] = None; runpy.run_module('monai.bundle', run_name='__main__')"

@@ -11,11 +11,11 @@ from torch import Tensor
 from fedmed.aggregation.acceptance import all_finite
 from fedmed.aggregation.sharing import Patterns
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.merged_configs import unknown
 from fedmed.bundles.network import initial_network
 from fedmed.errors import ExportError, FedMedError
 from fedmed.export.exporter import Exporter
 from fedmed.export.finished_run import FinishedRun
-from fedmed.export.merged_configs import unknown
 from fedmed.export.private_tensors import private_state, site_settings
 from fedmed.export.unseen import KeptMean, kept_mean
 from fedmed.jobs.role_sharing import RolePolicies

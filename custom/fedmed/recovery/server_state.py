@@ -5,8 +5,8 @@ a whole state.
 same round, ``rule/round_<r>.pt``, if it left anything. These files are there before the state that names them, and are
 deleted only after the state that no longer does. So they never mix, whatever ``FL_global_model.pt`` holds by then.
 
-The state of the round before is kept too, ``server_state_before.json``, with its files: all carry digests, and where one
-of the last round is damaged, the run goes back to the round before.
+The state of the round before is kept too, ``server_state_before.json``, with its files: all carry digests, and where
+one of the last round is damaged, the run goes back to the round before.
 """
 
 import contextlib
@@ -41,7 +41,8 @@ class ServerState:
         folder: the job's folder at the server, ``…/fedmed``, or a copy of it.
 
     Attributes:
-        kept: the states that this object has written and that are still there: of the last round, and of the one before.
+        kept: the states that this object has written and that are still there: of the last round, and of the one
+            before.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -57,8 +57,8 @@ class SiteState:
             looked = ", ".join(str(place.parent) for place in self._places(self._path(round), self._jobs(round)))
             back = f"{BACK}; " if self._path(round).is_file() else ""
             hint = (
-                f"{back}the job continues another one, whose state was looked for in {looked}: put that folder back, or "
-                "write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
+                f"{back}the job continues another one, whose state was looked for in {looked}: put that folder back, "
+                "or write the job with scripts/resume.py --allow-fresh and this site's name, so that it starts afresh"
             )
             hint = hint if looked else f"{back}without that state the site cannot continue"
             raise StateError(f"the site's private state of round {round} cannot be read: {error}; {hint}") from error

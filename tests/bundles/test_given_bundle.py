@@ -1,0 +1,203 @@
+"""A bundle that somebody gives runs nothing: what it would run, its digest, and what is read of it."""
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.digests import DIGESTS, read_digests, whole_digest, write_digests
+from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.given_bundle import open_given, settings_of
+from fedmed.bundles.infer import infer_image
+from fedmed.data.synthetic import demo_site
+from fedmed.errors import BundleError
+
+
+@pytest.fixture
+def given(exported_bundle, tmp_path):
+    """Return a function: changes the files of an exported bundle, writes its digests anew, and returns it."""
+    root = shutil.copytree(exported_bundle, tmp_path / "given" / exported_bundle.name)
+
+    def given(change=lambda config, meta: None):
+        paths = root / "configs" / "inference.yaml", root / "configs" / "metadata.json"
+        config, meta = yaml.safe_load(paths[0].read_text()), json.loads(paths[1].read_text())
+        change(config, meta)
+        paths[0].write_text(yaml.safe_dump(config, sort_keys=False))
+        paths[1].write_text(json.dumps(meta))
+        write_digests(root, read_digests(root)["made_of"])
+        return root
+
+    return given
+
+
+@pytest.fixture
+def ran(tmp_path):
+    """A file that hostile bundles make; its absence shows that nothing of them ran."""
+    return SimpleNamespace(path=tmp_path / "ran", code=f"$__import__('os').mknod({str(tmp_path / 'ran')!r})")
+
+
+def test_an_exported_bundle_is_opened_as_it_is_and_infers_the_same(given, tmp_path, fedmed_home):
+    root = given()
+    opened = open_given(root, tmp_path / "place")
+    assert opened.name == root.name and opened != root
+    image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
+    masks = [np.asarray(infer_image(folder, image, device="cpu").dataobj) for folder in (root, opened)]
+    assert np.array_equal(*masks)
+    own = {path.name for path in (opened / "configs").iterdir()}
+    assert own == {"inference.yaml", "metadata.json", "federation.yaml"}
+    assert not (opened / "models" / "model.ts").exists()
+
+
+def test_an_installed_bundle_is_this_machines_own(exported_bundle, monkeypatch, tmp_path):
+    root = tmp_path / "installed" / exported_bundle.name
+    shutil.copytree(exported_bundle, root)
+    monkeypatch.setenv("FEDMED_BUNDLES", str(root.parent))
+    assert open_given(root, tmp_path / "place") == root
+    assert open_given(exported_bundle, tmp_path / "place") != exported_bundle  # made of the checkout's of that name
+
+
+EXPRESSIONS = {
+    "network": lambda code: lambda config, meta: config.update(network_def=code),
+    "new entry": lambda code: lambda config, meta: config.update(mine=code),
+    "initialize": lambda code: lambda config, meta: config.update(initialize=[code]),
+    "imports": lambda code: lambda config, meta: config["imports"].append(code),
+    "setting": lambda code: lambda config, meta: config.update(threshold=code),
+    "in a list": lambda code: lambda config, meta: config.update(pixdim=[1.0, 1.0, code]),
+    "transform": lambda code: (
+        lambda config, meta: config["preprocessing"]["transforms"].append(
+            {"_target_": "Lambdad", "keys": "image", "func": code}
+        )
+    ),
+    "callable": lambda code: (
+        lambda config, meta: config.update(network_def={"_target_": "os.mknod", "path": code.split("'")[3]})
+    ),
+    "function of a transform": lambda code: (
+        lambda config, meta: config.update(
+            inferer={"_target_": "subprocess.run", "args": ["touch", code.split("'")[3]]}
+        )
+    ),
+    "macro": lambda code: lambda config, meta: config.update(classes="%/etc/passwd"),
+    "reference": lambda code: lambda config, meta: config.update(threshold="@imports"),
+    "metadata": lambda code: lambda config, meta: meta.update(authors=code),
+    "deep in the metadata": lambda code: lambda config, meta: meta["changelog"].update({"9": {"_target_": "os.mknod"}}),
+    "its own place": lambda code: lambda config, meta: config.update(bundle_root="elsewhere"),
+    "a path": lambda code: lambda config, meta: config.update(image_bands="secret.pt"),
+    "a path in a text": lambda code: lambda config, meta: config.update(classes=["../secret"]),
+}
+
+
+@pytest.mark.parametrize("how", EXPRESSIONS)
+def test_whatever_would_run_or_read_is_refused_with_the_digest_and_the_signer(given, ran, tmp_path, how):
+    root = given(EXPRESSIONS[how](ran.code))
+    with pytest.raises(BundleError, match=f"Its digest is {whole_digest(root)}, signed by nobody.*--trust") as refused:
+        open_given(root, tmp_path / "place")
+    assert "is not what the installed bundle" in str(refused.value) or "configs/metadata.json:" in str(refused.value)
+    assert not ran.path.exists()
+
+
+def test_monai_alone_would_run_it(given, ran, tmp_path, fedmed_home):
+    """Else the tests here could not fail."""
+    root = given(EXPRESSIONS["network"](ran.code))
+    image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
+    with pytest.raises(BundleError, match="fails at inference"):
+        infer_image(root, image, device="cpu")
+    assert ran.path.exists()
+
+
+def test_its_own_package_is_not_imported(given, ran, tmp_path, fedmed_home):
+    root = given()
+    for path in root.glob("covid_ct/*.py"):
+        path.write_text(f"{ran.code.removeprefix('$')}\n" + path.read_text())
+    write_digests(root, read_digests(root)["made_of"])
+    opened = open_given(root, tmp_path / "place")
+    assert (opened / "covid_ct").resolve() == CHECKOUT_BUNDLES / "covid_ct_segmentation" / "covid_ct"
+    image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
+    infer_image(opened, image, device="cpu")
+    assert not ran.path.exists()
+
+
+def test_weights_that_would_run_code_are_refused_when_they_are_read(given, ran, tmp_path, fedmed_home):
+    class Hostile:
+        def __reduce__(self):
+            return (eval, (ran.code.removeprefix("$"),))
+
+    root = given()
+    torch.save({"model": Hostile()}, root / "models" / "model.pt")
+    write_digests(root, read_digests(root)["made_of"])
+    opened = open_given(root, tmp_path / "place")
+    image = sorted((demo_site("chest_ct_tiny", "ct_north", fedmed_home) / "images").iterdir())[0]
+    with pytest.raises(BundleError, match="not a file of weights"):
+        infer_image(opened, image, device="cpu")
+    assert not ran.path.exists()
+
+
+def test_torchscript_is_code_and_not_opened(given, tmp_path):
+    root = given()
+    (root / "models" / "model.pt").unlink()
+    (root / DIGESTS).unlink()
+    with pytest.raises(BundleError, match="TorchScript is code.*--trust"):
+        open_given(root, tmp_path / "place")
+
+
+def test_a_bundle_of_others_is_refused(given, tmp_path):
+    root = given(lambda config, meta: meta.pop("federation"))
+    (root / DIGESTS).unlink()
+    with pytest.raises(BundleError, match="it was not exported by FedMed. Its digest is"):
+        open_given(root, tmp_path / "place")
+
+
+def test_one_of_an_earlier_fedmed_has_no_digests_and_is_opened(given, tmp_path):
+    root = given()
+    (root / DIGESTS).unlink()
+    assert (open_given(root, tmp_path / "place") / "models" / "model.pt").is_file()
+
+
+def test_a_trusted_digest_opens_that_bundle_and_no_changed_one(given, ran, tmp_path, caplog):
+    root = given(EXPRESSIONS["network"](ran.code))
+    digest = whole_digest(root)
+    assert open_given(root, tmp_path / "place", [digest[:16]]).joinpath("covid_ct/transforms.py").is_file()
+    assert f"runs code of its own. Digest: {digest}; signed by nobody" in caplog.text
+    (root / "covid_ct" / "transforms.py").write_text("")
+    for trusted in ([digest], [digest[:8]], [""]):
+        with pytest.raises(BundleError, match="--trust"):
+            open_given(root, tmp_path / "again", trusted)
+
+
+def test_what_python_compiled_is_not_part_of_a_trusted_bundle(given, ran, tmp_path):
+    root = given(EXPRESSIONS["network"](ran.code))
+    digest = whole_digest(root)
+    (root / "covid_ct" / "__pycache__").mkdir()
+    (root / "covid_ct" / "__pycache__" / "transforms.cpython-311.pyc").write_bytes(b"other code")
+    assert not list(open_given(root, tmp_path / "place", [digest]).rglob("*.pyc"))
+
+
+@pytest.mark.parametrize("name", ["models/model.pt", "configs/inference.yaml", "docs/README.md"])
+def test_flipped_bytes_are_named(given, tmp_path, name):
+    root = given()
+    content = bytearray((root / name).read_bytes())
+    content[len(content) // 2] ^= 255
+    (root / name).write_bytes(content)
+    with pytest.raises(BundleError, match=f"not as it was exported, damaged or changed: {name}"):
+        open_given(root, tmp_path / "place")
+
+
+def test_plain_settings_of_the_run_are_taken(given, tmp_path):
+    changes = {"threshold": 0.25, "image_gamma": 1.5, "image_bands": [1.0, 0.5], "classes": ["covid_region"]}
+    opened = open_given(given(lambda config, meta: config.update(changes)), tmp_path / "place")
+    made = yaml.safe_load((opened / "configs" / "inference.yaml").read_text())
+    assert {key: made[key] for key in changes} == changes
+
+
+@pytest.mark.parametrize("name", ["cxr_classification", "instrument_segmentation", "surgical_tool_classification"])
+def test_every_bundles_own_configuration_with_its_overlays_is_accepted(name):
+    bundle = Bundle(name)
+    own = Bundle.parser(bundle)  # it can be read
+    assert own is not None
+    config = yaml.safe_load(bundle.config_file("inference").read_text())
+    assert settings_of(config, config, "x", bundle) == {}
+    assert settings_of({**config, "classes": ["a", "b"]}, config, "x", bundle) == {"classes": ["a", "b"]}
