@@ -15,6 +15,7 @@ from fedmed.errors import BundleError
 from fedmed.kinds.label_server import PROPOSALS, Proposal
 
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
+WEIGHTS = ("model.pt", "model.ts")
 OTHERS = ("deepedit", "deepgrow", "detection")  # MONAI Label gives folders with these names another task
 EXPORT = "scripts/export_bundle.py makes a complete one"
 
@@ -61,8 +62,8 @@ class ServedBundle:
     @property
     def weights(self) -> Path:
         """``models/model.pt``; TorchScript only if that is missing, since it may hold older weights."""
-        pytorch = self.root / "models" / "model.pt"
-        return pytorch if pytorch.is_file() else self.root / "models" / "model.ts"
+        pytorch, script = (self.root / "models" / name for name in WEIGHTS)
+        return pytorch if pytorch.is_file() else script
 
 
 def open_bundles(folders: Sequence[Path], place: Path, trusted: Sequence[str] = ()) -> list[ServedBundle]:
@@ -78,7 +79,8 @@ def open_bundles(folders: Sequence[Path], place: Path, trusted: Sequence[str] = 
     """
     from fedmed.bundles.given_bundle import open_given  # only now: it takes seconds
 
-    return read_bundles([open_given(folder, place / str(number), trusted) for number, folder in enumerate(folders)])
+    checked = [check_folder(folder) for folder in folders]
+    return read_bundles([open_given(folder, place / str(number), trusted) for number, folder in enumerate(checked)])
 
 
 def read_bundles(folders: Sequence[Path]) -> list[ServedBundle]:
@@ -101,6 +103,17 @@ def read_bundle(folder: Path) -> ServedBundle:
     Raises:
         BundleError: no such folder, not a bundle, no task in its name, no weights, or metadata that cannot be used.
     """
+    root = check_folder(folder)
+    proposal = _proposal(root)
+    return ServedBundle(root, proposal, *_format(root, proposal))
+
+
+def check_folder(folder: Path) -> Path:
+    """Return a bundle's folder, in which nothing is read.
+
+    Raises:
+        BundleError: no such folder, not a bundle, or no weights.
+    """
     root = Path(folder).expanduser().absolute()  # a link keeps its own name
     if not root.is_dir():
         raise BundleError(f"bundle {folder}: the folder does not exist; correct the path. {EXPORT}")
@@ -108,16 +121,15 @@ def read_bundle(folder: Path) -> ServedBundle:
     for what, names in needed.items():
         if not any((root / "configs" / name).is_file() for name in names):
             raise BundleError(f"{root} is not a bundle: {what} is missing; {EXPORT}")
-    proposal = _proposal(root)
-    bundle = ServedBundle(root, proposal, *_format(root, proposal))
-    if not bundle.weights.is_file() and (root / "models" / "pretrained.pt").is_file():
+    has_weights = any((root / "models" / name).is_file() for name in WEIGHTS)
+    if not has_weights and (root / "models" / "pretrained.pt").is_file():
         raise BundleError(
             f"bundle {root} holds a pre-trained encoder and no model that names classes; train one on it first "
             "(docs/README.md of the bundle says how) and export that"
         )
-    if not bundle.weights.is_file():
+    if not has_weights:
         raise BundleError(f"bundle {root} has no weights: models/model.pt is missing; {EXPORT}")
-    return bundle
+    return root
 
 
 def _segment(number: int, structure: Structure) -> dict[str, Any]:

@@ -4,12 +4,14 @@ import errno
 import json
 import re
 import socket
+from pathlib import Path
 
 import pytest
 import serve
 from fedmed_label.bundles import read_bundle
 from PIL import Image
 
+from fedmed.bundles.digests import whole_digest
 from fedmed.labelling.exclusive_folder import exclusive
 
 
@@ -28,7 +30,10 @@ def launch(monkeypatch, capsys):
     monkeypatch.setattr(serve, "Server", StoppedAtOnce)
 
     def run(*arguments):
-        code = serve.main([str(argument) for argument in arguments])
+        """Bundles here are not FedMed's: a person trusts them."""
+        folders = [each for each in arguments if isinstance(each, Path) and (each / "configs").is_dir()]
+        trust = [word for folder in folders for word in ("--trust", whole_digest(folder))]
+        code = serve.main([str(argument) for argument in (*arguments, *trust)])
         return code, *capsys.readouterr()
 
     return run
@@ -116,6 +121,21 @@ def test_clients_are_told_colour_and_codes_of_each_segment(make_bundle):
     assert segment["SegmentedPropertyTypeCodeSequence"] == code
     path.write_text(json.dumps(json.loads(path.read_text()) | {"classes": []}))
     assert "color" not in read_bundle(root).label_info[0]
+
+
+def test_a_bundle_that_would_run_code_is_refused_with_its_digest(make_bundle, studies, tmp_path, capsys):
+    bundle, ran = make_bundle(), tmp_path / "ran"
+    network = {"network_def": f"$__import__('os').mknod({str(ran)!r})"}
+    (bundle / "configs" / "inference.yaml").write_text(json.dumps(network))
+    assert serve.main([str(studies), str(bundle)]) == 2
+    assert f"Its digest is {whole_digest(bundle)}, signed by nobody" in capsys.readouterr().err and not ran.exists()
+
+
+def test_the_kind_of_a_bundle_that_nobody_trusts_is_not_imported(make_bundle, studies, capsys, monkeypatch):
+    bundle = make_bundle()
+    (bundle / "configs" / "federation.yaml").write_text("kind: antigravity.Kind")
+    monkeypatch.setattr("fedmed.kinds.find_kind.import_named", lambda path: pytest.fail(f"{path} was imported"))
+    assert serve.main([str(studies), str(bundle)]) == 2 and "--trust" in capsys.readouterr().err
 
 
 def test_an_unknown_bundle(launch, studies, tmp_path):

@@ -70,7 +70,7 @@ def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
 
 
 def _check_unchanged(root: Path, needed: Collection[str]) -> None:
-    if changed := changed_files(root, needed):
+    if changed := changed_files(root, [name for name in needed if (root / name).is_file()]):
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise BundleError(
             f"it is not as it was exported, damaged or changed: {', '.join(changed[:3])}{more}; copy or export it again"
