@@ -9,10 +9,9 @@ import pytest
 import torch
 import yaml
 
-from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.digests import DIGESTS, read_digests, whole_digest, write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.given_bundle import open_given, settings_of
+from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import infer_image
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError
@@ -191,13 +190,3 @@ def test_plain_settings_of_the_run_are_taken(given, tmp_path):
     opened = open_given(given(lambda config, meta: config.update(changes)), tmp_path / "place")
     made = yaml.safe_load((opened / "configs" / "inference.yaml").read_text())
     assert {key: made[key] for key in changes} == changes
-
-
-@pytest.mark.parametrize("name", ["cxr_classification", "instrument_segmentation", "surgical_tool_classification"])
-def test_every_bundles_own_configuration_with_its_overlays_is_accepted(name):
-    bundle = Bundle(name)
-    own = Bundle.parser(bundle)  # it can be read
-    assert own is not None
-    config = yaml.safe_load(bundle.config_file("inference").read_text())
-    assert settings_of(config, config, "x", bundle) == {}
-    assert settings_of({**config, "classes": ["a", "b"]}, config, "x", bundle) == {"classes": ["a", "b"]}

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from fedmed.bundles.digests import DIGESTS, whole_digest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 LABEL = CHECKOUT / "scripts" / "label.sh"
 READY = "End it with"  # the launcher's last words once the server answers
@@ -83,8 +85,11 @@ def label_server(label_env, fedmed_home):
 
     @contextlib.contextmanager
     def serve(studies: Path | str, *bundles: Path, options: tuple[str, ...] = ()) -> Iterator[LabelServer]:
-        port = free_port()
-        command = [str(LABEL), str(studies), *map(str, bundles), "--port", str(port), "--device", "cpu", *options]
+        """Bundles that FedMed did not export are trusted."""
+        port, others = free_port(), [bundle for bundle in bundles if not (bundle / DIGESTS).is_file()]
+        trust = [word for bundle in others for word in ("--trust", whole_digest(bundle))]
+        given = [str(studies), *map(str, bundles), *trust, *options]
+        command = [str(LABEL), *given, "--port", str(port), "--device", "cpu"]
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
         )

@@ -13,6 +13,7 @@ from monai.bundle import run as bundle_run
 from PIL import Image
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.digests import write_digests
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.export.configs import write_configs
 from fedmed.export.exporter import exporter_of
@@ -61,6 +62,7 @@ def bundle(tmp_path_factory):
     network.temperature.fill_(1.5)
     (root / "models").mkdir()
     torch.save(network.state_dict(), root / "models" / "model.pt")
+    write_digests(root, {"bundle": NAME, "overlays": ["demo"]})
     return root
 
 

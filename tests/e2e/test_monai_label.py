@@ -19,6 +19,7 @@ from monai.networks.blocks import Convolution
 from monai.networks.nets import resnet10
 from PIL import Image
 
+from fedmed.bundles.digests import read_digests, write_digests
 from fedmed.labelling.label_scores import predictive_uncertainty
 
 TOOLS, INBODY, CT = "endoscopic_tool_segmentation", "endoscopic_inbody_classification", "covid_ct_segmentation"
@@ -99,6 +100,7 @@ def ct_bundle(exported_bundle, studies, tmp_path_factory):
     config.write_text(yaml.safe_dump({**values, "threshold": float(probability.median())}, sort_keys=False))
     torch.save({name: torch.zeros_like(value) for name, value in weights.items()}, root / "models" / "other.pt")
     torch.jit.script(torch.nn.Identity()).save(root / "models" / "model.ts")
+    write_digests(root, read_digests(root)["made_of"])
     return root
 
 

@@ -5,7 +5,9 @@ import yaml
 from monai.bundle import ConfigParser
 
 from fedmed.bundles.bundle import Bundle
+from fedmed.bundles.digests import write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
+from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.merged_configs import footprint, merged
 from fedmed.export.configs import to_yaml, write_configs
 from fedmed.export.exporter import exporter_of
@@ -110,3 +112,25 @@ def test_yaml_is_what_it_was_and_reads_well(exported):
     assert max(map(len, text.splitlines())) <= 120
     folder, _ = exported("demo")
     assert "with the overlay demo:" in (folder / "inference.yaml").read_text().splitlines()[0]
+
+
+def overlays_of(name):
+    own = {path.stem for path in (CHECKOUT_BUNDLES / name / "configs").glob("*.yaml")}
+    return [[], *([overlay] for overlay in sorted(own - {"train", "inference", "federation"}))]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in CHECKOUT_BUNDLES.iterdir() if path.is_dir()))
+def test_what_an_export_writes_is_opened_as_a_given_bundle_is(name, tmp_path):
+    """Of every bundle with each of its overlays: its own expressions are the installed bundle's, and no others."""
+    for overlays in overlays_of(name):
+        bundle = Bundle(name, overlays)
+        exporter, folder = exporter_of(bundle, Method()), tmp_path / "_".join([name, *overlays])
+        (folder / "configs").mkdir(parents=True)
+        write_configs(exporter, folder)
+        (folder / "configs" / "metadata.json").write_text("{}")
+        (folder / "models").mkdir()
+        (folder / "models" / "model.pt").touch()
+        write_digests(folder, {"bundle": name, "overlays": exporter.baked[0]})
+        opened = open_given(folder, tmp_path / "place" / folder.name)
+        made = [ConfigParser.load_config_file(root / "configs" / "inference.yaml") for root in (folder, opened)]
+        assert made[0] == made[1], overlays
