@@ -53,6 +53,7 @@ def parse_arguments(argv: list[str] | None = None) -> argparse.Namespace:
         help="run MONAI's checks, and compare inference before and after on IMAGE (default: a generated one)",
     )
     add("--version", metavar="V", help="of the bundle (default: the base version and a hash of the weights)")
+    add("--sign", metavar="KIT", type=Path, help="sign the bundle with the key of this startup kit")
     add("--replace", action="store_true", help="replace an exported bundle at OUT")
     return parser.parse_args(argv)
 
@@ -84,7 +85,9 @@ def main(argv: list[str] | None = None) -> int:
     }
     verify = Path(options.verify) if isinstance(options.verify, str) else options.verify
     try:
-        made = export_bundle(options.run, options.out, verify=verify, words=words_of(options.word), **wanted)
+        made = export_bundle(
+            options.run, options.out, verify=verify, words=words_of(options.word), sign_with=options.sign, **wanted
+        )
     except FedMedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -50,7 +50,7 @@ def save_tensors(path: Path, content: Mapping[str, Any]) -> None:
 def write_tensors(stream: BinaryIO, content: Mapping[str, Any]) -> None:
     """Write what ``torch.save`` makes of tensors and plain values, and its digest."""
     hashed = _Hashed(stream)
-    torch.save(dict(content), hashed)
+    torch.save(dict(content), hashed)  # type: ignore[arg-type]  # it needs write and flush alone
     comment = COMMENT + hashed.digest.hexdigest().encode()
     stream.seek(-2, os.SEEK_END)  # the length of the comment, which is 0 until now
     stream.write(len(comment).to_bytes(2, "little") + comment)

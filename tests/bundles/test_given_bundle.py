@@ -2,17 +2,24 @@
 
 import json
 import shutil
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from fedmed.bundles.digests import DIGESTS, read_digests, whole_digest, write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.given_bundle import open_given
 from fedmed.bundles.infer import infer_image
+from fedmed.bundles.signature import read_key, sign, signer
 from fedmed.data.synthetic import demo_site
 from fedmed.errors import BundleError
 
@@ -141,6 +148,55 @@ def test_torchscript_is_code_and_not_opened(given, tmp_path):
     (root / DIGESTS).unlink()
     with pytest.raises(BundleError, match="TorchScript is code.*--trust"):
         open_given(root, tmp_path / "place")
+
+
+@pytest.fixture
+def kit(tmp_path):
+    """Return a function: name -> (a kit with a key and certificate of that name, the root certificate)."""
+    root_key = rsa.generate_private_key(65537, 2048)
+
+    def named(name):
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    def certificate(name, key, issuer):
+        now = datetime.now(UTC)
+        made = x509.CertificateBuilder().subject_name(named(name)).issuer_name(named(issuer)).serial_number(7)
+        made = made.not_valid_before(now).not_valid_after(now + timedelta(1)).public_key(key.public_key())
+        return made.sign(root_key, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    def kit(name):
+        folder, key = tmp_path / "kit" / name / "startup", rsa.generate_private_key(65537, 2048)
+        folder.mkdir(parents=True)
+        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (folder / "client.key").write_bytes(private)
+        (folder / "client.crt").write_bytes(certificate(name, key, "study"))
+        return folder.parent, certificate("study", root_key, "study")
+
+    return kit
+
+
+def test_the_signer_counts_where_this_machine_knows_the_federation(given, kit, tmp_path, fedmed_home, monkeypatch):
+    monkeypatch.setenv("FEDMED_HOME", str(tmp_path / "home"))
+    root, (folder, root_certificate) = given(), kit("hospital_a")
+    assert signer(root) == "nobody"
+    sign(root, *read_key(folder))
+    assert signer(root).startswith("somebody whose certificate says 'hospital_a', which no root certificate in")
+    (tmp_path / "home" / "signers").mkdir(parents=True)
+    (tmp_path / "home" / "signers" / "study.pem").write_bytes(root_certificate)
+    assert signer(root).startswith("'hospital_a', to whom ") and signer(root).endswith("has issued the certificate")
+    assert open_given(root, tmp_path / "place").name == root.name
+    (root / "covid_ct" / "more.py").write_text("print()")
+    assert signer(root) == "nobody: its signature is not of these files"
+    (root / "covid_ct" / "more.py").unlink()
+    write_digests(root, {"bundle": "another", "overlays": []})
+    assert signer(root) == "nobody: its signature is not of these files"
+    with pytest.raises(BundleError, match="signed by nobody: its signature is not of these files"):
+        open_given(root, tmp_path / "again")
+
+
+def test_a_kit_without_a_key_signs_nothing(tmp_path):
+    with pytest.raises(BundleError, match="holds no key to sign with"):
+        read_key(tmp_path)
 
 
 def test_a_bundle_of_others_is_refused(given, tmp_path):

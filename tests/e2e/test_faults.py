@@ -106,6 +106,32 @@ def log_of(result):
     return (result / "workspace/log.txt").read_text()
 
 
+def spoil(path):
+    """Flip 64 bytes in the middle of a file, which PyTorch reads without a word."""
+    content = bytearray(path.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 64] = bytes(255 - byte for byte in content[middle : middle + 64])
+    path.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_flipped_bytes_in_every_file_of_the_last_round_are_named_and_the_simulation_goes_back_one(job, tmp_path):
+    folder = job(rounds=3)
+    run_job(folder, tmp_path / "whole")
+    make_faulty(folder, {"ct_east": {"2": "kill"}}, mark=str(tmp_path / "killed"))
+    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    assert (tmp_path / "killed").exists() and run.returncode == 1, run.stdout[-3000:] + run.stderr[-3000:]
+    last = [*(tmp_path / "ws").glob("*/simulate_job/fedmed/*/round_1.pt")]
+    assert len(last) >= 3, "of the server and of both sites"
+    for path in last:
+        spoil(path)
+    run = script("simulate", folder, "--workspace", tmp_path / "ws", "--resume", cwd=tmp_path)
+    assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert "round_1.pt is damaged" in run.stderr and "goes back to its round 0" in run.stderr
+    assert "continues after round 1 of 3" in run.stdout
+    assert_equal(*(models(tmp_path / w / "server/simulate_job/app_server") for w in ("ws", "whole")))
+
+
 def rounds_of(result):
     return [json.loads(line) for line in (result / "workspace/fedmed/rounds.jsonl").read_text().splitlines()]
 
@@ -140,6 +166,25 @@ def test_a_killed_site_process_ends_the_job_and_nothing_is_lost(federation, job,
     assert "site 'ct_east': its process for this job ended" in said and f"scripts/resume.py {job_id}" in said
     said = goes_on(federation, clean, result)
     assert "from round 2 of 3" in said and f"ct_east needs its own state of round 1, in {job_id}" in said
+
+
+@pytest.mark.slow
+def test_a_site_whose_kept_state_is_damaged_names_it_and_the_next_job_goes_back_a_round(
+    federation, job, goes_on, tmp_path
+):
+    clean = job(rounds=3)
+    faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"2": "kill"}}, mark=str(tmp_path / "killed"))
+    job_id = federation.submit(faulty)
+    assert federation.finish(job_id)["status"] != "FINISHED:COMPLETED" and (tmp_path / "killed").exists()
+    damaged = federation.run_folder("ct_east", job_id) / "fedmed/state/round_1.pt"
+    spoil(damaged)
+    download = federation.download(job_id)
+    assert script("resume", download, tmp_path / "as_it_is").returncode == 0
+    failed = federation.submit(tmp_path / "as_it_is")
+    assert federation.finish(failed)["status"] != "FINISHED:COMPLETED"
+    log = (federation.run_folder("ct_east", failed) / "log.txt").read_text()
+    assert f"{damaged} is damaged" in log and "scripts/resume.py --back" in log
+    assert "from round 2 of 3; 1 are done" in goes_on(federation, clean, download, arguments=("--back",))
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedmed.errors import BundleError
 
-DIGESTS = "digests.json"
+DIGESTS, SIGNATURE = "digests.json", "digests.signature.json"
 FORMAT = 1
 NOT_PART = {"eval", "data"}  # where a bundle's own commands read images and write results by default
 
@@ -85,9 +85,9 @@ def bundle_files(root: Path) -> Iterator[Path]:
 
 
 def file_digests(root: Path) -> Iterator[tuple[str, str]]:
-    """(path in the bundle, SHA-256) of all its files but the list of digests itself."""
+    """(path in the bundle, SHA-256) of all its files but the list of digests itself and its signature."""
     for path in bundle_files(root):
-        if (name := path.relative_to(root).as_posix()) != DIGESTS:
+        if (name := path.relative_to(root).as_posix()) not in (DIGESTS, SIGNATURE):
             yield name, _sha256(path)
 
 

@@ -23,6 +23,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.digests import DIGESTS, bundle_files, changed_files, read_digests, whole_digest
 from fedmed.bundles.find import CHECKOUT_BUNDLES
 from fedmed.bundles.merged_configs import merged
+from fedmed.bundles.signature import signer
 from fedmed.errors import BundleError
 from fedmed.files import folders_of
 
@@ -33,7 +34,6 @@ PLACES = {"bundle_root"}  # settings that are plain and name a place: they are t
 FORBIDDEN = set("$@%#:/\\")  # of texts: MONAI evaluates, resolves or reads what they begin, or they lead elsewhere
 MAX_TEXT, MAX_DEPTH = 200, 5
 SHORTEST = 16  # letters of a digest by which a bundle may be named
-NOBODY = "nobody: it carries no signature"
 
 
 def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
@@ -57,15 +57,18 @@ def open_given(root: Path, place: Path, trusted: Collection[str] = ()) -> Path:
         return root
     try:
         _check_unchanged(root, [f"configs/{METADATA}", f"configs/{config.name}", WEIGHTS])
-        return _compose(root, config, place)
+        opened = _compose(root, config, place)
+        if read_digests(root) is None:
+            log.warning("bundle %s carries no %s: nothing tells whether it was damaged since its export", root, DIGESTS)
+        return opened
     except BundleError as error:
-        if (opened := _trusted(root, place, trusted)) is not None:
-            return opened
+        if (copy := _trusted(root, place, trusted)) is not None:
+            return copy
         digest = whole_digest(root)
         raise BundleError(
-            f"bundle {root}: {error}. Its digest is {digest}, signed by {NOBODY}. To open it, MONAI would run what it "
-            "says as code, with all that you may do here. If whoever made it has told you this digest, and you trust "
-            f"them so far: --trust {digest[:SHORTEST]}"
+            f"bundle {root}: {error}. Its digest is {digest}, signed by {signer(root)}. To open it, MONAI would run "
+            "what it says as code, with all that you may do here. If whoever made it has told you this digest, and you "
+            f"trust them so far: --trust {digest[:SHORTEST]}"
         ) from error
 
 
@@ -73,7 +76,8 @@ def _check_unchanged(root: Path, needed: Collection[str]) -> None:
     if changed := changed_files(root, [name for name in needed if (root / name).is_file()]):
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise BundleError(
-            f"it is not as it was exported, damaged or changed: {', '.join(changed[:3])}{more}; copy or export it again"
+            f"it is not as it was exported, damaged or changed: {', '.join(changed[:3])}{more}; copy or export it "
+            f"again, or, if you changed it yourself, delete {root / DIGESTS}"
         )
 
 
@@ -109,7 +113,7 @@ def _trusted(root: Path, place: Path, trusted: Collection[str]) -> Path | None:
     if not any(digest.startswith(one) for one in named):
         shutil.rmtree(copy)
         return None
-    log.warning("bundle %s runs code of its own. Digest: %s; signed by %s", root, digest, NOBODY)
+    log.warning("bundle %s runs code of its own. Digest: %s; signed by %s", root, digest, signer(copy))
     return copy
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fedmed.bundles.digests import write_digests
+from fedmed.bundles.signature import read_key, sign
 from fedmed.data.structure import Structure
 from fedmed.export.card import card
 from fedmed.export.configs import write_configs
@@ -62,6 +63,7 @@ def export_bundle(
     version: str | None = None,
     replace: bool = False,
     verify: bool | Path = False,
+    sign_with: Path | None = None,
 ) -> Exported:
     """Write a complete bundle from a finished run, whole or not at all.
 
@@ -80,13 +82,16 @@ def export_bundle(
         version: of the bundle; None = the base bundle's and the first letters of the weights' hash.
         replace: replace an exported bundle at ``out``.
         verify: run MONAI's own checks and compare inference before and after, on this image or a generated one.
+        sign_with: a startup kit, with whose key the bundle is signed.
 
     Raises:
+        BundleError: the kit has no key.
         ExportError: the run is not finished, its model is not complete or not finite, the installed bundle is not the
             run's, a check fails, or ``out`` cannot be written. Nothing is left behind then.
     """
     out = Path(out).expanduser().absolute()
     check_target(out, replace)
+    key = read_key(sign_with) if sign_with else None
     check_image(verify if isinstance(verify, Path) else None)
     finished = read_finished(run)
     store = open_store(finished)
@@ -99,9 +104,12 @@ def export_bundle(
     federation |= facts_to_set(store.bundle, unseen or site, words or {})
     check_version(version, store.bundle.root)
     with staged(out) as folder:
-        return _fill(
+        made = _fill(
             folder, out, exporter, weights, federation, store.classes, version=version, onnx=onnx, verify=verify
         )
+        if key:
+            sign(folder, *key)
+        return made
 
 
 def _fill(

@@ -97,7 +97,7 @@ def _take(client: Client, task: Task, kept: Path) -> Update:
     update, state, best = (load_tensors(kept / name) for name in (UPDATE, STATE, OWN_BEST))
     if best:
         client.state.keep_best(best["round"], best["score"], best["tensors"])
-    before = {task.private_round} - {None}
+    before = [] if task.private_round is None else [task.private_round]
     client.state.prune({*before, task.round, *task.keep_rounds})
     client.state.save(**{key: value for key, value in state.items() if key != "made_with"})
     client.progress.event("end", task, **update["metrics"])
