@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
+from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.digests import DIGESTS, read_digests, whole_digest, write_digests
 from fedmed.bundles.find import CHECKOUT_BUNDLES
-from fedmed.bundles.given_bundle import open_given
+from fedmed.bundles.given_bundle import open_given, settings_of
 from fedmed.bundles.infer import infer_image
 from fedmed.bundles.signature import read_key, sign, signer
 from fedmed.data.synthetic import demo_site
@@ -239,6 +240,20 @@ def test_flipped_bytes_are_named(given, tmp_path, name):
     (root / name).write_bytes(content)
     with pytest.raises(BundleError, match=f"not as it was exported, damaged or changed: {name}"):
         open_given(root, tmp_path / "place")
+
+
+def test_words_of_the_site_for_which_it_was_made_are_taken():
+    bundle = Bundle("instrument_segmentation")
+    own = yaml.safe_load(bundle.config_file("inference").read_text())
+    facts = {
+        "site_words": {"procedure": "Nephrektomie (links/rechts)"},
+        "indicator_vector": [0.5] * 512,
+        "site_index": None,
+    }
+    assert settings_of({**own, **facts}, own, "x", bundle) == facts
+    for change in ({"site_words": {"procedure": "$1"}}, {"site_words": {"_target_": "x"}}, {"indicator_path": "x.pt"}):
+        with pytest.raises(BundleError, match="is not what the installed bundle 'instrument_segmentation'"):
+            settings_of({**own, **change}, own, "x", bundle)
 
 
 def test_plain_settings_of_the_run_are_taken(given, tmp_path):

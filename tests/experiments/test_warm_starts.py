@@ -80,6 +80,18 @@ def test_half_a_folder_is_no_round(trained, tmp_path):
     assert trained("shared", **FAST)[1] == first
 
 
+def test_a_damaged_round_is_trained(trained, tmp_path):
+    kept = share(tmp_path)
+    alone, first = trained("alone", **FAST)
+    trained("shared")
+    for path in kept.rglob("state.pt"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+    scores, second = trained("shared", **FAST)
+    assert second == first and scores.equals(alone)
+
+
 def test_a_run_that_was_stopped_goes_on_by_itself(trained, tmp_path, monkeypatch):
     share(tmp_path)
     _, first = trained("shared")

@@ -30,6 +30,7 @@ from fedmed.files import folders_of
 log = logging.getLogger("fedmed.bundles")
 INFERENCE = ("inference.yaml", "inference.json")
 METADATA, WEIGHTS = "metadata.json", "models/model.pt"
+WORDS = "site_words"
 PLACES = {"bundle_root"}  # settings that are plain and name a place: they are this machine's
 FORBIDDEN = set("$@%#:/\\")  # of texts: MONAI evaluates, resolves or reads what they begin, or they lead elsewhere
 MAX_TEXT, MAX_DEPTH = 200, 5
@@ -185,7 +186,7 @@ def settings_of(given: Mapping[str, Any], own: Mapping[str, Any], where: str, ba
     for key, value in given.items():
         if key in own and value == own[key]:
             continue
-        if key not in own or not _is_plain(own[key]) or not _fits(value, own[key]) or key in PLACES:
+        if key not in own or not _is_plain(own[key]) or not _fits(_judged(key, value), own[key]) or key in PLACES:
             with_overlays = f" with {', '.join(base.overlays)}" if base.overlays else ""
             raise BundleError(
                 f"{where}: '{str(key)[:60]}' is not what the installed bundle '{base.name}' {base.version}"
@@ -193,6 +194,13 @@ def settings_of(given: Mapping[str, Any], own: Mapping[str, Any], where: str, ba
             )
         found[key] = value
     return found
+
+
+def _judged(key: str, value: Any) -> Any:
+    """A setting as it is judged: words of a site may hold a stroke, since they name no file at inference."""
+    if key != WORDS or not isinstance(value, Mapping):
+        return value
+    return {name: text.replace("/", "") if isinstance(text, str) else text for name, text in value.items()}
 
 
 def _fits(value: Any, own: Any) -> bool:

@@ -1,5 +1,6 @@
 """A link of a chain: classifiers that are trained on an encoder at one hospital and tested there and at another."""
 
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,7 +112,7 @@ class ClassifierStep(ChainStep):
         try:
             with np.load(self.path) as content:
                 arrays = {tuple(key.split("_")): content[key] for key in sorted(content.files)}
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # NumPy looks at the checksums
             raise DataError(f"{self.path}: the predictions cannot be read ({error}); remove the file") from error
         return joined([self._frame(test, model, found) for (test, model), found in arrays.items()])
 

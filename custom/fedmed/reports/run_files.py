@@ -2,6 +2,7 @@
 
 import json
 import math
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> li
         with np.load(path, allow_pickle=False) as file:
             unknown = np.full(2, np.nan)
             return [*(file[key] for key in keys), *(file.get(key, unknown) for key in also)]
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:  # NumPy looks at the checksums
         raise DataError(f"cannot read the picture {path}: {error}; evaluate the site again") from error
 
 
