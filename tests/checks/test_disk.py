@@ -66,6 +66,6 @@ def test_the_cache_grows_with_the_volume_in_mm(small_site):
     assert cache_bytes(entries, cases, sample, 1000.0) == 4000 + 8000
 
 
-@pytest.mark.parametrize(("model", "expected"), [(None, 0), (100, 700)])
-def test_a_job_keeps_two_rounds_with_two_moments_and_the_sites_own_best(model, expected):
+@pytest.mark.parametrize(("model", "expected"), [(None, 0), (100, 1100)])
+def test_a_job_keeps_three_rounds_with_two_moments_and_the_sites_own_best_twice(model, expected):
     assert state_bytes(model) == expected

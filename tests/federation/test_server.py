@@ -153,7 +153,7 @@ def test_selection_keeps_the_scored_model_and_tells_sites_to_keep_its_state(make
     play(server, 0, [update("a", dice=0.1), update("b", dice=0.1), update("u")])
     after_first = server.tensors
     play(server, 1, [update("a", 1, dice=0.6), update("b", 1, dice=0.8), update("u", 1)])
-    assert server.train_tasks(2)["a"].keep_rounds == [0]
+    assert server.train_tasks(2)["a"].keep_rounds == [0, 1]  # with those of the last round and of the one before
     for each in [update("a", 2, dice=0.5), update("b", 2, dice=0.5), update("u", 2)]:
         server.accept(each)
     server.finish_round()
@@ -246,7 +246,7 @@ def test_evaluation_names_the_private_state_that_was_scored(make):
     first = closing.evaluation_tasks("first")
     assert {(task.model, task.round, task.private_round) for task in first.values()} == {("first", -1, None)}
     assert all(torch.equal(tensor, MODEL[name]) for task in first.values() for name, tensor in task.tensors.items())
-    assert {site: task.keep_rounds for site, task in closing.validation_tasks().items()} == {"a": [1], "b": [0]}
+    assert {site: task.keep_rounds for site, task in closing.validation_tasks().items()} == {"a": [1, 2], "b": [0, 2]}
 
 
 def test_a_round_in_which_no_site_counts_fails_and_nothing_else(make):
