@@ -12,7 +12,7 @@ from typing import Any
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 from cryptography.x509.oid import NameOID
 
@@ -25,7 +25,7 @@ KEYS = ("client", "server")
 PADDING = padding.PSS(padding.MGF1(hashes.SHA256()), padding.PSS.MAX_LENGTH)
 
 
-def read_key(kit: Path) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
+def read_key(kit: Path) -> tuple[Any, x509.Certificate]:
     """The key and the certificate of a startup kit.
 
     Raises:
@@ -33,16 +33,18 @@ def read_key(kit: Path) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
     """
     name = next((name for name in KEYS if (kit / "startup" / f"{name}.key").is_file()), KEYS[0])
     try:
-        key = load_pem_private_key((kit / "startup" / f"{name}.key").read_bytes(), None)
+        key: Any = load_pem_private_key((kit / "startup" / f"{name}.key").read_bytes(), None)
         certificate = x509.load_pem_x509_certificate((kit / "startup" / f"{name}.crt").read_bytes())
     except (OSError, ValueError, TypeError) as error:
         raise BundleError(f"{kit} holds no key to sign with, startup/{name}.key and .crt ({error})") from error
-    if not isinstance(key, rsa.RSAPrivateKey) or key.public_key() != certificate.public_key():
-        raise BundleError(f"{kit}/startup/{name}.key does not belong to {name}.crt beside it")
+    try:
+        _verify(certificate, key.sign(b"", PADDING, hashes.SHA256()), b"")
+    except (TypeError, InvalidSignature) as error:  # of another kind than those of kits, or of another certificate
+        raise BundleError(f"{kit}/startup/{name}.key does not belong to {name}.crt beside it") from error
     return key, certificate
 
 
-def sign(root: Path, key: rsa.RSAPrivateKey, certificate: x509.Certificate) -> None:
+def sign(root: Path, key: Any, certificate: x509.Certificate) -> None:
     """Sign the digests of a bundle; the signature and the certificate are written beside them."""
     signature = key.sign((root / DIGESTS).read_bytes(), PADDING, hashes.SHA256())
     content = {"certificate": certificate.public_bytes(Encoding.PEM).decode()}
@@ -68,14 +70,16 @@ def signer(root: Path) -> str:
 def _verified(root: Path) -> x509.Certificate:
     content: dict[str, Any] = json.loads((root / SIGNATURE).read_text(encoding="utf-8"))
     certificate = x509.load_pem_x509_certificate(content["certificate"].encode())
-    key = certificate.public_key()
-    if not isinstance(key, rsa.RSAPublicKey):
-        raise ValueError("not an RSA key")
-    key.verify(base64.b64decode(content["signature"]), (root / DIGESTS).read_bytes(), PADDING, hashes.SHA256())
+    _verify(certificate, base64.b64decode(content["signature"]), (root / DIGESTS).read_bytes())
     listed = set((read_digests(root) or {})["files"]) | {DIGESTS, SIGNATURE}
     if changed_files(root) or {path.relative_to(root).as_posix() for path in bundle_files(root)} != listed:
         raise ValueError("the signature is of other files")
     return certificate
+
+
+def _verify(certificate: x509.Certificate, signature: bytes, content: bytes) -> None:
+    key: Any = certificate.public_key()
+    key.verify(signature, content, PADDING, hashes.SHA256())
 
 
 def _issued_by(certificate: x509.Certificate, path: Path) -> bool:
