@@ -23,7 +23,7 @@ def check_update(
     round: int,
     seen: Collection[str],
     max_norm: float | None = None,
-) -> None:
+) -> float:
     """Check one update before it may touch the model; it is changed by neither outcome.
 
     Args:
@@ -31,7 +31,10 @@ def check_update(
         expected: name -> global tensor, exactly what the site's role must send.
         round: the current round.
         seen: sites whose update of this round was already accepted.
-        max_norm: largest allowed L2 norm over all floating-point differences together; None allows any.
+        max_norm: largest allowed L2 norm over all floating-point differences together; None allows any finite one.
+
+    Returns:
+        That norm.
 
     Raises:
         UpdateRefused: another round's or a repeated update, a wrong number of steps or samples, an unknown or missing
@@ -49,8 +52,12 @@ def check_update(
     _check_names(update, expected)
     for name, reference in expected.items():
         _check_tensor(update, name, reference)
-    if max_norm is not None and not (norm := update_norm(update.tensors)) <= max_norm:
+    norm = update_norm(update.tensors)
+    if not math.isfinite(norm):
+        raise UpdateRefused(update.site, "the norm of its differences is beyond the largest number")
+    if max_norm is not None and norm > max_norm:
         raise UpdateRefused(update.site, f"the norm of its differences is {norm:.6g}, above the limit {max_norm:.6g}")
+    return norm
 
 
 def all_finite(tensor: Tensor) -> bool:

@@ -26,7 +26,7 @@ class OpenRound:
         number: counted from 0.
 
     Attributes:
-        updates: site -> its accepted update.
+        updates: site -> its accepted update; ``norms``: the L2 norm of each.
         refused: site -> why there is no update of it.
         bytes_down: of all tasks; ``bytes_extras``: of these the values beside the model.
         awaits_training: it has begun with another task, and trains nobody yet.
@@ -35,6 +35,7 @@ class OpenRound:
     def __init__(self, number: int) -> None:
         self.number, self.started = number, time.monotonic()
         self.updates: dict[str, Update] = {}
+        self.norms: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         self.bytes_down = self.bytes_extras = 0
         self.awaits_training = False
@@ -44,6 +45,15 @@ class OpenRound:
         extras = sum(extras_bytes(task.extras) for task in tasks.values())
         self.bytes_extras += extras
         self.bytes_down += extras + sum(tensor_bytes(task.tensors) for task in tasks.values())
+
+    def take(self, update: Update, norm: float) -> None:
+        """Keep an accepted update for the end of the round."""
+        self.updates[update.site], self.norms[update.site] = update, norm
+
+    def drop(self, error: UpdateRefused) -> None:
+        """Refuse an update after all, that was taken before the others came."""
+        del self.updates[error.site], self.norms[error.site]
+        self.refuse(error)
 
     def refuse(self, error: UpdateRefused) -> None:
         """Note why there is no update of a site; one that was accepted before stays."""
@@ -65,8 +75,8 @@ class UpdateCheck:
     def __init__(self, plan: Plan, policies: RolePolicies, applied: AppliedRule, max_norm: float | None) -> None:
         self.plan, self.policies, self.applied, self.max_norm = plan, policies, applied, max_norm
 
-    def __call__(self, update: Update, model: Mapping[str, Tensor], current: OpenRound) -> None:
-        """Check one update of the round.
+    def __call__(self, update: Update, model: Mapping[str, Tensor], current: OpenRound) -> float:
+        """Check one update of the round; return the L2 norm of its differences.
 
         Raises:
             UpdateRefused: names the site, the tensor and the reason.
@@ -75,8 +85,9 @@ class UpdateCheck:
             raise UpdateRefused(update.site, f"the site does not train in round {current.number}")
         policy = self.policies.of(self.plan.sites[update.site], current.number)
         expected = {name: model[name] for name in policy.sent(model)}
-        check_update(update, expected, current.number, set(current.updates), self.max_norm)
+        norm = check_update(update, expected, current.number, set(current.updates), self.max_norm)
         if self.plan.steps is not None and update.n_steps > self.plan.steps:
             # It would weigh more than it was asked for. Of epochs only the site knows the steps.
             raise UpdateRefused(update.site, f"{update.n_steps} steps reported, {self.plan.steps} asked for")
         self.applied.rule.check_update(update)
+        return norm

@@ -49,6 +49,17 @@ def round_record(server: "Server", updates: Sequence[Update], score: float | Non
     }
 
 
+def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -> dict[str, Any]:
+    """Of a round that cannot be described: only who took part."""
+    return {
+        "round": server.round.number,
+        "aggregated": aggregated,
+        "accepted": [u.site for u in updates],
+        "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
+        "geometry": {},
+    }
+
+
 def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
     """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())

@@ -1,6 +1,7 @@
 """The server's run folder: what a report needs, and nothing that names a case."""
 
 import functools
+import math
 import os
 import platform
 import subprocess
@@ -72,7 +73,7 @@ class RunRecord:
     def round(self, content: Mapping[str, Any]) -> None:
         """Add one finished round."""
         try:
-            append_json(self.folder / "rounds.jsonl", content, durable=True)
+            append_json(self.folder / "rounds.jsonl", all_finite_numbers(content), durable=True)
         except OSError as error:
             raise StateError(f"cannot write {self.folder / 'rounds.jsonl'}: {error}; free space") from error
 
@@ -82,7 +83,16 @@ class RunRecord:
 
     def result(self, content: Mapping[str, Any]) -> None:
         """Say how the run ended; a run without this file did not finish."""
-        save_json(self.folder / "result.json", content)
+        save_json(self.folder / "result.json", all_finite_numbers(content))
+
+
+def all_finite_numbers(value: Any) -> Any:
+    """Return plain values with null in place of every number that is not finite, which JSON has not."""
+    if isinstance(value, Mapping):
+        return {key: all_finite_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [all_finite_numbers(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def run_description(server: "Server", controller: Mapping[str, Any], aggregator: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What happens in one round at the server. FLARE's controller and the in-process loop both call this."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -9,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from fedmed.aggregation.acceptance import update_norm
 from fedmed.aggregation.clipping import check_bound
 from fedmed.aggregation.rule import ServerRule
 from fedmed.errors import Aborted, FedMedError, JobError, RoundFailed, StateError, UpdateRefused
@@ -19,12 +21,13 @@ from fedmed.federation.guards import CollapseGuard
 from fedmed.federation.mean_of_rounds import MeanOfRounds
 from fedmed.federation.open_round import OpenRound, UpdateCheck
 from fedmed.federation.progress import Stream
-from fedmed.federation.round_record import round_record
+from fedmed.federation.round_record import bare_record, round_record
 from fedmed.federation.run_record import RunRecord, run_description
 from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.server_training import ServerTraining
 from fedmed.federation.task_maker import TaskMaker
+from fedmed.federation.usual_norms import UsualNorms
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec
@@ -79,6 +82,7 @@ class Server:
         scoring = plan.of_role("supervised") if plan.select != "last" else ()
         self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, plan.select == "best")
         self.newest = MeanOfRounds(plan.mean_rounds if plan.select == "mean" else 0)
+        self.usual = UsualNorms(plan.max_norm_ratio)
         self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = plan.rounds  # of the whole run; fewer when it ends early
@@ -203,11 +207,11 @@ class Server:
         """
         with self.lock:
             try:
-                self.check_update(update, self.tensors, self.round)
+                norm = self.check_update(update, self.tensors, self.round)
             except UpdateRefused as error:
                 self.round.refuse(error)
                 raise
-            self.round.updates[update.site] = update
+            self.round.take(update, norm)
 
     def fail(self, site: str, reason: str) -> None:
         """Note that a site answered with an error, or not at all."""
@@ -225,6 +229,7 @@ class Server:
             RoundFailed: fewer updates than required; the model is unchanged.
         """
         current = self.round
+        self._refuse_unusual()
         updates = [current.updates[site] for site in sorted(current.updates)]
         for site in self.plan.participants(current.number):
             if site not in current.updates and site not in current.refused:
@@ -235,14 +240,33 @@ class Server:
             self._aggregate(updates)
             self.failed_in_a_row = 0
         finally:
-            record = round_record(self, updates, score, not self.failed_in_a_row)
-            self.record.round(record)
-            for site, numbers in record["geometry"].items():
-                for name, value in numbers.items():
-                    self.stream(f"updates_{name}/{site}", value, current.number)
-            for name, value in self.applied.trained.items():
-                self.stream(f"server/{name}", value, current.number)
+            self._record(updates, score)
             self.continuation.keep()
+
+    def _refuse_unusual(self) -> None:
+        """Once all have answered: refuse updates that are absurdly large beside the others."""
+        current, plan = self.round, self.plan
+        models = {}
+        for site, update in current.updates.items():
+            model = self.applied.model_for(plan.sites[site], self.tensors)
+            models[site] = update_norm({name: model[name] for name in update.tensors})
+        for error in self.usual.refusals(current.norms, models):
+            current.drop(error)
+
+    def _record(self, updates: list[Update], score: float | None) -> None:
+        """Write the round down, and hand its numbers to TensorBoard."""
+        current = self.round
+        try:
+            record = round_record(self, updates, score, not self.failed_in_a_row)
+        except Exception:  # noqa: BLE001 - it describes what sites sent, and none of them may end the run by that
+            log.exception("round %d cannot be described; its record holds only who took part", current.number)
+            record = bare_record(self, updates, not self.failed_in_a_row)
+        self.record.round(record)
+        scalars = {f"updates_{n}/{site}": v for site, of_site in record["geometry"].items() for n, v in of_site.items()}
+        scalars |= {f"server/{name}": value for name, value in self.applied.trained.items()}
+        for name, value in scalars.items():
+            if math.isfinite(value):
+                self.stream(name, value, current.number)
 
     def abort_by(self, asked: Callable[[], bool]) -> None:
         """Let the server's own training ask before each step whether the job was aborted."""
@@ -267,6 +291,7 @@ class Server:
         self.model_round = round
         self.newest.add(round, self.tensors)
         self.last_round |= {u.site: round for u in updates}
+        self.usual.keep(self.round.norms)
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
         self.save(tensors, {"round": self.round.number}, False)

@@ -63,6 +63,7 @@ class ServerContinuation:
         if not server.failed_in_a_row:
             guard = server.guard.state() if server.guard else {}
             self._good = {"round": server.model_round, "last_round": dict(server.last_round), "guard": guard}
+            self._good |= {"norms": server.usual.state()}
         rule = server.applied.kept(server.tensors)
         state = SavedState(
             **self._good,
@@ -106,6 +107,7 @@ class ServerContinuation:
         server.started -= state.seconds
         if server.guard:
             server.guard.restore(state.guard)
+        server.usual.restore(state.norms)
         if state.best_round is not None and not self._lost(state.best_round):
             self._take_selection(old, state, state.best_round)
         log.info("the run of job '%s' goes on after its round %d", id, state.round)

@@ -54,6 +54,7 @@ class Plan:
     method: Mapping[str, Any] | None = None
     patience: int | None = None
     min_rounds: int = 0
+    max_norm_ratio: float = 1000.0
 
     def __post_init__(self) -> None:
         self.sites = dict(sorted(self.sites.items()))

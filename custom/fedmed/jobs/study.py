@@ -113,6 +113,13 @@ class Study(YamlModel):
     )
     max_norm: float | None = Field(default=None, gt=0, description="an update with a larger L2 norm is refused")
     clip_norm: float | None = Field(default=None, gt=0, description="one with a larger norm is scaled down to it")
+    max_norm_ratio: float = Field(
+        default=1000.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="an update is refused whose L2 norm is more than so many times the usual one: of the other sites in "
+        "the round, or of its own earlier rounds",
+    )
     overrides: dict[Role, dict[str, Any]] = Field(
         default={}, description="role: plain values of the bundle's overridable settings"
     )
