@@ -11,7 +11,6 @@ from fedmed.errors import JobError
 from fedmed.federation.client import Client
 from fedmed.federation.usual_norms import LARGEST_RATIO, UsualNorms
 
-
 SITES = "abc"
 
 
@@ -84,7 +83,10 @@ def test_an_error_in_a_record_ends_no_run(small, tmp_path, monkeypatch, caplog):
 
     monkeypatch.setattr("fedmed.federation.server.round_record", broken)
     small("ab", rounds=2)
-    assert [(line["round"], line["accepted"]) for line in lines_of(tmp_path / "ws")] == [(0, ["a", "b"]), (1, ["a", "b"])]
+    assert [(line["round"], line["accepted"]) for line in lines_of(tmp_path / "ws")] == [
+        (0, ["a", "b"]),
+        (1, ["a", "b"]),
+    ]
     assert "cannot be written down" in caplog.text
 
 

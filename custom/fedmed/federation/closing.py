@@ -31,6 +31,7 @@ class Closing:
         self.mean = server.newest.mean()
         self.borrower = Borrower(server)
         self.decoder_of: dict[tuple[str, str], str] = {}  # (model, site) -> whose private layers scored it
+        self.refused_numbers: dict[str, list[str]] = {}  # site -> what is wrong with what it reported
         self.untested: dict[str, str] = {}  # site -> why it has no layers for the selected model
 
     def validation_tasks(self) -> dict[str, Task]:
@@ -46,6 +47,7 @@ class Closing:
 
     def finish_validation(self, metrics: Metrics) -> None:
         """Take the closing scores into the selection; the server then holds the selected model."""
+        metrics = {site: self._noted(site, *self.server.told.metrics(sent)) for site, sent in sorted(metrics.items())}
         score = self.server.select(self.server.rounds - 1, metrics, is_result=self.mean is not None)
         if self.mean is None:
             self.last_scores, self.last_score = self.selection.scores(metrics), score
@@ -110,6 +112,8 @@ class Closing:
     def finish(self, test: Metrics, others: Mapping[str, Metrics] | None = None, own: Metrics | None = None) -> None:
         """Write the result of the run: test scores of the selected model and, where asked for, of others by name."""
         chosen, score = self.selection, self.server.score
+        test, own = self._tested(test), self._tested(own or {})
+        others = {name: self._tested(scores) for name, scores in (others or {}).items()}
         tested = self._rows(SELECTED, test)
         result: dict[str, Any] = {
             "best_round": chosen.best_round,
@@ -125,11 +129,13 @@ class Closing:
             result["mean_of"] = sorted(self.server.newest.models)
         if self.server.stopping.reason:
             result["stopped_early"] = {"rounds": self.server.rounds, "reason": self.server.stopping.reason}
-        result |= {f"test_{name}": self._rows(name, scores) for name, scores in (others or {}).items()}
+        result |= {f"test_{name}": self._rows(name, scores) for name, scores in others.items()}
         if len(chosen.sites) == 1 and chosen.best_round is not None:
             own = {site: {**test[site], "model_round": chosen.best_round} for site in chosen.sites if site in test}
         if own:
             result["test_own"] = self._rows(OWN, own)
+        if self.refused_numbers:
+            result["refused_numbers"] = dict(sorted(self.refused_numbers.items()))
         if self.untested:
             result["untested"] = dict(sorted(self.untested.items()))
         if self.borrower.records:
@@ -140,6 +146,16 @@ class Closing:
                 log.info("%s: test %s over %d cases%s", site, score.in_words(row), row["n_cases"], whose)
         self.server.record.result(result)
         self.server.continuation.forget()
+
+    def _tested(self, answers: Metrics) -> dict[str, dict[str, float]]:
+        """What counts of the tests of a model."""
+        return {site: self._noted(site, *self.server.told.test(site, sent)) for site, sent in sorted(answers.items())}
+
+    def _noted(self, site: str, kept: dict[str, float], wrong: list[str]) -> dict[str, float]:
+        for text in wrong:
+            log.warning("site '%s': %s", site, text)
+            self.refused_numbers.setdefault(site, []).append(text)
+        return kept
 
     def _rows(self, model: str, test: Metrics) -> dict[str, dict[str, Any]]:
         """Each site's scores, and whose private layers made them if not its own."""

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
@@ -27,6 +27,7 @@ class OpenRound:
 
     Attributes:
         updates: site -> its accepted update; ``norms``: the L2 norm of each.
+        wrong: (site, what is wrong with a number that it reported).
         refused: site -> why there is no update of it.
         bytes_down: of all tasks; ``bytes_extras``: of these the values beside the model.
         awaits_training: it has begun with another task, and trains nobody yet.
@@ -36,6 +37,7 @@ class OpenRound:
         self.number, self.started = number, time.monotonic()
         self.updates: dict[str, Update] = {}
         self.norms: dict[str, float] = {}
+        self.wrong: list[tuple[str, str]] = []
         self.refused: dict[str, str] = {}
         self.bytes_down = self.bytes_extras = 0
         self.awaits_training = False
@@ -46,9 +48,10 @@ class OpenRound:
         self.bytes_extras += extras
         self.bytes_down += extras + sum(tensor_bytes(task.tensors) for task in tasks.values())
 
-    def take(self, update: Update, norm: float) -> None:
-        """Keep an accepted update for the end of the round."""
+    def take(self, update: Update, norm: float, wrong: Sequence[str] = ()) -> None:
+        """Keep an accepted update for the end of the round, and what is wrong with its numbers."""
         self.updates[update.site], self.norms[update.site] = update, norm
+        self.wrong += [(update.site, text) for text in wrong]
 
     def drop(self, error: UpdateRefused) -> None:
         """Refuse an update after all, that was taken before the others came."""

@@ -63,6 +63,7 @@ def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -
 def warnings(server: "Server", updates: Sequence[Update]) -> list[dict[str, Any]]:
     """What is unusual in a round, but no reason to stop: collapses, what sites exchange, and what the rule says."""
     found: list[dict[str, Any]] = list(server.exchange.warnings())
+    found += [{"site": site, "message": text} for site, text in sorted(server.round.wrong)]
     findings = [server.guard.check(update) for update in updates] if server.guard else []
     found += [asdict(finding) for of_site in findings for finding in of_site]
     reasons = server.applied.outcome.warnings if server.applied.outcome else []

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Mapping
+from statistics import median_low
 
 from torch import Tensor
 
@@ -10,13 +11,18 @@ from fedmed.bundles.score import Score
 from fedmed.engines.calibration import calibrated, mean_temperature
 
 log = logging.getLogger("fedmed.server")
+FULL = 0.1  # of the usual number of training images, from which on a site's score counts in full
 
 
 class ModelSelection:
     """Keep the aggregate with the best mean validation score over the labelled sites.
 
     A model is only compared when every selecting site scored it: means over different sites say nothing. A site that
-    answers without a score where others send one has no validation list, and does not select.
+    answers without a score where others send one has no validation list, or none of its scores can be, and does not
+    select; what was best before is then what the others scored best.
+
+    Sites count the same, but for one that told of less than a tenth of the usual number of training images (the lower
+    median, which no single site can raise): it counts in proportion. So a site of a few cases does not choose alone.
 
     Args:
         sites: the labelled sites whose scores count, if they have a validation list.
@@ -31,6 +37,7 @@ class ModelSelection:
         best_model: the round that aggregated these; older than ``best_round`` where rounds between failed.
         best_private: site -> round of the private state with which it was scored.
         best_scores: each labelled site's score of it.
+        told: site -> training images that it told of at the start; a site that tells of none counts as the smallest.
         temperature: to which it is calibrated; None: it is not.
     """
 
@@ -44,6 +51,7 @@ class ModelSelection:
         self.best_model = -1
         self.best_private: Mapping[str, int] = {}
         self.best_scores: Mapping[str, float] = {}
+        self.told: Mapping[str, int] = {}
         self.temperature: float | None = None
 
     def scores(self, metrics: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
@@ -52,11 +60,11 @@ class ModelSelection:
         return {site: sent[name] for site, sent in sorted(metrics.items()) if name in sent}
 
     def mean(self, scores: Mapping[str, float]) -> float | None:
-        """Mean over the selecting sites; None if one of them sent no score, or absurd ones have no finite mean."""
+        """Mean over the selecting sites; None if one of them sent no score."""
         if not self.sites or any(site not in scores for site in self.sites):
             return None
-        mean = sum(scores[site] for site in self.sites) / len(self.sites)
-        return mean if math.isfinite(mean) else None
+        weights = score_weights(self.sites, self.told)
+        return sum(weights[site] * scores[site] for site in self.sites) / sum(weights.values())
 
     def offer(
         self,
@@ -84,8 +92,11 @@ class ModelSelection:
         scored = scores.keys() & self.sites
         without = [site for site in self.sites if scored and site in metrics and site not in scored]
         for site in without:
-            log.warning("site '%s' scores no model: it has no 'validation' list; models are chosen without it", site)
+            text = "site '%s' scores no model: it has no 'validation' list, or its score cannot be; models are chosen "
+            log.warning(f"{text}without it", site)
             self.sites.remove(site)
+        if without and self.scored:
+            self.best_score = self.mean(self.best_scores) or -math.inf
         score = self.mean(scores)
         better = self.chooses and score is not None and score > self.best_score
         if not (better or is_result):
@@ -106,3 +117,17 @@ class ModelSelection:
     def keep(self, tensors: Mapping[str, Tensor], temperature: float | None) -> None:
         """Hold the tensors of the best model, calibrated."""
         self.temperature, self.best_tensors = temperature, calibrated(tensors, self.calibration, temperature)
+
+
+def score_weights(sites: Collection[str], told: Mapping[str, int]) -> dict[str, float]:
+    """Return how much each site's score counts in the choice of a model, above 0 and at most 1.
+
+    Args:
+        sites: that score models.
+        told: site -> training images that it told of at the start.
+    """
+    known = [told[site] for site in sites if told.get(site)]
+    if not known:
+        return dict.fromkeys(sites, 1.0)
+    enough = FULL * median_low(known)
+    return {site: min(1.0, (told.get(site) or min(known)) / enough) for site in sites}

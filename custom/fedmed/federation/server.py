@@ -4,7 +4,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,12 @@ from fedmed.federation.selection import ModelSelection
 from fedmed.federation.server_continuation import ServerContinuation
 from fedmed.federation.server_training import ServerTraining
 from fedmed.federation.task_maker import TaskMaker
+from fedmed.federation.told_numbers import ToldNumbers, ranges_of
 from fedmed.federation.usual_norms import UsualNorms
 from fedmed.jobs.plan import Plan
 from fedmed.jobs.role_sharing import RolePolicies
 from fedmed.jobs.rule_spec import load_rule, rule_spec
+from fedmed.kinds.find_kind import load_kind
 from fedmed.messages.answers import Extras, Update
 from fedmed.messages.task import Task
 from fedmed.methods.find_method import load_method
@@ -83,6 +85,9 @@ class Server:
         self.selection = ModelSelection(scoring, self.score, store.bundle.calibration, plan.select == "best")
         self.newest = MeanOfRounds(plan.mean_rounds if plan.select == "mean" else 0)
         self.usual = UsualNorms(plan.max_norm_ratio)
+        kind = load_kind(store.bundle.kind, f"bundle '{store.bundle.name}': 'kind'")
+        classes = [one.name for one in store.classes_learnt]
+        self.told = ToldNumbers(plan, ranges_of(kind, method or Method(), self.score, classes))
         self.stopping = EarlyStopping(plan.patience, plan.min_rounds)
         self.first_round = 0  # a resumed run begins later
         self.rounds = plan.rounds  # of the whole run; fewer when it ends early
@@ -208,10 +213,12 @@ class Server:
         with self.lock:
             try:
                 norm = self.check_update(update, self.tensors, self.round)
+                self.told.check(update)
             except UpdateRefused as error:
                 self.round.refuse(error)
                 raise
-            self.round.take(update, norm)
+            update, wrong = self.told.held(update)
+            self.round.take(update, norm, wrong)
 
     def fail(self, site: str, reason: str) -> None:
         """Note that a site answered with an error, or not at all."""
@@ -234,7 +241,7 @@ class Server:
         for site in self.plan.participants(current.number):
             if site not in current.updates and site not in current.refused:
                 self.fail(site, "no answer")
-        score = self.select(current.number - 1, {u.site: u.metrics for u in updates})
+        score = self.select(current.number - 1, {u.site: u.metrics for u in updates}, updates)
         self.failed_in_a_row += 1
         try:
             self._aggregate(updates)
@@ -292,19 +299,28 @@ class Server:
         self.newest.add(round, self.tensors)
         self.last_round |= {u.site: round for u in updates}
         self.usual.keep(self.round.norms)
+        self.told.keep(updates)
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
         self.save(tensors, {"round": self.round.number}, False)
 
-    def select(self, round: int, metrics: Mapping[str, Mapping[str, float]], is_result: bool = False) -> float | None:
+    def select(
+        self,
+        round: int,
+        metrics: Mapping[str, Mapping[str, float]],
+        updates: Sequence[Update] = (),
+        is_result: bool = False,
+    ) -> float | None:
         """Offer the current model, the aggregate after ``round``, to the selection; return its mean score.
 
         Args:
             round: -1 is the starting model.
             metrics: site -> what it sent about that model.
+            updates: of the round in which it did, if it trained.
             is_result: it is taken whatever its score is.
         """
         chosen, private = self.selection, self.last_round
+        chosen.told = self.told.samples(updates)
         score, taken = chosen.offer(round, metrics, self.tensors, self.model_round, private, is_result)
         self.stopping.note(self.model_round, score, taken)
         if taken and chosen.best_tensors is not None:

@@ -63,7 +63,7 @@ class ServerContinuation:
         if not server.failed_in_a_row:
             guard = server.guard.state() if server.guard else {}
             self._good = {"round": server.model_round, "last_round": dict(server.last_round), "guard": guard}
-            self._good |= {"norms": server.usual.state()}
+            self._good |= {"norms": server.usual.state(), "told": server.told.state()}
         rule = server.applied.kept(server.tensors)
         state = SavedState(
             **self._good,
@@ -108,6 +108,7 @@ class ServerContinuation:
         if server.guard:
             server.guard.restore(state.guard)
         server.usual.restore(state.norms)
+        server.told.restore(state.told)
         if state.best_round is not None and not self._lost(state.best_round):
             self._take_selection(old, state, state.best_round)
         log.info("the run of job '%s' goes on after its round %d", id, state.round)

@@ -55,6 +55,7 @@ class Plan:
     patience: int | None = None
     min_rounds: int = 0
     max_norm_ratio: float = 1000.0
+    max_samples: int = 10_000_000
 
     def __post_init__(self) -> None:
         self.sites = dict(sorted(self.sites.items()))

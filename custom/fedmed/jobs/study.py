@@ -117,8 +117,14 @@ class Study(YamlModel):
         default=1000.0,
         ge=1,
         allow_inf_nan=False,
-        description="an update is refused whose L2 norm is more than so many times the usual one: of the other sites in "
-        "the round, or of its own earlier rounds",
+        description="an update is refused whose L2 norm is more than so many times the usual one: that of the other "
+        "sites in the round, or of its own earlier rounds",
+    )
+    max_samples: int = Field(
+        default=10_000_000,
+        ge=1,
+        description="an update is refused that tells of more training images, of videos of more frames; later rounds "
+        "count no more than the site's first",
     )
     overrides: dict[Role, dict[str, Any]] = Field(
         default={}, description="role: plain values of the bundle's overridable settings"

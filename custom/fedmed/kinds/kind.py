@@ -9,6 +9,7 @@ from fedmed.data.entry_forms import ImageAlone
 from fedmed.errors import BundleError
 from fedmed.kinds.label_server import Proposal
 from fedmed.kinds.model_card import CardWords
+from fedmed.kinds.ranges import AMOUNT, COUNT, OF_EVERY_KIND, SHARE, Range
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Kind:
         labelled: whether sites train and score with labels. Without, no list but those of training counts.
         both_lists: whether a site without labels, in the same job, learns from ``training`` too when it has some.
         scores: of a testing list; the first is what models are compared by unless the bundle says another.
+        distances: names of those scores that are 0 or more; all others lie in 0 to 1.
+        counted: how the names of :meth:`numbers` begin that are counts.
         settings: ids that the bundle's configuration must have for this kind -> what they are.
         inspection: class path, what a site's check opens and lists: :class:`fedmed.checks.inspection.Inspection`.
         report: class path, what a report shows: :class:`fedmed.reports.run_report.RunReport`.
@@ -38,6 +41,8 @@ class Kind:
     labelled: ClassVar[bool] = True
     both_lists: ClassVar[bool] = False
     scores: ClassVar[tuple[Score, ...]] = ()
+    distances: ClassVar[tuple[str, ...]] = ()
+    counted: ClassVar[tuple[str, ...]] = ("n_",)
     settings: ClassVar[Mapping[str, str]] = {}
     inspection: ClassVar[str] = ""
     report: ClassVar[str] = ""
@@ -70,6 +75,21 @@ class Kind:
     def numbers(self, classes: Sequence[str]) -> tuple[str, ...]:
         """What a site sends of its testing list beside the scores and the number of cases, such as counts a class."""
         return ()
+
+    def ranges(self, score: Score, classes: Sequence[str]) -> dict[str, Range]:
+        """Metric of a validation or testing list -> in which range it must lie.
+
+        Args:
+            score: the bundle's.
+            classes: names of the job's classes.
+        """
+        found = dict(OF_EVERY_KIND)
+        for name in self.numbers(classes):
+            far = name.startswith(tuple(f"{distance}_" for distance in self.distances))
+            found[name] = COUNT if name.startswith(self.counted) else AMOUNT if far else SHARE
+        for one in (*self.scores, score):
+            found |= dict.fromkeys([one.validation, *one.tested], AMOUNT if one.name in self.distances else SHARE)
+        return found
 
     @property
     def inspects(self) -> str:

@@ -27,6 +27,7 @@ class Phases(Kind):
         Score("recall", "recall", "recall_mean"),
         Score("pooled", "F1 of all frames", "pooled_f1"),
     )
+    counted = ("n_", "frames_")
     settings = {"classes": "the names of the phases, as the sites' tables spell them, in the order of the outputs"}
     inspection = "fedmed.checks.video_inspection.PhaseInspection"
     report = "fedmed.reports.phases_report.PhasesReport"

@@ -25,6 +25,7 @@ class Presence(Kind):
         Score("pooled", "F1 of all frames", "pooled_f1_zero"),
         Score("pooled_skip", "F1 of all frames, absent left out", "pooled_f1_skip"),
     )
+    counted = ("n_", "tp_", "fp_", "fn_")
     settings = {"classes": "the names of the labels, columns of the sites' tables, in the order of the outputs"}
     inspection = "fedmed.checks.video_inspection.VideoInspection"
     report = "fedmed.reports.presence_report.PresenceReport"

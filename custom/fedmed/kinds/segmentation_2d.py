@@ -26,6 +26,7 @@ class Segmentation2D(Kind):
         Score("hd95", "HD95 (pixels)", "hd95_mean"),
         Score("assd", "ASSD (pixels)", "assd_mean"),
     )
+    distances = ("hd95", "assd")
     settings = {"classes": "the names of what 1, 2, … stand for in masks, in the order of the outputs after the first"}
     inspection = "fedmed.checks.video_inspection.MaskInspection"
     report = "fedmed.reports.segmentation_2d_report.Segmentation2DReport"

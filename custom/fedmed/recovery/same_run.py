@@ -18,6 +18,7 @@ MAY_CHANGE = {  # how long, for whom to wait, what to tell; all else would make 
     "job", "rounds", "min_clients", "max_failed_rounds", "task_timeout", "evaluate", "evaluate_last",
     "evaluate_first", "release_from", "collapse_guard", "resume", "fresh", "patience", "min_rounds",
     "release_weights", "release_partial", "release_keep", "max_norm_ratio",
+    "max_samples",
 }  # fmt: skip
 
 

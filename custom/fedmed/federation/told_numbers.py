@@ -1,0 +1,138 @@
+"""Numbers that sites report: what cannot be is refused by name, and counts are held to what a site told first."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fedmed.bundles.score import Score
+from fedmed.errors import UpdateRefused
+from fedmed.jobs.plan import Plan
+from fedmed.kinds.kind import Kind
+from fedmed.kinds.ranges import ANY, SHARE, Range
+from fedmed.messages.answers import Update
+from fedmed.messages.values import is_number
+from fedmed.methods.method import Method
+
+SAMPLES, STEPS, CASES, FRAMES = "n_samples", "n_steps", "n_cases", "n_frames"
+NAMED = 3  # numbers of one answer that a record tells of
+Kept = tuple[dict[str, float], list[str]]  # what counts, and what does not, in sentences
+
+
+class ToldNumbers:
+    """What the server believes of the numbers beside the tensors.
+
+    Whatever a number is used for, such as a weight or the choice of a model, a site could otherwise make itself count
+    for as much as it likes.
+
+    Args:
+        plan: of the run; its bounds hold in the first round, too.
+        ranges: metric -> in which range it must lie; of others only that they are finite.
+
+    Attributes:
+        first: site -> count -> what it told with its first update that entered the model.
+    """
+
+    def __init__(self, plan: Plan, ranges: Mapping[str, Range]) -> None:
+        self.plan, self.ranges = plan, ranges
+        self.first: dict[str, dict[str, int]] = {}
+        self._tested: dict[str, float] = {}  # site -> cases of its first test
+
+    def check(self, update: Update) -> None:
+        """Refuse an update whose counts are beyond the study's bounds.
+
+        Raises:
+            UpdateRefused: names the count and the study's key.
+        """
+        most = self.plan.max_samples
+        bounds = {SAMPLES: most}
+        if self.plan.epochs is not None:  # with steps the plan says how many
+            bounds[STEPS] = most * math.ceil(self.plan.epochs)
+        for name, bound in bounds.items():
+            if (count := getattr(update, name)) > bound:
+                raise UpdateRefused(update.site, f"{name} is {count}; the study's 'max_samples' allows {bound}")
+
+    def held(self, update: Update) -> tuple[Update, list[str]]:
+        """Return an update with counts no larger than the site's first ones, and the metrics that can be; and what was
+        wrong with it, in sentences.
+        """
+        metrics, wrong = self.metrics(update.metrics)
+        counts = {}
+        for name, most in self.first.get(update.site, {}).items():
+            if (count := getattr(update, name)) > most:
+                counts[name] = most
+                wrong.append(f"its {name} is {count}, it was {most} at first, and counts as that")
+        return replace(update, metrics=metrics, **counts), wrong
+
+    def metrics(self, metrics: Mapping[str, Any]) -> Kept:
+        """Return the numbers of an answer that lie in their ranges, and in sentences those that do not."""
+        kept, wrong = {}, []
+        for name, value in metrics.items():
+            allowed = self.ranges.get(name, ANY)
+            if not allowed.holds(value):
+                wrong.append(f"its {name} is {_shown(value)}, it must be {allowed}; it does not count")
+            else:
+                kept[name] = value
+        return kept, _few(wrong)
+
+    def test(self, site: str, metrics: Mapping[str, Any]) -> Kept:
+        """:meth:`metrics` of a test: a list has no more cases in a later one, and no label more frames than there are.
+
+        Args:
+            site: who tests.
+            metrics: what it sent.
+        """
+        kept, wrong = self.metrics(metrics)
+        most = {name: kept.get(FRAMES, math.inf) for name in kept if self.ranges.get(name, ANY).whole}
+        most |= {CASES: min(self._tested.get(site, self.plan.max_samples), most.get(CASES, math.inf))}
+        most |= {FRAMES: math.inf, "min_cases": math.inf, "model_round": self.plan.rounds}
+        for name in [name for name in kept if kept[name] > most.get(name, math.inf)]:
+            wrong.append(f"its {name} is {_shown(kept.pop(name))}, it told of {most[name]:g}; it does not count")
+        if kept.get(CASES):
+            self._tested.setdefault(site, kept[CASES])
+        return kept, _few(wrong)
+
+    def samples(self, updates: Sequence[Update] = ()) -> dict[str, int]:
+        """Site -> training images that it told of first; those of ``updates`` count where it told of none before."""
+        found = {update.site: update.n_samples for update in updates if update.n_samples}
+        return found | {site: counts[SAMPLES] for site, counts in self.first.items() if SAMPLES in counts}
+
+    def keep(self, updates: Sequence[Update]) -> None:
+        """Remember the counts of sites whose first update entered the model; 0 images say that it does not tell."""
+        names = (SAMPLES, STEPS) if self.plan.epochs is not None else (SAMPLES,)
+        for update in updates:
+            of_site = self.first.setdefault(update.site, {})
+            for name in names:
+                if count := getattr(update, name):
+                    of_site.setdefault(name, int(count))
+
+    def state(self) -> dict[str, dict[str, int]]:
+        """Plain values from which :meth:`restore` goes on."""
+        return {site: dict(counts) for site, counts in self.first.items()}
+
+    def restore(self, state: Mapping[str, Mapping[str, int]]) -> None:
+        """Inverse of :meth:`state`; ``{}`` is the start."""
+        self.first = {site: dict(counts) for site, counts in state.items()}
+
+
+def ranges_of(kind: Kind, method: Method, score: Score, classes: Sequence[str]) -> dict[str, Range]:
+    """In which range each number lies that sites of a job report.
+
+    Args:
+        kind, method: of the job.
+        score: the bundle's score.
+        classes: names of the classes.
+    """
+    shares = {scalar.name: SHARE for scalar in method.scalars() if scalar.unit == "share"}
+    return {**shares, **kind.ranges(score, classes)}
+
+
+def _few(wrong: list[str]) -> list[str]:
+    more = len(wrong) - NAMED
+    return wrong if more <= 0 else [*wrong[:NAMED], f"and {more} more of its numbers do not count"]
+
+
+def _shown(value: Any) -> str:
+    if type(value) not in (int, float):
+        return f"a {type(value).__name__}"
+    return f"{float(value):.6g}" if is_number(value) or isinstance(value, float) else "beyond the largest number"
