@@ -49,7 +49,7 @@ class UpdateRefused(FedMedError):
 
 
 class RoundFailed(FedMedError):
-    """Too few updates were accepted in a round; the global model is unchanged."""
+    """Too few updates were accepted in a round, whose model is unchanged; or those of labelled sites in no round."""
 
 
 class StateError(FedMedError):

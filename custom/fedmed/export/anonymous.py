@@ -5,7 +5,7 @@ from typing import Any
 
 from fedmed.bundles.score import Score
 from fedmed.export.finished_run import SELECTED, FinishedRun
-from fedmed.jobs.plan import ROLES
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.methods.lent_layers import ALL_SITES
 
 SCORES = {SELECTED: ("validation", "test"), "last": ("validation_last", "test_last")}
@@ -47,10 +47,19 @@ def _row(run: FinishedRun, which: str, name: str, facts: Mapping[str, Any], name
     return {
         "role": facts["role"],
         "weight": facts.get("weight", 1.0),
+        **_part(run, name, facts),
         **{key: sent.get(metric) for metric, key in names.items()},
         "test_cases": int(tested.get("n_cases") or 0),
         "decoder_of": tested.get("decoder_of"),
     }
+
+
+def _part(run: FinishedRun, name: str, facts: Mapping[str, Any]) -> dict[str, int]:
+    """In how many of its rounds the site contributed to the model."""
+    if facts["role"] not in TRAINING_ROLES:
+        return {}
+    contributed, rounds = run.contributed(name)
+    return {"contributed": contributed, "of_rounds": rounds}
 
 
 def _order(row: Mapping[str, Any], keys: Collection[str]) -> tuple[Any, ...]:

@@ -72,6 +72,13 @@ class FinishedRun:
         lines = [line for line in self.rounds if line.get("aggregated") is not False and line["round"] <= until]
         return max((line["round"] for line in lines if site in line.get("accepted", ())), default=None)
 
+    def contributed(self, site: str) -> tuple[int, int]:
+        """In how many of its rounds an update of a site that trains moved the model, and how many these were."""
+        warm = 0 if self.facts["sites"][site]["role"] == "supervised" else self.plan.warm_start_rounds
+        own = [line for line in self.rounds if line["round"] >= warm]
+        moved = [line for line in own if line.get("aggregated") and site in line.get("accepted", ())]
+        return sum((line.get("coefficients") or {}).get(site, 1.0) > 0 for line in moved), len(own)
+
     def model(self, which: str) -> tuple[int, dict[str, Tensor]]:
         """Return (round it was aggregated in, tensors) of the ``selected`` or the ``last`` model.
 

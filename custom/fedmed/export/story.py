@@ -1,5 +1,6 @@
 """How an exported model came about, and what its numbers do not say, in sentences."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,12 +70,14 @@ def _exchanged(exchange: Mapping[str, Any] | None) -> str:
 
 
 def _training(fed: Mapping[str, Any], kind: Kind) -> str:
-    sites, cases = fed["number_of_sites"], fed["training_cases"]
+    cases, idle = fed["training_cases"], Counter(row["role"] for row in fed["sites"] if row.get("contributed") == 0)
+    sites = {role: number - idle[role] for role, number in fed["number_of_sites"].items()}
     if not kind.labelled:
         n, images = (sum(of[role] for role in ("supervised", "unsupervised")) for of in (sites, cases))
         return f"Federated pre-training without labels by {count(n, 'site')} ({count(images, 'image')})"
     case = kind.card.sample or kind.card.case
-    trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": ("without", case)}
+    without = "without" if sites["supervised"] else f"without {kind.card.labels}"
+    trained = {"supervised": (f"with {kind.card.labels}", f"training {case}"), "unsupervised": (without, case)}
     some = fed.get("learned_from_some_labels", 0)
     also = f"; {some} of those without had {kind.card.labels} for some after all" if some else ""
     return (
@@ -133,7 +136,7 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
     """What the numbers above do not say; ``caution``: the method's."""
     test = f"test_{fed['score']['name']}"
     tested = [row for row in fed["sites"] if row[test] is not None]
-    found = [*(_scores(fed, kind, test, tested) if kind.labelled else ())]
+    found = [*_idle(fed, kind), *(_scores(fed, kind, test, tested) if kind.labelled else ())]
     if fed["number_of_sites"]["unsupervised"] and kind.labelled and caution:
         found.append(caution.format(labels=kind.card.labels))
     found.append(protection(fed.get("protection") or {}))
@@ -153,6 +156,16 @@ def limits(fed: Mapping[str, Any], kind: Kind, caution: str = "") -> list[str]:
         found.append(
             f"It is for one site: set {asked}{words} in `configs/inference.yaml` to what that site says of itself."
         )
+    return found
+
+
+def _idle(fed: Mapping[str, Any], kind: Kind) -> list[str]:
+    """Who was to train and contributed nothing."""
+    idle = [row["site"] for row in fed["sites"] if row.get("contributed") == 0]
+    roles = [row.get("contributed") for row in fed["sites"] if row["role"] == "supervised"]
+    found = [f"No update of {join(idle)} entered the model."] if idle else []
+    if kind.labelled and roles and not any(count != 0 for count in roles):
+        found.insert(0, f"**It learnt from no {kind.card.labels}**: no site that has some contributed to it.")
     return found
 
 

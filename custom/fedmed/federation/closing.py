@@ -8,6 +8,7 @@ from typing import Any
 
 from fedmed.federation.borrowing import Borrower, Evaluated
 from fedmed.federation.server import Server
+from fedmed.jobs.plan import TRAINING_ROLES
 from fedmed.messages.answers import Release
 from fedmed.messages.task import FIRST, LAST, OWN, SELECTED, Task
 from fedmed.methods.lent_layers import lent_by
@@ -122,6 +123,7 @@ class Closing:
             "validation": chosen.best_scores,
             "validation_last": self.last_scores,
             "selected_by": chosen.sites,
+            "contributed": {site: self.server.counted.get(site, 0) for site in self.plan.of_role(*TRAINING_ROLES)},
             "test": tested,
             "seconds_total": time.monotonic() - self.server.started,
         }

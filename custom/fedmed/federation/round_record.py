@@ -57,6 +57,7 @@ def bare_record(server: "Server", updates: Sequence[Update], aggregated: bool) -
         "accepted": [u.site for u in updates],
         "refused": [{"site": s, "reason": r} for s, r in sorted(server.round.refused.items())],
         "geometry": {},
+        "sites": {u.site: {} for u in updates},
     }
 
 

@@ -93,6 +93,7 @@ class Server:
         self.rounds = plan.rounds  # of the whole run; fewer when it ends early
         self.round = OpenRound(START)  # none has begun
         self.model_round = START  # the round that aggregated the current model
+        self.counted: dict[str, int] = {}  # site -> rounds in which its update moved the model
         self.last_round: dict[str, int] = {}  # site -> round of its last update that entered the model
         self.lock = threading.Lock()  # FLARE delivers results from several threads
         self.failed_in_a_row = 0
@@ -275,6 +276,22 @@ class Server:
             if math.isfinite(value):
                 self.stream(name, value, current.number)
 
+    def check_labels(self) -> None:
+        """Refuse to end a run well whose labelled sites brought nothing: its model has learnt from no label.
+
+        Raises:
+            RoundFailed: no update of a labelled site counted in any round, though the study has such sites.
+        """
+        labelled = self.plan.of_role("supervised")
+        if labelled and not any(site in self.counted for site in labelled):
+            others = ", ".join(sorted(self.counted)) or "nobody"
+            last = "; ".join(f"'{site}': {self.round.refused[site]}" for site in labelled if site in self.round.refused)
+            raise RoundFailed(
+                f"no update of a site with labels ({', '.join(labelled)}) entered the model in any round, only those "
+                f"of {others}: this is no model of the study. The last refusals: {last or 'none'}. Correct these "
+                "sites, and run the job again"
+            )
+
     def abort_by(self, asked: Callable[[], bool]) -> None:
         """Let the server's own training ask before each step whether the job was aborted."""
         if self.applied.training:
@@ -300,6 +317,9 @@ class Server:
         self.last_round |= {u.site: round for u in updates}
         self.usual.keep(self.round.norms)
         self.told.keep(updates)
+        shares = self.applied.outcome.coefficients if self.applied.outcome else {}
+        for site in (u.site for u in updates if shares.get(u.site, 1.0)):
+            self.counted[site] = self.counted.get(site, 0) + 1
 
     def _keep(self, tensors: Mapping[str, Tensor]) -> None:
         self.save(tensors, {"round": self.round.number}, False)

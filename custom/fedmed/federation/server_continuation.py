@@ -64,6 +64,7 @@ class ServerContinuation:
             guard = server.guard.state() if server.guard else {}
             self._good = {"round": server.model_round, "last_round": dict(server.last_round), "guard": guard}
             self._good |= {"norms": server.usual.state(), "told": server.told.state()}
+            self._good |= {"counted": dict(server.counted)}
         rule = server.applied.kept(server.tensors)
         state = SavedState(
             **self._good,
@@ -109,6 +110,7 @@ class ServerContinuation:
             server.guard.restore(state.guard)
         server.usual.restore(state.norms)
         server.told.restore(state.told)
+        server.counted = dict(state.counted) or dict.fromkeys(state.last_round, 1)  # of an earlier FedMed
         if state.best_round is not None and not self._lost(state.best_round):
             self._take_selection(old, state, state.best_round)
         log.info("the run of job '%s' goes on after its round %d", id, state.round)

@@ -57,7 +57,7 @@ class ToldNumbers:
         wrong with it, in sentences.
         """
         metrics, wrong = self.metrics(update.metrics)
-        counts = {}
+        counts: dict[str, Any] = {}
         for name, most in self.first.get(update.site, {}).items():
             if (count := getattr(update, name)) > most:
                 counts[name] = most

@@ -27,7 +27,8 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
         finish_round: ends a round; ``server.finish_round`` by default.
 
     Raises:
-        RoundFailed: too many failed rounds in a row, or the last one. The models saved so far stay.
+        RoundFailed: too many failed rounds in a row, or the last one, or no labelled site contributed to any. The
+            models saved so far stay.
     """
     for round in range(server.first_round, server.plan.rounds):
         if server.ends_before(round):
@@ -41,6 +42,7 @@ def run_federation(server: Server, ask: Ask, finish_round: Callable[[], object] 
             log.error("%s", error)
             if server.failed_in_a_row >= server.plan.max_failed_rounds or round == server.plan.rounds - 1:
                 raise
+    server.check_labels()
     closing = Closing(server)
     closing.finish_validation(ask(closing.validation_tasks()))
     plan, wanted = server.plan, {FIRST: server.plan.evaluate_first, LAST: server.plan.evaluate_last}

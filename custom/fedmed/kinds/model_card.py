@@ -31,10 +31,17 @@ class CardWords:
     task: str = ""
     values: str = ""
 
-    def part(self, role: str) -> str:
-        """A site's part in the training."""
+    def part(self, role: str, contributed: int | None = None) -> str:
+        """A site's part in the training.
+
+        Args:
+            role: its role.
+            contributed: rounds in which its update moved the model; None where that is not known.
+        """
         if role == "evaluate":
             return "none, tested only"
+        if contributed == 0:
+            return f"none: no update of this site {'with' if role == 'supervised' else 'without'} {self.labels} counted"
         return f"{self.trained if role == 'supervised' else 'trained without'} {self.labels}"
 
     def channels(self, names: list[tuple[str, str]]) -> str:

@@ -24,8 +24,9 @@ class Range:
     def holds(self, value: object) -> bool:
         """Whether a value is a number and lies in it; NaN and infinity lie in none."""
         slack = 0 if self.whole else SLACK
-        within = is_number(value) and self.low - slack <= value <= self.high + slack
-        return within and not (self.whole and value != int(value))
+        if not isinstance(value, int | float) or not is_number(value):
+            return False
+        return self.low - slack <= value <= self.high + slack and not (self.whole and value != int(value))
 
     def __str__(self) -> str:
         """In words, after "it must be"."""

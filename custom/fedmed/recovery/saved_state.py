@@ -26,6 +26,7 @@ class SavedState(YamlModel):
         best_scores: each labelled site's score of it.
         temperature: to which it is calibrated; None: it is not.
         guard: state of the collapse guard.
+        counted: site -> rounds in which its update moved the model.
         told: site -> the counts that it told first.
         norms: site -> norms of its updates in the latest rounds.
         seconds: time that the run has taken.
@@ -45,6 +46,7 @@ class SavedState(YamlModel):
     best_scores: Mapping[str, float] = {}
     temperature: float | None = Field(None, gt=0)
     guard: Mapping[str, Any] = {}
+    counted: Mapping[str, Annotated[int, Field(ge=1)]] = {}
     told: Mapping[str, Mapping[str, Annotated[int, Field(ge=1)]]] = {}
     norms: Mapping[str, Sequence[Annotated[float, Field(ge=0, allow_inf_nan=False)]]] = {}
     seconds: float = 0.0

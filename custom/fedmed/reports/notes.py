@@ -16,13 +16,33 @@ from fedmed.reports.words import NOTHING, count, join, plain_delta, plain_number
 
 def remarks(run: Run) -> list[str]:
     """What must stand below a table in a terminal."""
-    found = [note for note in (resumed_note(run), *release_notes(run), clip_note(run)) if note]
+    idle = [contribution_note(run)] if run.idle else []
+    found = [
+        note for note in (*idle, resumed_note(run), *release_notes(run), *number_notes(run), clip_note(run)) if note
+    ]
     return found + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
 
 
 def refusals(run: Run) -> list[tuple[int, str, str]]:
     """(round counted from 1, site, reason) of every refused update."""
     return [(r.index + 1, site, reason) for r in run.rounds for site, reason in r.refused]
+
+
+def contribution_note(run: Run) -> str:
+    """Who contributed to the model, and in how many of the rounds in which it was to train."""
+    parts = []
+    for site in run.sites:
+        done, of = run.contributed(site)
+        if site.role in ("supervised", "unsupervised") and of:
+            parts.append(f"{site.name} to {'none' if not done else done} of {count(of, 'round')}")
+    text = f"Contributed to the model: {join(parts)}."
+    return f"{text} It learnt from no labels, so this run is no success." if run.unlabelled else text
+
+
+def number_notes(run: Run) -> list[str]:
+    """One sentence on each site of whose scores at the end some cannot be."""
+    found = (run.result or {}).get("refused_numbers") or {}
+    return [f"Refused of {site}: {'; '.join(map(str, texts))}." for site, texts in sorted(found.items())]
 
 
 def release_notes(run: Run) -> list[str]:

@@ -116,5 +116,24 @@ class Run:
         """Whether a site trained on labels, by what it reported: corrected masks may turn up at one without any."""
         return site.role == "supervised" or any(USED_LABELS in line.sites.get(site.name, {}) for line in self.rounds)
 
+    def contributed(self, site: Site) -> tuple[int, int]:
+        """In how many of its rounds an update of a site moved the model, and how many these were."""
+        warm = int((self.config.get("controller") or {}).get("warm_start_rounds") or 0)
+        own = [line for line in self.rounds if site.role == "supervised" or line.index >= warm]
+        moved = [line for line in own if line.aggregated and site.name in line.sites]
+        return sum(line.coefficients.get(site.name, 1.0) > 0 for line in moved), len(own)
+
+    @property
+    def idle(self) -> list[Site]:
+        """Sites that were to train and of whose updates none moved the model; none before the first round."""
+        training = [site for site in self.sites if site.role in ("supervised", "unsupervised")]
+        return [site for site in training if (done := self.contributed(site))[1] and not done[0]]
+
+    @property
+    def unlabelled(self) -> bool:
+        """Whether there are labelled sites, and none of them contributed to the model."""
+        labelled, idle = self.by_role("supervised"), self.idle
+        return bool(labelled) and all(site in idle for site in labelled)
+
     def by_role(self, role: str) -> list[Site]:
         return [site for site in self.sites if site.role == role]

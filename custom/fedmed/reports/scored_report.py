@@ -12,7 +12,7 @@ from fedmed.reports.notes import remarks
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_files import column, number
 from fedmed.reports.run_report import Chart, RunReport
-from fedmed.reports.site_rows import SiteRow, screen_table, site_rows
+from fedmed.reports.site_rows import SiteRow, screen_table, site_rows, sites_of
 from fedmed.reports.words import NOTHING, count, fixed, join, mean_of, model_after
 
 
@@ -61,7 +61,7 @@ class ScoredReport(RunReport):
         model = "the last model" if best_round is None else f"the model of round {int(best_round) + 1}"
         model = "the initial model" if best_round == -1 else model
         model = mean_of(rounds) if (rounds := run.result.get("mean_of")) else model
-        start = f"After {count(done, 'round')} with {count(len(run.sites), 'site')}, {model}"
+        start = f"After {count(done, 'round')} with {sites_of(run)}, {model}"
         if not parts:
             tested = any(row.n_cases for row in site_rows(run))
             return f"{start} was chosen; {f'its test gave no {label}' if tested else 'no site tested it'}."

@@ -12,7 +12,7 @@ from rich.text import Text
 from fedmed.methods.lent_layers import lent_by
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
-from fedmed.reports.words import NOTHING
+from fedmed.reports.words import NOTHING, count, join
 
 ROLES = {"evaluate": "evaluation only"}  # role -> its name, where it has another one
 WORDS = ("site", "role", "labels")  # columns of words
@@ -86,10 +86,16 @@ def _row(run: Run, site: Site, test: dict[str, Any], own: dict[str, Any]) -> Sit
 def _labels(run: Run, site: Site, tested: bool) -> str:
     """What became of a site's labels, as far as the run's records tell."""
     if site.role == "supervised":
-        return "labelled"
+        return "labelled, not used" if site in run.idle else "labelled"
     if run.used_labels(site):
         return "some, used in training"
     return "not used in training" if tested else NOTHING
+
+
+def sites_of(run: Run) -> str:
+    """How many sites a run has, and which of them contributed nothing."""
+    idle = join([site.name for site in run.idle])
+    return count(len(run.sites), "site") + (f", of which {idle} contributed nothing" if run.idle else "")
 
 
 def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequence[str]) -> Table:

@@ -10,7 +10,7 @@ from fedmed.methods.declarations import LOSS, Scalar
 from fedmed.reports.notes import remarks
 from fedmed.reports.run_contents import Run
 from fedmed.reports.run_report import RunReport, sections_of
-from fedmed.reports.site_rows import screen_table
+from fedmed.reports.site_rows import screen_table, sites_of
 from fedmed.reports.training_scalars import last_values, leading, mean, points, reported
 from fedmed.reports.words import NOTHING, count, fixed
 
@@ -26,7 +26,7 @@ class UnscoredReport(RunReport):
         """How far the loss fell, and what else the training reached."""
         done = f"{len(run.rounds)} of {count(run.total_rounds, 'round')}" if run.result is None else ""
         start = f"This run has finished {done}" if done else f"After {count(len(run.rounds), 'round')}"
-        start += f" with {count(len(run.sites), 'site')}"
+        start += f" with {sites_of(run)}"
         first, last = mean_loss(run, 0), mean_loss(run, -1)
         if first is None or last is None:
             return f"{start}."
