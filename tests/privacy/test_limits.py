@@ -76,21 +76,38 @@ def test_scalars_and_extras_leave_only_if_listed_and_it_is_said_once(limits, cap
         "site_a: extras that stay here: amplitude",
     ]
     assert gate.metrics("validate", 3, {"val_dice": 0.5}) == {"val_dice": 0.5}
-    assert gate.metrics("evaluate", 3, {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}) == {}  # read together
-    half = {"auroc": 0.9, "auroc_low": 0.8, "accuracy": 0.7, "n_cases": 4}
+    assert gate.metrics("evaluate", 3, {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 14}) == {}  # read together
+    half = {"auroc": 0.9, "auroc_low": 0.8, "accuracy": 0.7, "n_cases": 14}
     assert limits(allowed_metrics=["auroc", "n_cases"]).metrics("evaluate", 3, half) == {"auroc": 0.9}
     assert limits(allowed_metrics=["accuracy", "n_cases"]).metrics("evaluate", 3, half).keys() == {
         "accuracy",
         "n_cases",
     }
     whole = limits(allowed_metrics=["dice_mean", "dice_std", "n_cases"])
-    scores = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 4}
+    scores = {"dice_mean": 0.5, "dice_std": 0.1, "n_cases": 14}
     assert whole.metrics("evaluate", 3, {**scores, "path": "/patients/x"}) == scores
     assert limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": [1.0]})).extras == {
         "amplitude": [1.0]
     }
     with pytest.raises(PrivacyError, match="'/extras/amplitude' is a PosixPath; only plain values"):
         limits(allowed_extras=["amplitude"]).apply(update(extras={"amplitude": gate.folder}))
+
+
+@pytest.mark.parametrize(("cases", "leaves"), [(1, False), (4, False), (5, True), (0, True)])
+def test_scores_of_few_test_cases_stay_and_the_page_can_say_so(limits, cases, leaves, caplog):
+    gate, scores = limits(), {"dice_mean": 0.8, "hd95_median": 4.0, "n_cases": cases}
+    passed = gate.metrics("evaluate", None, scores)
+    assert passed == (scores if leaves else {"n_cases": 0, "min_cases": 5})
+    assert leaves or "scores of" in caplog.text and "privacy.min_cases" in caplog.text
+    assert ledger(gate)[0]["metrics"] == passed
+
+
+def test_a_site_chooses_how_many_cases_are_enough_and_made_up_data_needs_one(limits, tmp_path):
+    scores = {"dice_mean": 0.8, "n_cases": 2}
+    assert limits(min_cases=2).metrics("evaluate", None, scores) == scores
+    assert parse_site("ct_north", {"demo": "chest_ct_tiny"}, tmp_path / "x.yaml").privacy.min_cases == 1
+    asked = {"demo": "chest_ct_tiny", "privacy": {"min_cases": 9}}
+    assert parse_site("ct_north", asked, tmp_path / "x.yaml").privacy.min_cases == 9
 
 
 def test_scalars_for_tensorboard_pass_the_same_list(limits):

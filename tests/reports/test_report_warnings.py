@@ -2,11 +2,12 @@
 
 import io
 import json
+from types import SimpleNamespace
 
 from rich.console import Console
 
 from fedmed.reports.live import Follower, render
-from fedmed.reports.notes import release_notes
+from fedmed.reports.notes import few_cases_notes, release_notes
 from fedmed.reports.run import read_run
 from fedmed.reports.run_page import page
 from fedmed.reports.run_report import report_of
@@ -95,3 +96,11 @@ def test_a_warning_stands_at_the_top_of_the_page(fake_run):
     html = page(read_run(folder))
     assert html.index("Warning: ct_east, round 2.") < html.index("Result at each site")
     assert "lower unsupervised_learning_rate" in html
+
+
+def test_a_site_that_keeps_the_scores_of_its_few_cases_is_named():
+    run = SimpleNamespace(result={"test": {"b": {"n_cases": 0, "min_cases": 5}, "a": {"n_cases": 7}}})
+    assert few_cases_notes(run) == [
+        "Not shown: the test scores of b, which has fewer test cases than the 5 from which on it lets them leave "
+        "(privacy.min_cases)."
+    ]

@@ -274,14 +274,18 @@ class Client:
         return open_model(parser, self.bundle, self.seed, task, self.state, self.sharing)
 
     def _score(self, task: Task, model: OpenedModel) -> dict[str, float]:
-        if not list_entries(self.site.datalist, "validation"):
+        entries, name = list_entries(self.site.datalist, "validation"), self.site.site
+        if not entries:
             text = "%s: %s has no 'validation' list; models are chosen by other sites, or the last round's counts"
-            log.warning(text, self.site.site, self.site.datalist)
+            log.warning(text, name, self.site.datalist)
             return {}
         corrections = self._scoring(task, model)
         scores = validation_scores(model.parser, self.bundle.score, self.site, self.should_abort, corrections)
         self.progress.validated(task, self.bundle.score, scores[self.bundle.score.validation])
         self.best.offer(task, model, scores)
+        if len(entries) == 1 and self.site.privacy.min_cases > 1:
+            log.warning("%s: the score of its only 'validation' case stays here; other sites choose the model", name)
+            return {}
         return scores
 
     def _scoring(self, task: Task, model: OpenedModel) -> Corrections:

@@ -1,5 +1,6 @@
 """The gate through which every answer leaves a site. Its settings are the site's own; a job can only ask."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,8 @@ from fedmed.privacy.ledger import Ledger
 from fedmed.privacy.payload import payload_bytes
 from fedmed.privacy.protection import Facts, Protection
 from fedmed.settings.site import SiteConfig
+
+log = logging.getLogger("fedmed.site")
 
 
 class SiteLimits:
@@ -88,9 +91,18 @@ class SiteLimits:
         Raises:
             PrivacyError: the ledger cannot be written.
         """
-        passed = self.allowed.metrics(metrics)
+        passed = self.allowed.metrics(self._of_enough_cases(metrics))
         self._write("scores", task, round, {"metrics": passed})
         return passed
+
+    def _of_enough_cases(self, metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Scores as they are, or of too few test cases none, with the least number that the site asks for."""
+        cases, least = metrics.get("n_cases"), self.privacy.min_cases
+        if not isinstance(cases, int) or not 0 < cases < least:
+            return metrics
+        text = "%s: scores of %d test cases stay here: fewer than the %d of 'privacy.min_cases'"
+        log.warning(text, self.site.site, cases, least)
+        return {"n_cases": 0, "min_cases": least}
 
     def live(self, tag: str, value: float, step: int) -> bool:
         """Whether a scalar may leave while the site works; if so, it is in the ledger.

@@ -18,7 +18,16 @@ def remarks(run: Run) -> list[str]:
     """What must stand below a table in a terminal."""
     idle = [contribution_note(run)] if run.idle else []
     found = [
-        note for note in (*idle, resumed_note(run), *release_notes(run), *number_notes(run), clip_note(run)) if note
+        note
+        for note in (
+            *idle,
+            resumed_note(run),
+            *release_notes(run),
+            *few_cases_notes(run),
+            *number_notes(run),
+            clip_note(run),
+        )
+        if note
     ]
     return found + [f"Warning, {rounds}: {site}: {text}" for rounds, site, text in warnings(run)]
 
@@ -34,7 +43,7 @@ def contribution_note(run: Run) -> str:
     for site in run.sites:
         done, of = run.contributed(site)
         if site.role in ("supervised", "unsupervised") and of:
-            parts.append(f"{site.name} to {'none' if not done else done} of {count(of, 'round')}")
+            parts.append(f"{site.name} to {done or 'none'} of {count(of, 'round')}")
     text = f"Contributed to the model: {join(parts)}."
     return f"{text} It learnt from no labels, so this run is no success." if run.unlabelled else text
 
@@ -43,6 +52,18 @@ def number_notes(run: Run) -> list[str]:
     """One sentence on each site of whose scores at the end some cannot be."""
     found = (run.result or {}).get("refused_numbers") or {}
     return [f"Refused of {site}: {'; '.join(map(str, texts))}." for site, texts in sorted(found.items())]
+
+
+def few_cases_notes(run: Run) -> list[str]:
+    """One sentence on each site that keeps its test scores, since a mean of few cases would tell of each."""
+    tests = ((run.result or {}).get("test") or {}).items()
+    found = [(site, number(row.get("min_cases"))) for site, row in sorted(tests)]
+    return [
+        f"Not shown: the test scores of {site}, which has fewer test cases than the {least:g} from which on it lets "
+        "them leave (privacy.min_cases)."
+        for site, least in found
+        if least
+    ]
 
 
 def release_notes(run: Run) -> list[str]:

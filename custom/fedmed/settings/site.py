@@ -119,6 +119,8 @@ def _checked(site: str, document: Document) -> SiteConfig:
     privacy = document.values.get("privacy")
     if privacy is None or (isinstance(privacy, Mapping) and privacy.get("account") is None):
         privacy = {**(privacy or {}), "account": str(fedmed_home() / "privacy" / f"{site}.json")}
+    if document.values.get("demo") is not None and isinstance(privacy, Mapping):
+        privacy = {"min_cases": 1, **privacy}
     document = replace(document, values={**document.values, "privacy": privacy})
     file = check_model(document, SiteFile, error=SiteConfigError, example=EXAMPLE, context={"site": site})
     given: dict[str, Any] = {name: getattr(file, name) for name in SiteFile.model_fields if name != "demo"}
