@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},
     "flare": DESCRIBED | {"privacy", "recovery", "federation"},
-    "provisioning": {"settings", "methods", "jobs", "flare"},
+    "provisioning": {"settings", "jobs", "flare"},
     # Run by scripts and the label app; no part of a federation needs them.
     "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},

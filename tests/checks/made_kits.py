@@ -8,10 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from fedmed.checks.kit_findings import WALLS
+from fedmed.checks.kit_findings import MESSAGES, WALLS
+from fedmed.jobs.app_shape import CLASSES
 
 PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]
-SAFE = {"allow_log_streaming": False, "components": PARTS}
+SAFE = {"allow_log_streaming": False, "components": [*PARTS, MESSAGES], "class_allow_list": list(CLASSES)}
 
 
 def named(name):

@@ -6,8 +6,9 @@ import os
 import pytest
 from made_kits import PARTS, SAFE, Authority
 
-from fedmed.checks.kit_findings import check_kit
+from fedmed.checks.kit_findings import MESSAGES, check_kit
 from fedmed.checks.startup_kit import read_kit
+from fedmed.jobs.app_shape import CLASSES, EXECUTORS, TO_SERVER
 
 OFF = {**PARTS[0], "disabled": True}
 
@@ -24,10 +25,10 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
     kit = make_kit()
     (kit / "startup" / "client.key").chmod(0o644)
     streams = {"path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}
-    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"], "components": [*PARTS, streams]}
+    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"], "components": [*PARTS, MESSAGES, streams]}
     (kit / "local" / "resources.json").write_text(json.dumps(resources))
     found = list(check_kit(read_kit(kit), "hospital_m", ["a.B", "c.D"]))
-    assert [finding.kind for finding in found] == ["kit", "key", "logs", "classes"]
+    assert [finding.kind for finding in found] == ["kit", "key", "logs", "wide_list", "classes"]
     assert "'c.D'" in found[-1].text and "hospital_m" in found[0].text
     authority.issue(tmp_path, "client", "x")
     os.replace(tmp_path / "client.key", kit / "startup" / "client.key")
@@ -40,7 +41,7 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
 @pytest.mark.parametrize(
     ("allowed", "needed"),
     [
-        ({}, ["fedmed.X"]),  # NVFlare's own list, enforced
+        ({"class_allow_list": ["nvflare"]}, ["fedmed.X"]),
         ({"class_allow_list": ["fedmed", "nvflare."]}, []),
         ({"class_allow_list": ["*"]}, []),
         ({"class_allow_list": ["fedmed.Xy"]}, ["fedmed.X", "nvflare.Y"]),
@@ -51,6 +52,7 @@ def test_the_list_of_classes_is_read_as_nvflare_reads_it(make_kit, allowed, need
     kit = make_kit()
     (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, **allowed}))
     found = list(check_kit(read_kit(kit), "hospital_k", ["fedmed.X", "nvflare.Y"]))
+    found = [finding for finding in found if finding.kind != "wide_list"]
     assert [finding.kind for finding in found] == ["classes"] * len(needed)
     assert all(f"'{name}'" in finding.text for name, finding in zip(needed, found, strict=True))
 
@@ -59,15 +61,34 @@ def test_nvflare_sends_logs_unless_told_not_to_and_a_job_brings_its_own_limits(m
     kit = make_kit()
     (kit / "local" / "resources.json").write_text("{}")
     (kit / "local" / "privacy.json").unlink()
-    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == ["logs", "jobs", "limits"]
+    assert [finding.kind for finding in check_kit(read_kit(kit), "hospital_k")] == [
+        *("logs", "jobs", "limits", "messages", "wide_list")
+    ]
 
 
 @pytest.mark.parametrize("parts", [[], PARTS[:1], PARTS[1:], PARTS[::-1], [{"path": "x.Y"}, *PARTS], [OFF, PARTS[1]]])
 def test_a_kit_without_walls_against_configurations_that_read_is_told(make_kit, parts):
     kit = make_kit()
-    (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, "components": parts}))
+    (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, "components": [*parts, MESSAGES]}))
     (finding,) = check_kit(read_kit(kit), "hospital_k")
     assert finding.kind == "jobs" and all(json.dumps(part) in finding.text for part in PARTS)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "said"),
+    [
+        ({"components": PARTS}, "messages", MESSAGES["path"]),
+        ({"components": [*PARTS, {**MESSAGES, "disabled": True}]}, "messages", "restart"),
+        ({"class_allow_list": [*CLASSES, "nvflare.app_common.ccwf.CyclicClientController"]}, "wide_list", "ccwf"),
+        ({"class_allow_list": ["*"]}, "wide_list", "'class_allow_list' lets jobs load *,"),
+        ({"class_list_enforcement_mode": "warn"}, "wide_list", "enforce"),
+    ],
+)
+def test_a_kit_that_was_made_before_messages_and_classes_were_closed_is_told(make_kit, changed, kind, said):
+    kit = make_kit()
+    (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, **changed}))
+    (finding,) = check_kit(read_kit(kit), "hospital_k", [*EXECUTORS, TO_SERVER])
+    assert (finding.kind, finding.level) == (kind, "problem") and said in finding.text
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,9 @@ def test_a_site_reaches_the_server_and_registers(kits):
     assert found.tls and found.preflight and found.registered
     assert sorted(kit.folder.rglob("*")) == before  # its log stays out of the kit
     # NVFlare's default kit streams logs, evaluates configurations and has no limits; that is what a site is told.
-    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == ["logs", "jobs", "limits"]
+    assert [finding.kind for finding in check_kit(kit, "hospital_k")] == [
+        *("logs", "jobs", "limits", "messages", "wide_list")
+    ]
 
 
 def test_nvflares_table_is_read():

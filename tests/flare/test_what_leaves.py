@@ -19,7 +19,7 @@ from nvflare.fuel.utils import fobs
 
 from fedmed.durable_files import load_tensors
 from fedmed.federation.client import Client
-from fedmed.flare import executors
+from fedmed.flare import executors, scalar_events
 from fedmed.flare.convert import task_to_model
 from fedmed.flare.filters import SiteLimitsFilter
 from fedmed.jobs.job_folder import read_job
@@ -49,7 +49,7 @@ class Wire:
         def live(component, dxo, fl_ctx, *args, **kwargs):
             self.sent.append(fobs.dumps(dxo.to_shareable()))
 
-        monkeypatch.setattr(executors, "send_analytic_dxo", live)
+        monkeypatch.setattr(scalar_events, "send_analytic_dxo", live)
 
     def ask(self, name, round=0, names=None, **facts):
         tensors = {n: t for n, t in self.model.items() if names is None or n.startswith(names)}

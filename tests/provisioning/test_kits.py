@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import yaml
 from cryptography import x509
-from nvflare.app_common.default_component_policy import DEFAULT_CLASS_ALLOW_LIST
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.lighter.entity import Project
@@ -21,8 +20,9 @@ from nvflare.security.security import FLAuthorizer
 
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
+from fedmed.jobs.app_shape import CLASSES
 from fedmed.provisioning.command_line import EXAMPLE, main
-from fedmed.provisioning.kit_builder import TEMPLATES, SiteBuilder, job_classes
+from fedmed.provisioning.kit_builder import MESSAGES, TEMPLATES, SiteBuilder
 from fedmed.provisioning.kits import Federation
 from fedmed.provisioning.project_file import BUILDER, OLD_BUILDER, read_project
 from fedmed.settings.server import load_server
@@ -75,10 +75,9 @@ def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, wri
     named = {
         n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
     }
-    ours = {path for path in named if path not in DEFAULT_CLASS_ALLOW_LIST}
-    assert ours == set(job_classes())
+    assert named == set(CLASSES)
     resources = read(made.kits / name, "resources.json.default")
-    assert resources["class_allow_list"] == [*DEFAULT_CLASS_ALLOW_LIST, *job_classes()]
+    assert resources["class_allow_list"] == list(CLASSES)
     assert resources["class_list_enforcement_mode"] == "enforce"
 
 
@@ -96,6 +95,7 @@ def test_a_site_keeps_its_logs_and_files_and_limits_what_leaves(made):
     kit = made.kits / "hospital_a"
     resources = read(kit, "resources.json.default")
     assert resources["allow_log_streaming"] is False and not component(resources, "site_log_streamer")
+    assert resources["components"][2] == component(resources, "site_messages") == MESSAGES
     assert component(resources, "no_remote_reading")["path"] == "fedmed.flare.kit.NoRemoteReading"
     privacy = read(kit, "privacy.json")
     assert privacy["default_scope"] == privacy["scopes"][0]["name"] == "site"

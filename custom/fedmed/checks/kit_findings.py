@@ -14,11 +14,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.checks.startup_kit import Kit, read_certificate
-from fedmed.jobs.app_configs import LIMITS
+from fedmed.jobs.app_shape import CLASSES, LIMITS
 
 SOON = 30  # days
 # What a kit names first, as scripts/provision.sh writes it. NVFlare builds the parts of a kit in this order.
 WALLS = {"json_only": "fedmed.flare.json_only.JsonOnly", "plain_jobs": "fedmed.flare.job_gate.PlainJobs"}
+MESSAGES = {"id": "site_messages", "path": "fedmed.flare.site_messages.SiteMessages", "args": {}}
 
 
 def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool = False) -> Iterator[SiteFinding]:
@@ -44,6 +45,7 @@ def check_kit(kit: Kit, site: str, classes: Iterable[str] = (), own_code: bool =
     if stat.S_IMODE(key.stat().st_mode) & 0o077:
         yield link_finding("key", f"{key} can be read by others, who could pretend to be this site: chmod 600 {key}")
     yield from _what_leaves(kit)
+    yield from _what_is_let_in(kit)
     yield from _code(kit) if own_code else _classes(kit, classes)
 
 
@@ -83,6 +85,24 @@ def _what_leaves(kit: Kit) -> Iterator[SiteFinding]:
     if LIMITS not in class_paths(kit.rules["privacy"]):
         text = f"{kit.folder}/local/privacy.json does not name {LIMITS}, so a job could leave out this site's limits"
         yield link_finding("limits", f"{text} on what it sends; take the file from a kit made by scripts/provision.sh")
+
+
+def _what_is_let_in(kit: Kit) -> Iterator[SiteFinding]:
+    """The messages and classes of a site's kit; those made before FedMed closed them have NVFlare's."""
+    resources = kit.rules["resources"]
+    parts = [part for part in resources.get("components", []) if not part.get("disabled")]
+    if MESSAGES["path"] not in {part.get("path") for part in parts}:
+        text = f"{kit.resources}: server and other sites could ask this site for more than answers to tasks, and get it."
+        where = f"behind {list(WALLS)[-1]!r} into 'components'"
+        yield link_finding("messages", f"{text} Put {json.dumps(MESSAGES)} {where}, and restart the site")
+    listed = resources.get("class_allow_list", ["nvflare"])
+    if more := sorted(set(listed) - set(CLASSES)):
+        some = ", ".join(more[:3]) + (f" and {len(more) - 3} more" if len(more) > 3 else "")
+        text = f"{kit.resources}: 'class_allow_list' lets jobs load {some}, which no job of FedMed's names"
+        yield link_finding("wide_list", f"{text}; leave only {json.dumps(CLASSES)}, and restart the site")
+    if resources.get("class_list_enforcement_mode", "enforce") != "enforce":
+        text = f"{kit.resources}: jobs may load classes that 'class_allow_list' does not name"
+        yield link_finding("wide_list", f"{text}; set class_list_enforcement_mode to 'enforce', and restart the site")
 
 
 def _code(kit: Kit) -> Iterator[SiteFinding]:

@@ -61,6 +61,8 @@ _PROBLEMS = {
         "limits": "the kit does not make every job apply the site's limits on what it sends",
         "jobs": "the kit lets jobs have configurations that read the site's environment and files",
         "classes": "the kit does not allow the classes that the job uses",
+        "wide_list": "the kit lets jobs load more classes than FedMed's jobs use",
+        "messages": "the kit takes and sends other messages than those of a job's tasks",
         "logs": "the kit lets NVFlare send error logs to the server",
     },
 }

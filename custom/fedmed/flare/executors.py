@@ -5,13 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from nvflare.apis.analytix import AnalyticsDataType
 from nvflare.apis.executor import Executor
 from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.fl_context import FLContext
 from nvflare.apis.shareable import Shareable, make_reply
 from nvflare.apis.signal import Signal
-from nvflare.apis.utils.analytix_utils import create_analytic_dxo, send_analytic_dxo
 from nvflare.app_common.utils.fl_model_utils import FLModelUtils
 
 from fedmed.errors import Aborted, FedMedError, JobError
@@ -19,11 +17,13 @@ from fedmed.federation.client import Client
 from fedmed.federation.warm_starts import site_answer
 from fedmed.flare.convert import model_to_task
 from fedmed.flare.filters import TASK, SiteLimitsFilter, site_limits
+from fedmed.flare.scalar_events import send_scalar
 from fedmed.jobs import plan
 from fedmed.jobs.job_folder import read_app
 from fedmed.messages.answers import Answer
 from fedmed.messages.task import Task
 from fedmed.privacy.limits import SiteLimits
+from fedmed.privacy.live_scalars import LiveScalars, declared_tags
 
 log = logging.getLogger("fedmed.site")
 
@@ -38,6 +38,7 @@ class BundleExecutor(Executor):
         self._client: Client | None = None
         self._do: Callable[[Client, Task], Answer] = Client.answer
         self._limits: SiteLimits | None = None
+        self._live: LiveScalars | None = None
         self._gate = SiteLimitsFilter()
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: FLContext, abort_signal: Signal) -> Shareable:
@@ -69,7 +70,9 @@ class BundleExecutor(Executor):
         limits = self._limits = self._limits or site_limits(fl_ctx)
         client = self._client = self._client or self._start(limits, fl_ctx)
         client.should_abort = lambda: abort_signal.triggered
-        client.progress.stream = lambda tag, value, step: self._send(limits, tag, value, step, fl_ctx)
+        client.progress.stream = lambda tag, value, step: self._send(tag, value, step, fl_ctx)
+        if self._live:
+            self._live.begin()
         return self._do(client, replace(task, name=name))
 
     def _start(self, limits: SiteLimits, fl_ctx: FLContext) -> Client:
@@ -80,12 +83,13 @@ class BundleExecutor(Executor):
             known = " or ".join(self.ROLES)
             raise JobError(f"{type(self).__name__} is for the role {known}; {job.source} says '{args['role']}'")
         self._do = site_answer(site.site, job.study.warm_start.rounds)
-        return Client.from_args(args, site, limits.folder, study=job.digest)
+        client = Client.from_args(args, site, limits.folder, study=job.digest)
+        self._live = LiveScalars(limits, declared_tags(job.method, client.bundle.score))
+        return client
 
-    def _send(self, limits: SiteLimits, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
-        if limits.live(tag, value, step):
-            dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
-            send_analytic_dxo(self, dxo, fl_ctx)
+    def _send(self, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
+        if self._live and self._live.passes(tag, value, step):
+            send_scalar(self, tag, value, step, fl_ctx)
 
     def _failed(self, error: Exception, task: Task | None, name: str, fl_ctx: FLContext) -> Shareable:
         log.error("%s: task '%s': %s", fl_ctx.get_identity_name(), name, error)

@@ -1,4 +1,4 @@
-"""What a submitted job may hold: plain JSON in named places. It is judged in its archive, before anybody parses it.
+"""What a submitted job may hold: plain JSON in named places, of the form that FedMed writes. It is judged in its archive.
 
 NVFlare looks for a configuration under several names and formats, and some of them read the environment, files and
 addresses while they are parsed. It also looks for a participant's own settings in every folder below the kit, those of
@@ -16,6 +16,7 @@ from typing import Any
 from zipfile import BadZipFile, LargeZipFile, ZipFile, ZipInfo
 
 from fedmed.errors import JobError
+from fedmed.jobs.app_shape import check_shape
 
 META = "meta.json"
 CONFIGS = {"config_fed_server.json", "config_fed_client.json"}
@@ -57,11 +58,16 @@ def _check(archive: bytes | str | Path, what: str, belongs: Callable[[str], bool
     source = io.BytesIO(archive) if isinstance(archive, bytes) else archive
     try:
         with ZipFile(source) as opened:
-            for info in _entries(opened, what):
+            entries = list(_entries(opened, what))
+            for info in entries:
                 if not belongs(info.filename):
                     raise JobError(f"{what}: {info.filename!r} has no place in a job; {REMEDY}")
-                if info.filename.rpartition("/")[2] in {META, *CONFIGS}:
-                    _plain(opened, info, what)
+                file = info.filename.rpartition("/")[2]
+                if file in {META, *CONFIGS}:
+                    content = _plain(opened, info, what)
+                    app = info.filename.removesuffix(f"config/{file}")
+                    if file in CONFIGS and not any(entry.filename.startswith(f"{app}custom/") for entry in entries):
+                        check_shape(content, info.filename, what)  # NVFlare asks for the right 'byoc' of the others
                 if info.filename.endswith(f"config/{STUDY}") and info.file_size > LIMIT:
                     raise JobError(f"{what}: {info.filename!r} has more than {LIMIT} bytes; {REMEDY}")
     except BROKEN as error:  # its text may quote the content
@@ -100,8 +106,8 @@ def _in_app(path: str) -> bool:
     return (folder == "config" and file in {STUDY, *CONFIGS}) or bool(STATE.fullmatch(path))
 
 
-def _plain(opened: ZipFile, info: ZipInfo, what: str) -> None:
-    """Refuse what is not one JSON object of plain values, each key once."""
+def _plain(opened: ZipFile, info: ZipInfo, what: str) -> dict[str, Any]:
+    """Read what is one JSON object of plain values, each key once, and refuse anything else."""
     try:
         with opened.open(info) as file:
             content = file.read(LIMIT + 1)
@@ -110,6 +116,7 @@ def _plain(opened: ZipFile, info: ZipInfo, what: str) -> None:
         value = json.loads(content.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
         if not isinstance(value, dict) or any("{" in text or "}" in text for text in _texts(value)):
             raise ValueError("not plain values")  # in NVFlare braces stand for variables, the environment's included
+        return value
     except (ValueError, RecursionError) as error:
         text = f"{what}: {info.filename!r} is not plain JSON: one object in UTF-8 of at most {LIMIT} bytes"
         raise JobError(f"{text}, each key once, no NaN, no braces within texts; {REMEDY}") from error

@@ -11,6 +11,7 @@ from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
 from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
+from fedmed.jobs.app_shape import client_config, server_config
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
@@ -18,7 +19,6 @@ from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
 from fedmed.methods.method import MEAN
 
-LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
 TENSOR = "*"  # stands for all: of the network nothing is known where a job is written
 CUSTOM_README = """\
@@ -56,43 +56,12 @@ def meta(job: Job, roles: list[str]) -> dict[str, Any]:
 
 def server(job: Job) -> dict[str, Any]:
     """``config_fed_server.json``."""
-    kind = job.method.aggregator if job.aggregator["sharing"] == "full" else PARTIAL
-    tensorboard = {
-        "id": "tensorboard",
-        "path": "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver",
-        "args": {"events": ["fed.analytix_log_stats"]},
-    }
-    return {
-        "format_version": 2,
-        # Sites ask for work this often (seconds); the default of 2 would be most of a small round.
-        "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
-        "task_data_filters": [],
-        "task_result_filters": [],
-        "components": [
-            {"id": "persistor", "path": "fedmed.flare.persistor.BundleModelPersistor", "args": {}},
-            {"id": "aggregator", "path": kind, "args": {}},
-            tensorboard,
-        ],
-        "workflows": [{"id": "controller", "path": "fedmed.flare.controller.FederationController", "args": {}}],
-    }
+    return server_config(job.method.aggregator if job.aggregator["sharing"] == "full" else PARTIAL)
 
 
 def client(job: Job, role: str) -> dict[str, Any]:
     """``config_fed_client.json`` of a role."""
-    tasks = client_tasks(job, role)
-    to_server = {
-        "id": "to_server",
-        "path": "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent",
-        "args": {"events_to_convert": ["analytix_log_stats"], "fed_event_prefix": "fed."},
-    }
-    return {
-        "format_version": 2,
-        "executors": [{"tasks": tasks, "executor": {"path": job.method.role(role).executor, "args": {}}}],
-        "task_data_filters": [],
-        # The site's own limits; a provisioned site has the filter in its privacy.json too, where no job reaches it.
-        "task_result_filters": [{"tasks": tasks, "filters": [{"path": LIMITS, "args": {}}]}],
-        "components": [to_server],
-    }
+    return client_config(job.method.role(role).executor, client_tasks(job, role))
 
 
 def client_tasks(job: Job, role: str) -> list[str]:

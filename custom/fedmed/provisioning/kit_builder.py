@@ -11,24 +11,17 @@ from nvflare.lighter.entity import Project
 from nvflare.lighter.spec import Builder, ProvisionContext
 
 from fedmed.errors import SiteConfigError
-from fedmed.jobs import app_configs
-from fedmed.methods.find_method import installed
+from fedmed.jobs.app_shape import CLASSES, LIMITS
 from fedmed.provisioning.project_file import Participant, Role
 from fedmed.settings.yaml_model import Document, check_model
 
 TEMPLATES = Path(__file__).resolve().parents[3] / "site_configs" / "templates"
-# What every job of ours loads beyond NVFlare's own list.
-PARTS = (
-    "fedmed.flare.controller.FederationController",
-    app_configs.LIMITS,
-    "fedmed.flare.persistor.BundleModelPersistor",
-    app_configs.PARTIAL,
-)
 # First of all parts: they work from the moment they are built, and what a job brings is read later.
 WALLS = (
     {"id": "json_only", "path": "fedmed.flare.json_only.JsonOnly", "args": {}},
     {"id": "plain_jobs", "path": "fedmed.flare.job_gate.PlainJobs", "args": {}},
 )
+MESSAGES = {"id": "site_messages", "path": "fedmed.flare.site_messages.SiteMessages", "args": {}}  # of sites alone
 # seconds; NVFlare's own are 600, 10 and 900
 HEART_BEAT_TIMEOUT = 120  # silence after which a site counts as gone
 ADMIN_TIMEOUT = 30.0  # for a site's answer to a command, such as taking a job
@@ -38,15 +31,8 @@ NEEDS: dict[Role, str] = {
     "unsupervised": "This site has images without labels: its datalist needs 'unlabeled'; lists with labels serve too.",
     "evaluate": "This site is only scored: its datalist needs 'testing', images with masks. It trains nothing.",
 }
-SCOPE = {"properties": {}, "task_data_filters": [], "task_result_filters": [{"path": app_configs.LIMITS, "args": {}}]}
+SCOPE = {"properties": {}, "task_data_filters": [], "task_result_filters": [{"path": LIMITS, "args": {}}]}
 PRIVACY = {"scopes": [{"name": "site", **SCOPE}], "default_scope": "site"}
-
-
-def job_classes() -> list[str]:
-    """Class paths that FedMed's jobs name: a job without custom/ runs only where a kit allows these."""
-    methods = [kind() for kind in installed().values()]
-    executors = {role.executor for method in methods for role in method.roles().values()}
-    return sorted({*PARTS, *executors, *(method.aggregator for method in methods)})
 
 
 class SiteBuilder(Builder):
@@ -104,12 +90,11 @@ def _site_resources(resources: dict[str, Any]) -> None:
     parts = _by_id(resources)
     parts.pop("site_log_streamer", None)
     closed = {"id": "no_remote_reading", "path": "fedmed.flare.kit.NoRemoteReading", "args": {}}
-    resources["components"] = [*WALLS, *parts.values(), closed]
+    resources["components"] = [*WALLS, MESSAGES, *parts.values(), closed]
 
 
 def _allow(resources: dict[str, Any]) -> None:
-    listed = resources["class_allow_list"]
-    resources["class_allow_list"] = listed + [path for path in job_classes() if path not in listed]
+    resources["class_allow_list"] = list(CLASSES)  # of what NVFlare lists itself, what FedMed's jobs name alone
     resources["class_list_enforcement_mode"] = "enforce"
 
 

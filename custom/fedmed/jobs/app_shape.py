@@ -1,0 +1,116 @@
+"""The shape of a job's configurations: what FedMed writes into them, and nothing beside it.
+
+NVFlare builds whatever a configuration names and its class list allows, with the arguments that stand there. So the list
+alone is no wall: a component that may be loaded can be asked for another event, another file, another peer. So the
+whole configuration is compared with the one form in which jobs are written; only the executor, its tasks and the
+aggregator are a job's to choose, from the lists below. The module imports neither NVFlare nor PyTorch: the process of a
+site that waits for jobs has it too.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fedmed.errors import JobError
+
+SERVER, CLIENT = "config_fed_server.json", "config_fed_client.json"
+TASKS = ("train", "metadata", "validate", "release", "evaluate")  # in the order in which jobs list them
+LIMITS = "fedmed.flare.filters.SiteLimitsFilter"
+PERSISTOR = "fedmed.flare.persistor.BundleModelPersistor"
+CONTROLLER = "fedmed.flare.controller.FederationController"
+TO_SERVER = "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent"
+TENSORBOARD = "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver"
+EXECUTORS = tuple(f"fedmed.flare.executors.{role}Executor" for role in ("Supervised", "Consistency", "Contrastive"))
+AGGREGATORS = tuple(
+    f"fedmed.flare.aggregators.{kind}Aggregator" for kind in ("IterationWeighted", "SelfAdaptive", "PartialSharing")
+)
+CLASSES = tuple(sorted({LIMITS, PERSISTOR, CONTROLLER, TO_SERVER, TENSORBOARD, *EXECUTORS, *AGGREGATORS}))
+EVENT, PREFIX = "analytix_log_stats", "fed."  # NVFlare's event of a scalar, and what is put before it on its way
+REMEDY = "write the job with scripts/package_job.py of this version of FedMed"
+
+
+def server_config(aggregator: str) -> dict[str, Any]:
+    """``config_fed_server.json`` with this class as aggregator."""
+    return {
+        "format_version": 2,
+        # Sites ask for work this often (seconds); the default of 2 would be most of a small round.
+        "server": {"heart_beat_timeout": 600, "task_request_interval": 0.2},
+        "task_data_filters": [],
+        "task_result_filters": [],
+        "components": [
+            {"id": "persistor", "path": PERSISTOR, "args": {}},
+            {"id": "aggregator", "path": aggregator, "args": {}},
+            {"id": "tensorboard", "path": TENSORBOARD, "args": {"events": [PREFIX + EVENT]}},
+        ],
+        "workflows": [{"id": "controller", "path": CONTROLLER, "args": {}}],
+    }
+
+
+def client_config(executor: str, tasks: list[str]) -> dict[str, Any]:
+    """``config_fed_client.json`` with this class as executor, for these tasks."""
+    args = {"events_to_convert": [EVENT], "fed_event_prefix": PREFIX}
+    return {
+        "format_version": 2,
+        "executors": [{"tasks": tasks, "executor": {"path": executor, "args": {}}}],
+        "task_data_filters": [],
+        # The site's own limits; a provisioned site has the filter in its privacy.json too, where no job reaches it.
+        "task_result_filters": [{"tasks": tasks, "filters": [{"path": LIMITS, "args": {}}]}],
+        "components": [{"id": "to_server", "path": TO_SERVER, "args": args}],
+    }
+
+
+def check_shape(config: Mapping[str, Any], file: str, what: str) -> None:
+    """Refuse a configuration that is not as FedMed writes it.
+
+    Args:
+        config: its content.
+        file: its path within the job; the last part says which of the two it is.
+        what: the job, for the message.
+
+    Raises:
+        JobError: names the first place that differs, and the remedy.
+    """
+    if file.endswith(SERVER):
+        aggregator = _chosen(config, ("components", 1, "path"), AGGREGATORS)
+        place = _difference(config, server_config(aggregator))
+    else:
+        executor = _chosen(config, ("executors", 0, "executor", "path"), EXECUTORS)
+        asked = _at(config, ("executors", 0, "tasks"))
+        known = isinstance(asked, list) and asked and asked == [task for task in TASKS if task in asked]
+        place = _difference(config, client_config(executor, asked if known else ["train"]))
+    if place is not None:
+        text = f"{what}: {file!r} is not as FedMed writes it, at '{place}'; a job chooses no components, filters, events"
+        raise JobError(f"{text} or workflows of its own where sites allow no code; {REMEDY}")
+
+
+def _at(value: Any, path: Collection[str | int]) -> Any:
+    """What lies there; None where nothing does."""
+    for step in path:
+        try:
+            value = value[step]
+        except (IndexError, KeyError, TypeError):
+            return None
+    return value
+
+
+def _chosen(config: Mapping[str, Any], path: Collection[str | int], known: tuple[str, ...]) -> str:
+    """The class that a job has chosen; another known one if it is not on the list, so that the place is found."""
+    found = _at(config, path)
+    return found if found in known else known[0]
+
+
+def _difference(found: Any, wanted: Any, place: str = "") -> str | None:
+    """Where two values differ first; None where they are equal, in type too (1 is not true)."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        for key in [*wanted, *(key for key in found if key not in wanted)]:
+            inner = f"{place}.{key}" if place else str(key)
+            if key not in found or key not in wanted:
+                return inner
+            if (deeper := _difference(found[key], wanted[key], inner)) is not None:
+                return deeper
+        return None
+    if isinstance(found, list) and isinstance(wanted, list):
+        for number, pair in enumerate(zip(found, wanted, strict=False)):
+            if (deeper := _difference(*pair, f"{place}[{number}]")) is not None:
+                return deeper
+        return None if len(found) == len(wanted) else f"{place}[{min(len(found), len(wanted))}]"
+    return None if type(found) is type(wanted) and found == wanted else place
