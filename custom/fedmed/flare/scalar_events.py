@@ -1,12 +1,11 @@
 """The one event that leaves a site: a scalar for TensorBoard, which the site's limits have let pass.
 
 NVFlare turns any event of a site into one at the server, with whatever it carries, an error's text included. A kit's
-outgoing messages (:mod:`fedmed.flare.site_messages`) therefore know the scalars that have passed, and put each together
+outgoing messages (:mod:`fedmed.flare.site_messages`) therefore know the scalar that has passed, and put it together
 anew before it leaves.
 """
 
 import threading
-from collections import Counter
 from typing import Any
 
 from nvflare.apis.analytix import AnalyticsData, AnalyticsDataType
@@ -25,8 +24,7 @@ HEADERS = (  # that NVFlare sets itself
     *(ReservedHeaderKey.TOPIC, ReservedHeaderKey.PEER_PROPS),
 )
 Scalar = tuple[str, float, int]  # name, value, step
-_passed: Counter[Scalar] = Counter()  # and not sent yet; a scalar that nothing takes along stays in it
-_lock = threading.Lock()
+_passing = threading.local()  # its ``scalar``: the one that this thread is sending; NVFlare sends in the same thread
 
 
 def send_scalar(sender: FLComponent, tag: str, value: float, step: int, fl_ctx: FLContext) -> None:
@@ -37,10 +35,12 @@ def send_scalar(sender: FLComponent, tag: str, value: float, step: int, fl_ctx: 
         tag, value, step: its name, the number, the global step.
         fl_ctx: of the task.
     """
-    with _lock:
-        _passed[tag, value, step] += 1
     dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
-    send_analytic_dxo(sender, dxo, fl_ctx)
+    _passing.scalar = tag, value, step
+    try:
+        send_analytic_dxo(sender, dxo, fl_ctx)
+    finally:
+        _passing.scalar = None
 
 
 def taken(event: Any) -> Shareable:
@@ -53,12 +53,9 @@ def taken(event: Any) -> Shareable:
     if kind != PREFIX + EVENT:
         raise PrivacyError(f"the event '{kind}' may not leave: scalars for TensorBoard alone do")
     scalar = _scalar(event)
-    with _lock:
-        if scalar is None or not _passed[scalar]:
-            raise PrivacyError("an event with something else than a scalar that has passed this site's limits")
-        _passed[scalar] -= 1
-        if not _passed[scalar]:
-            del _passed[scalar]
+    if scalar is None or scalar != getattr(_passing, "scalar", None):
+        raise PrivacyError("an event with something else than a scalar that has passed this site's limits")
+    _passing.scalar = None
     tag, value, step = scalar
     dxo = create_analytic_dxo(tag=tag, value=value, data_type=AnalyticsDataType.SCALAR, global_step=step)
     anew = dxo.to_shareable()

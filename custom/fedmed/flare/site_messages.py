@@ -32,7 +32,13 @@ from nvflare.fuel.f3.cellnet.fqcn import FQCN
 from nvflare.fuel.f3.cellnet.utils import make_reply
 from nvflare.fuel.f3.message import Message
 from nvflare.fuel.f3.streaming.download_service import OBJ_DOWNLOADER_CHANNEL
-from nvflare.fuel.f3.streaming.stream_const import STREAM_CHANNEL, STREAM_DATA_TOPIC, StreamHeaderKey
+from nvflare.fuel.f3.streaming.stream_const import (
+    STREAM_ACK_TOPIC,
+    STREAM_CHANNEL,
+    STREAM_DATA_TOPIC,
+    STREAM_ERROR_TOPIC,
+    StreamHeaderKey,
+)
 from nvflare.widgets.fed_event import FED_EVENT_TOPIC
 
 from fedmed.errors import PrivacyError, SiteConfigError
@@ -54,7 +60,7 @@ COMMANDS = frozenset(
 )
 Rules = Mapping[str, tuple[frozenset[str], frozenset[str]]]  # channel -> topics, and with whom
 _COMMON: Rules = {
-    STREAM_CHANNEL: (ANY, BOTH),  # acknowledgements; of pieces the channel that they are for is looked at
+    STREAM_CHANNEL: (frozenset({STREAM_ACK_TOPIC, STREAM_ERROR_TOPIC}), BOTH),  # of pieces; of these, what they are for
     CellChannel.RETURN_ONLY: (ANY, BOTH),
     CellChannel.CELLNET: (frozenset({CellChannelTopic.Bye}), BOTH),
     CERTIFICATES: (ANY, BOTH),

@@ -58,8 +58,8 @@ class LiveScalars:
             PrivacyError: the ledger cannot be written.
         """
         if why := self._refusal(tag, value, step):
-            if tag not in self._held:
-                self._held.add(tag)
+            if why not in self._held:
+                self._held.add(why)
                 log.warning("%s: a scalar for TensorBoard stays here: %s", self.limits.site.site, why)
             return False
         if not self.limits.live(tag, value, step):
@@ -67,9 +67,9 @@ class LiveScalars:
         self._sent[tag] += 1
         return True
 
-    def _refusal(self, tag: object, value: object, step: object) -> str:
+    def _refusal(self, tag: str, value: float, step: int) -> str:
         if not isinstance(tag, str) or tag not in self.tags:
             return f"{str(tag)[:80]!r} is none that the study declares"
-        if type(value) not in (int, float) or type(step) is not int or not math.isfinite(float(str(value))):
+        if type(value) not in (int, float) or type(step) is not int or not math.isfinite(value):
             return f"{tag!r} is not a finite number with a whole step"
         return f"there were {MOST} of {tag!r} in this task" if self._sent[tag] >= MOST else ""
