@@ -25,7 +25,11 @@ def test_what_else_is_wrong_with_a_kit(make_kit, authority, tmp_path):
     kit = make_kit()
     (kit / "startup" / "client.key").chmod(0o644)
     streams = {"path": "nvflare.app_common.logging.site_log_streamer.SiteLogStreamer"}
-    resources = {"class_list_enforcement_mode": "enforce", "class_allow_list": ["a.B"], "components": [*PARTS, MESSAGES, streams]}
+    resources = {
+        "class_list_enforcement_mode": "enforce",
+        "class_allow_list": ["a.B"],
+        "components": [*PARTS, MESSAGES, streams],
+    }
     (kit / "local" / "resources.json").write_text(json.dumps(resources))
     found = list(check_kit(read_kit(kit), "hospital_m", ["a.B", "c.D"]))
     assert [finding.kind for finding in found] == ["kit", "key", "logs", "wide_list", "classes"]

@@ -91,7 +91,10 @@ def test_no_other_event_leaves_whatever_it_holds(kind):
     "made",
     [
         *(event(tag=PATIENT), event(value=0.25), event(step=4), event(value=PATIENT, data_type=AnalyticsDataType.TEXT)),
-        *(event(value={"loss": 0.5}, data_type=AnalyticsDataType.SCALARS), event(value=b"x", data_type=AnalyticsDataType.IMAGE)),
+        *(
+            event(value={"loss": 0.5}, data_type=AnalyticsDataType.SCALARS),
+            event(value=b"x", data_type=AnalyticsDataType.IMAGE),
+        ),
         event(value={"text": PATIENT}, data_type=AnalyticsDataType.PARAMETERS),
     ],
 )

@@ -1,4 +1,4 @@
-"""The one form of a job's configurations: every job of the repository has it, and whatever else is asked for is refused."""
+"""The one form of a job's configurations: every job of the repository has it, and anything else is refused."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def test_every_method_names_classes_of_the_lists():
 
 
 def put(*path):
-    """A function that puts a value at a place of a configuration; at the end of a list where the place is one behind."""
+    """A function that puts a value at a place of a configuration, also right behind the end of a list."""
     *before, last, value = path
 
     def change(config):
@@ -55,7 +55,11 @@ def put(*path):
 CHANGES = {
     "another executor": (CLIENT, put("executors", 0, CYCLIC), "executors[0].tasks"),
     "one more executor": (CLIENT, put("executors", 1, CYCLIC), "executors[1]"),
-    "an executor's arguments": (CLIENT, put("executors", 0, "executor", "args", "x", 1), "executors[0].executor.args.x"),
+    "an executor's arguments": (
+        CLIENT,
+        put("executors", 0, "executor", "args", "x", 1),
+        "executors[0].executor.args.x",
+    ),
     "an executor's name": (CLIENT, put("executors", 0, "executor", "name", "X"), "executors[0].executor.name"),
     "an executor of the server": (CLIENT, put("executors", 0, "executor", "path", AGGREGATORS[0]), "executor.path"),
     "another task": (CLIENT, put("executors", 0, "tasks", ["train", "submit_model"]), "executors[0].tasks"),
@@ -65,7 +69,11 @@ CHANGES = {
     "a filter before a task": (CLIENT, put("task_data_filters", 0, {"tasks": ["*"], "filters": [HE]}), "task_data_f"),
     "no limits": (CLIENT, put("task_result_filters", []), "task_result_filters[0]"),
     "another filter behind": (CLIENT, put("task_result_filters", 0, "filters", 1, HE), "filters[1]"),
-    "the limits of one task": (CLIENT, put("task_result_filters", 0, "tasks", ["train"]), "task_result_filters[0].tasks"),
+    "the limits of one task": (
+        CLIENT,
+        put("task_result_filters", 0, "tasks", ["train"]),
+        "task_result_filters[0].tasks",
+    ),
     "a file as a model": (CLIENT, put("components", 1, PERSISTOR), "components[1]"),
     "another event": (CLIENT, put("components", 0, "args", "events_to_convert", ERRORS), "events_to_convert[1]"),
     "errors alone": (CLIENT, put("components", 0, "args", "events_to_convert", ERRORS[1:]), "events_to_convert[0]"),
@@ -73,7 +81,11 @@ CHANGES = {
     "another id": (CLIENT, put("components", 0, "id", "x"), "components[0].id"),
     "a setting of NVFlare's": (CLIENT, put("default_task_fetch_interval", 0.1), "default_task_fetch_interval"),
     "true for 1": (CLIENT, put("format_version", 2.0), "format_version"),
-    "another workflow": (SERVER, put("workflows", 0, "path", "nvflare.app_common.workflows.fedavg.FedAvg"), "workflows"),
+    "another workflow": (
+        SERVER,
+        put("workflows", 0, "path", "nvflare.app_common.workflows.fedavg.FedAvg"),
+        "workflows",
+    ),
     "one more workflow": (SERVER, put("workflows", 1, HE), "workflows[1]"),
     "another aggregator": (SERVER, put("components", 1, "path", HE["path"]), "components[1].path"),
     "events of all kinds": (SERVER, put("components", 2, "args", "events", ["fed.*"]), "components[2].args.events[0]"),

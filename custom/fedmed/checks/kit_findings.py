@@ -92,7 +92,9 @@ def _what_is_let_in(kit: Kit) -> Iterator[SiteFinding]:
     resources = kit.rules["resources"]
     parts = [part for part in resources.get("components", []) if not part.get("disabled")]
     if MESSAGES["path"] not in {part.get("path") for part in parts}:
-        text = f"{kit.resources}: server and other sites could ask this site for more than answers to tasks, and get it."
+        text = (
+            f"{kit.resources}: server and other sites could ask this site for more than answers to tasks, and get it."
+        )
         where = f"behind {list(WALLS)[-1]!r} into 'components'"
         yield link_finding("messages", f"{text} Put {json.dumps(MESSAGES)} {where}, and restart the site")
     listed = resources.get("class_allow_list", ["nvflare"])

@@ -1,4 +1,4 @@
-"""What a submitted job may hold: plain JSON in named places, of the form that FedMed writes. It is judged in its archive.
+"""What a submitted job may hold: plain JSON in named places, as FedMed writes it. It is judged in its archive.
 
 NVFlare looks for a configuration under several names and formats, and some of them read the environment, files and
 addresses while they are parsed. It also looks for a participant's own settings in every folder below the kit, those of

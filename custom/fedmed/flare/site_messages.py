@@ -5,12 +5,13 @@ can ask for the model that waits for a task, the server for texts of errors, for
 event to be fired. Some workflows make sites send one another what no limit has looked at. So there are two lists here,
 of what comes in and of what goes out, and everything else is refused and logged.
 
-All requests of a process, whatever has registered or sends them, pass two methods of NVFlare's ``CoreCell``; messages in
-pieces, and those sent in bulk, pass them piece by piece. The component puts the lists there. It does so before anything
-is decoded, and before the process has its first connection.
+All requests of a process, whatever has registered or sends them, pass two methods of NVFlare's ``CoreCell``; messages
+in pieces, and those sent in bulk, pass them piece by piece. The component puts the lists there, before the process has
+its first connection. What comes in is looked at before it is decoded.
 """
 
 import functools
+import inspect
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -152,9 +153,12 @@ def guard_sending(original: Any) -> Any:
 def guard_events(original: Any) -> Any:
     """A method with which a ``Cell`` sends in pieces: of events only a scalar passes, put together anew."""
 
+    signature = inspect.signature(original)
+
     def send(self: Cell, *args: Any, **kwargs: Any) -> Any:
-        message = kwargs.get("request") or kwargs.get("message")
-        if kwargs.get("channel") == CellChannel.AUX_COMMUNICATION and kwargs.get("topic") == FED_EVENT_TOPIC:
+        given = signature.bind(self, *args, **kwargs).arguments
+        if (given["channel"], given["topic"]) == (CellChannel.AUX_COMMUNICATION, FED_EVENT_TOPIC):
+            message: Message = given["message" if "message" in given else "request"]
             try:
                 message.payload = taken(message.payload)
             except PrivacyError as error:

@@ -1,7 +1,7 @@
 """The shape of a job's configurations: what FedMed writes into them, and nothing beside it.
 
-NVFlare builds whatever a configuration names and its class list allows, with the arguments that stand there. So the list
-alone is no wall: a component that may be loaded can be asked for another event, another file, another peer. So the
+NVFlare builds whatever a configuration names and its list of classes allows, with the arguments that stand there. The
+list alone is no wall: a component that may be loaded can be asked for another event, another file, another site. So the
 whole configuration is compared with the one form in which jobs are written; only the executor, its tasks and the
 aggregator are a job's to choose, from the lists below. The module imports neither NVFlare nor PyTorch: the process of a
 site that waits for jobs has it too.
@@ -78,7 +78,9 @@ def check_shape(config: Mapping[str, Any], file: str, what: str) -> None:
         known = isinstance(asked, list) and asked and asked == [task for task in TASKS if task in asked]
         place = _difference(config, client_config(executor, asked if known else ["train"]))
     if place is not None:
-        text = f"{what}: {file!r} is not as FedMed writes it, at '{place}'; a job chooses no components, filters, events"
+        text = (
+            f"{what}: {file!r} is not as FedMed writes it, at '{place}'; a job chooses no components, filters, events"
+        )
         raise JobError(f"{text} or workflows of its own where sites allow no code; {REMEDY}")
 
 
