@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "recovery": DESCRIBED | {"privacy"},
     "federation": DESCRIBED | {"privacy", "recovery"},
     "flare": DESCRIBED | {"privacy", "recovery", "federation"},
-    "provisioning": {"settings", "jobs", "flare"},
+    "provisioning": {"settings", "methods", "jobs", "flare"},
     # Run by scripts and the label app; no part of a federation needs them.
     "experiments": DESCRIBED | SHOWN | {"recovery", "federation"},
     "export": DESCRIBED | SHOWN | {"recovery", "federation"},

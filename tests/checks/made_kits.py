@@ -9,10 +9,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 from fedmed.checks.kit_findings import MESSAGES, WALLS
-from fedmed.jobs.app_shape import CLASSES
+from fedmed.jobs.app_configs import job_classes
 
 PARTS = [{"id": id, "path": path, "args": {}} for id, path in WALLS.items()]
-SAFE = {"allow_log_streaming": False, "components": [*PARTS, MESSAGES], "class_allow_list": list(CLASSES)}
+SAFE = {"allow_log_streaming": False, "components": [*PARTS, MESSAGES], "class_allow_list": job_classes()}
 
 
 def named(name):

@@ -8,7 +8,8 @@ from made_kits import PARTS, SAFE, Authority
 
 from fedmed.checks.kit_findings import MESSAGES, check_kit
 from fedmed.checks.startup_kit import read_kit
-from fedmed.jobs.app_shape import CLASSES, EXECUTORS, TO_SERVER
+from fedmed.jobs.app_configs import job_classes
+from fedmed.jobs.app_shape import TO_SERVER
 
 OFF = {**PARTS[0], "disabled": True}
 
@@ -83,7 +84,7 @@ def test_a_kit_without_walls_against_configurations_that_read_is_told(make_kit, 
     [
         ({"components": PARTS}, "messages", MESSAGES["path"]),
         ({"components": [*PARTS, {**MESSAGES, "disabled": True}]}, "messages", "restart"),
-        ({"class_allow_list": [*CLASSES, "nvflare.app_common.ccwf.CyclicClientController"]}, "wide_list", "ccwf"),
+        ({"class_allow_list": [*job_classes(), "nvflare.app_common.ccwf.CyclicClientController"]}, "wide_list", "ccwf"),
         ({"class_allow_list": ["*"]}, "wide_list", "'class_allow_list' lets jobs load *,"),
         ({"class_list_enforcement_mode": "warn"}, "wide_list", "enforce"),
     ],
@@ -91,7 +92,7 @@ def test_a_kit_without_walls_against_configurations_that_read_is_told(make_kit, 
 def test_a_kit_that_was_made_before_messages_and_classes_were_closed_is_told(make_kit, changed, kind, said):
     kit = make_kit()
     (kit / "local" / "resources.json").write_text(json.dumps({**SAFE, **changed}))
-    (finding,) = check_kit(read_kit(kit), "hospital_k", [*EXECUTORS, TO_SERVER])
+    (finding,) = check_kit(read_kit(kit), "hospital_k", [TO_SERVER])
     assert (finding.kind, finding.level) == (kind, "problem") and said in finding.text
 
 

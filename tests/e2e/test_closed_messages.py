@@ -12,7 +12,7 @@ from nvflare.fuel.flare_api.api_spec import InternalError, InvalidJobDefinition
 from nvflare.lighter.utils import load_private_key_file, sign_folders
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from fedmed.jobs.app_shape import AGGREGATORS, EXECUTORS, client_config, server_config
+from fedmed.jobs.app_shape import client_config, server_config
 
 SITES = {"ct_north": "supervised", "ct_east": "unsupervised"}
 HOLDS, OTHER = SITES
@@ -43,7 +43,7 @@ def part(path: str, id: str = "", **args) -> dict:
 
 def from_site_to_site(file):
     """NVFlare's cyclic workflow: the first site sends the other one what a file of its own holds."""
-    server, client = server_config(AGGREGATORS[0]), client_config(EXECUTORS[0], ["train"])
+    server, client = server_config(""), client_config("", ["train"])
     told = {"num_rounds": 1, "starting_client": HOLDS, "progress_timeout": 20.0}
     workflow = {"id": "controller", "path": "believing.Believing", "args": told}
     server |= {"components": [], "workflows": [workflow]}
@@ -60,7 +60,7 @@ def from_site_to_site(file):
 
 def texts_of_errors(file):
     """An executor that fails on a path of the site, and each log of an error as an event at the server."""
-    server, client = server_config(AGGREGATORS[0]), client_config(EXECUTORS[0], ["train"])
+    server, client = server_config(""), client_config("", ["train"])
     server["components"] = [
         part("np.np_model_persistor.NPModelPersistor", "persistor"),
         part("shareablegenerators.full_model_shareable_generator.FullModelShareableGenerator", "shareable_generator"),

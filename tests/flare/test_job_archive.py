@@ -12,13 +12,13 @@ from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_
 
 from fedmed.errors import JobError
 from fedmed.flare.job_archive import SIGNATURES, check_app, check_job
-from fedmed.jobs.app_shape import AGGREGATORS, server_config
+from fedmed.jobs.app_shape import server_config
 from fedmed.recovery.same_run import CARRIED
 from fedmed.recovery.server_state import ROUNDS, ServerState
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 META = json.dumps({"name": "job", "deploy_map": {"app": ["@ALL"]}})
-SERVER = json.dumps(server_config(AGGREGATORS[0]))
+SERVER = json.dumps(server_config("fedmed.flare.aggregators.IterationWeightedAggregator"))
 GOOD = {"job/meta.json": META, "job/app/config/config_fed_server.json": SERVER}
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 
 from fedmed.errors import JobError
+from fedmed.jobs.app_configs import PARTIAL
 from fedmed.jobs.app_shape import AGGREGATORS, CLIENT, EXECUTORS, SERVER, check_shape, client_config, server_config
 from fedmed.methods.find_method import installed
 
 JOBS = Path(__file__).resolve().parents[2] / "jobs"
-GOOD = {CLIENT: client_config(EXECUTORS[0], ["train", "evaluate"]), SERVER: server_config(AGGREGATORS[0])}
+EXECUTOR = "fedmed.flare.executors.SupervisedExecutor"
+AGGREGATOR = "fedmed.flare.aggregators.IterationWeightedAggregator"
+GOOD = {CLIENT: client_config(EXECUTOR, ["train", "evaluate"]), SERVER: server_config(AGGREGATOR)}
 HE = {"path": "nvflare.app_opt.he.model_encryptor.HEModelEncryptor", "args": {}}
 PERSISTOR = {
     "id": "persistor",
@@ -33,8 +36,8 @@ def test_every_job_of_the_repository_has_it():
 
 def test_every_method_names_classes_of_the_lists():
     methods = [kind() for kind in installed().values()]
-    assert {role.executor for method in methods for role in method.roles().values()} == set(EXECUTORS)
-    assert {method.aggregator for method in methods} == set(AGGREGATORS) - {AGGREGATORS[-1]}  # of partial sharing
+    assert all(EXECUTORS.fullmatch(role.executor) for method in methods for role in method.roles().values())
+    assert all(AGGREGATORS.fullmatch(path) for path in (PARTIAL, *(method.aggregator for method in methods)))
 
 
 def put(*path):
@@ -61,7 +64,8 @@ CHANGES = {
         "executors[0].executor.args.x",
     ),
     "an executor's name": (CLIENT, put("executors", 0, "executor", "name", "X"), "executors[0].executor.name"),
-    "an executor of the server": (CLIENT, put("executors", 0, "executor", "path", AGGREGATORS[0]), "executor.path"),
+    "an executor of the server": (CLIENT, put("executors", 0, "executor", "path", AGGREGATOR), "executor.path"),
+    "an executor from elsewhere": (CLIENT, put("executors", 0, "executor", "path", f"x.{EXECUTOR}"), "executor.path"),
     "another task": (CLIENT, put("executors", 0, "tasks", ["train", "submit_model"]), "executors[0].tasks"),
     "every task": (CLIENT, put("executors", 0, "tasks", ["*"]), "executors[0].tasks[0]"),
     "no task": (CLIENT, put("executors", 0, "tasks", []), "executors[0].tasks"),

@@ -20,7 +20,7 @@ from nvflare.security.security import FLAuthorizer
 
 from fedmed.errors import SiteConfigError
 from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
-from fedmed.jobs.app_shape import CLASSES
+from fedmed.jobs.app_configs import job_classes
 from fedmed.provisioning.command_line import EXAMPLE, main
 from fedmed.provisioning.kit_builder import MESSAGES, TEMPLATES, SiteBuilder
 from fedmed.provisioning.kits import Federation
@@ -75,9 +75,9 @@ def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, wri
     named = {
         n for job in jobs for path in job.rglob("config_fed_*.json") for n in class_paths(json.loads(path.read_text()))
     }
-    assert named == set(CLASSES)
+    assert named == set(job_classes())
     resources = read(made.kits / name, "resources.json.default")
-    assert resources["class_allow_list"] == list(CLASSES)
+    assert resources["class_allow_list"] == job_classes()
     assert resources["class_list_enforcement_mode"] == "enforce"
 
 

@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from fedmed.checks.part_in_job import PartInJob
 from fedmed.checks.site_findings import SiteFinding, link_finding
 from fedmed.checks.startup_kit import Kit, read_certificate
-from fedmed.jobs.app_shape import CLASSES, LIMITS
+from fedmed.jobs.app_configs import job_classes
+from fedmed.jobs.app_shape import LIMITS
 
 SOON = 30  # days
 # What a kit names first, as scripts/provision.sh writes it. NVFlare builds the parts of a kit in this order.
@@ -98,10 +99,10 @@ def _what_is_let_in(kit: Kit) -> Iterator[SiteFinding]:
         where = f"behind {list(WALLS)[-1]!r} into 'components'"
         yield link_finding("messages", f"{text} Put {json.dumps(MESSAGES)} {where}, and restart the site")
     listed = resources.get("class_allow_list", ["nvflare"])
-    if more := sorted(set(listed) - set(CLASSES)):
+    if more := sorted(set(listed) - set(job_classes())):
         some = ", ".join(more[:3]) + (f" and {len(more) - 3} more" if len(more) > 3 else "")
         text = f"{kit.resources}: 'class_allow_list' lets jobs load {some}, which no job of FedMed's names"
-        yield link_finding("wide_list", f"{text}; leave only {json.dumps(CLASSES)}, and restart the site")
+        yield link_finding("wide_list", f"{text}; leave only {json.dumps(job_classes())}, and restart the site")
     if resources.get("class_list_enforcement_mode", "enforce") != "enforce":
         text = f"{kit.resources}: jobs may load classes that 'class_allow_list' does not name"
         yield link_finding("wide_list", f"{text}; set class_list_enforcement_mode to 'enforce', and restart the site")

@@ -11,12 +11,13 @@ from fedmed.bundles.contract import PROVIDER, Use, faults, unknown_parts
 from fedmed.bundles.server_bundle import server_bundle
 from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
-from fedmed.jobs.app_shape import client_config, server_config
+from fedmed.jobs.app_shape import FIXED, client_config, server_config
 from fedmed.jobs.job import STUDY, Job
 from fedmed.jobs.plan import ROLES, TRAINING_ROLES
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
 from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
+from fedmed.methods.find_method import installed
 from fedmed.methods.method import MEAN
 
 PARTIAL = "fedmed.flare.aggregators.PartialSharingAggregator"
@@ -74,6 +75,13 @@ def client_tasks(job: Job, role: str) -> list[str]:
         "evaluate": True,
     }
     return [task for task, is_asked in asked.items() if is_asked]
+
+
+def job_classes() -> list[str]:
+    """Class paths that FedMed's jobs name: a job without custom/ runs only where a kit allows these."""
+    methods = [kind() for kind in installed().values()]
+    executors = {role.executor for method in methods for role in method.roles().values()}
+    return sorted({*FIXED, PARTIAL, *executors, *(method.aggregator for method in methods)})
 
 
 def _misfits(job: Job) -> Iterator[tuple[str, str]]:

@@ -3,10 +3,11 @@
 NVFlare builds whatever a configuration names and its list of classes allows, with the arguments that stand there. The
 list alone is no wall: a component that may be loaded can be asked for another event, another file, another site. So the
 whole configuration is compared with the one form in which jobs are written; only the executor, its tasks and the
-aggregator are a job's to choose, from the lists below. The module imports neither NVFlare nor PyTorch: the process of a
+aggregator are a job's to choose, of FedMed's own. The module imports neither NVFlare nor PyTorch: the process of a
 site that waits for jobs has it too.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -19,11 +20,9 @@ PERSISTOR = "fedmed.flare.persistor.BundleModelPersistor"
 CONTROLLER = "fedmed.flare.controller.FederationController"
 TO_SERVER = "nvflare.app_common.widgets.convert_to_fed_event.ConvertToFedEvent"
 TENSORBOARD = "nvflare.app_opt.tracking.tb.tb_receiver.TBAnalyticsReceiver"
-EXECUTORS = tuple(f"fedmed.flare.executors.{role}Executor" for role in ("Supervised", "Consistency", "Contrastive"))
-AGGREGATORS = tuple(
-    f"fedmed.flare.aggregators.{kind}Aggregator" for kind in ("IterationWeighted", "SelfAdaptive", "PartialSharing")
-)
-CLASSES = tuple(sorted({LIMITS, PERSISTOR, CONTROLLER, TO_SERVER, TENSORBOARD, *EXECUTORS, *AGGREGATORS}))
+FIXED = (LIMITS, PERSISTOR, CONTROLLER, TO_SERVER, TENSORBOARD)
+EXECUTORS = re.compile(r"fedmed\.flare\.executors\.[A-Z][A-Za-z]*Executor")
+AGGREGATORS = re.compile(r"fedmed\.flare\.aggregators\.[A-Z][A-Za-z]*Aggregator")
 EVENT, PREFIX = "analytix_log_stats", "fed."  # NVFlare's event of a scalar, and what is put before it on its way
 REMEDY = "write the job with scripts/package_job.py of this version of FedMed"
 
@@ -94,10 +93,10 @@ def _at(value: Any, path: Collection[str | int]) -> Any:
     return value
 
 
-def _chosen(config: Mapping[str, Any], path: Collection[str | int], known: tuple[str, ...]) -> str:
-    """The class that a job has chosen; another known one if it is not on the list, so that the place is found."""
+def _chosen(config: Mapping[str, Any], path: Collection[str | int], room: re.Pattern[str]) -> str:
+    """The class that a job has chosen; empty if it is none of the room, so that the place is found."""
     found = _at(config, path)
-    return found if found in known else known[0]
+    return found if isinstance(found, str) and room.fullmatch(found) else ""
 
 
 def _difference(found: Any, wanted: Any, place: str = "") -> str | None:
