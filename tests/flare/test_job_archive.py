@@ -7,8 +7,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from nvflare.fuel.utils.zip_utils import zip_directory_to_bytes
+from nvflare.apis.app_validation import AppValidationKey
+from nvflare.fuel.utils.zip_utils import unzip_all_from_bytes, zip_directory_to_bytes
 from nvflare.lighter.tool_consts import NVFLARE_SIG_FILE, NVFLARE_SUBMITTER_CRT_FILE
+from nvflare.private.fed.app.default_app_validator import DefaultAppValidator
 
 from fedmed.errors import JobError
 from fedmed.flare.job_archive import SIGNATURES, check_app, check_job
@@ -60,6 +62,23 @@ def test_a_study_has_one_place_and_a_size():
             check_job(archive({**GOOD, place: "rounds: 1"}), "job")
     with pytest.raises(JobError, match="'job/app/config/study.yaml' has more than 1048576 bytes"):
         check_job(archive({**GOOD, "job/app/config/study.yaml": "#" * ((1 << 20) + 1)}), "job")
+
+
+def test_a_configuration_of_another_form_passes_only_where_nvflare_asks_for_the_right_to_bring_code(tmp_path):
+    other = {**GOOD, "job/app/config/config_fed_server.json": '{"format_version": 2}'}
+    for elsewhere in ({}, {"job/b/custom/x.py": ""}, {"job/custom/config/study.yaml": ""}):
+        with pytest.raises(JobError, match="config_fed_server.json' is not as FedMed writes it, at 'server'"):
+            check_job(archive({**other, **elsewhere}), "job")
+    for number, code in enumerate(({"custom/x.py": ""}, {"custom/": ""})):
+        check_job(archive({**other, **{f"job/app/{name}": data for name, data in code.items()}}), "job")
+        app = archive({"config/config_fed_server.json": '{"format_version": 2}', **code})
+        check_app(app)
+        (tmp_path / str(number)).mkdir()
+        unzip_all_from_bytes(app, str(tmp_path / str(number)))
+        assert DefaultAppValidator("server").validate(str(tmp_path / str(number))) == (
+            "",
+            {AppValidationKey.BYOC: True},
+        )
 
 
 def test_what_nvflare_signs_a_job_with_passes():

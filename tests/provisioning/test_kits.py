@@ -193,7 +193,7 @@ def test_a_kit_prepared_for_containers_keeps_what_we_added(made, name, tmp_path)
     )
     assert after["class_allow_list"] == before["class_allow_list"]
     assert after.get("allow_log_streaming") == before.get("allow_log_streaming")
-    kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs"} & {
+    kept = {"timeouts", "no_remote_reading", "job_manager", "json_only", "plain_jobs", "site_messages"} & {
         part["id"] for part in before["components"]
     }
     assert all(component(after, part)["path"] == component(before, part)["path"] for part in kept) and kept
