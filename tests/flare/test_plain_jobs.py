@@ -41,6 +41,7 @@ from fedmed.provisioning.command_line import EXAMPLE
 from fedmed.provisioning.kits import Federation, read_project
 
 SERVER, SITE, LEAD = "fl.example.org", "hospital_a", "lead@example.org"
+ID, OTHER = "0a4c5f3e-2b1d-4c6e-8f70-9182a3b4c5d6", "7d9e8f60-5a4b-4c3d-9e2f-1a0b9c8d7e6f"
 VALIDATE, DEPLOY = JobMetaValidator.validate, AppDeployer.deploy
 
 
@@ -128,15 +129,23 @@ def submit(job: Path) -> tuple[bool, str]:
     return valid, f"{error} {meta}"
 
 
-def deploy_at_site(kit: Path, app: Path) -> Message:
-    """The answer of a site to the server's command to deploy an app."""
+def described(app: Path, job_id: str, **changes) -> dict:
+    """The description that a server sends with an app."""
+    path = app.parent / "meta.json"
+    submitter = {"submitter_name": LEAD, "submitter_org": "study_office", "submitter_role": "lead"}
+    meta = {**json.loads(path.read_text()), **submitter} if path.exists() else submitter
+    return {**meta, "job_id": job_id, "study": "default", **changes}
+
+
+def deploy_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message:
+    """The answer of a site to the server's command to deploy an app; ``changes`` are of its description."""
     processors = {topic: one for one in ClientRequestProcessors.request_processors for topic in one.get_topics()}
     engine = ClientEngine.__new__(ClientEngine)
     engine.args, engine.client = SimpleNamespace(workspace=str(kit)), SimpleNamespace(client_name=SITE)
     engine.get_component, engine.new_context = lambda _: None, FLContext
     message = Message(TrainingTopic.DEPLOY, zip_directory_to_bytes(str(app), ""))
-    message.set_header(RequestHeader.JOB_ID, "a-job")
-    message.set_header(RequestHeader.JOB_META, {"submitter_name": LEAD, "deploy_map": {}})
+    message.set_header(RequestHeader.JOB_ID, job_id)
+    message.set_header(RequestHeader.JOB_META, described(app, job_id, **changes))
     message.set_header(RequestHeader.APP_NAME, app.name)
     try:
         return processors[TrainingTopic.DEPLOY].process(message, engine)
@@ -144,11 +153,11 @@ def deploy_at_site(kit: Path, app: Path) -> Message:
         return Message("reply", f"exception_occurred: {failure}")
 
 
-def deploy_at_server(kit: Path, app: Path) -> str:
+def deploy_at_server(kit: Path, app: Path, job_id: str = ID, **changes) -> str:
     """What the server writes into a job's description after deploying its own app."""
-    data = zip_directory_to_bytes(str(app), "")
+    data, meta = zip_directory_to_bytes(str(app), ""), described(app, job_id, **changes)
     try:
-        return str(AppDeployer().deploy(Workspace(str(kit), SERVER), "a-job", {}, app.name, data, FLContext()))
+        return str(AppDeployer().deploy(Workspace(str(kit), SERVER), job_id, meta, app.name, data, FLContext()))
     except Exception as failure:  # noqa: BLE001 - NVFlare logs its text
         return str(failure)
 
@@ -180,15 +189,15 @@ def test_a_site_refuses_it_too_and_answers_with_a_code(run_kit, write, bait, nam
     reply = deploy_at_site(kit, write(name) / "app_supervised")
     assert reply.body == "NOT_PLAIN_JSON" and reply.get_header(MsgHeader.RETURN_CODE) == ReturnCode.ERROR
     assert not bait.asked and not bait.found_in(caplog.text)
-    assert not (kit / "a-job").exists(), "it was unpacked"
-    assert "job a-job: NOT_PLAIN_JSON: the job's app: 'config" in caplog.text or "custom" in caplog.text
+    assert not (kit / ID).exists(), "it was unpacked"
+    assert f"job {ID}: NOT_PLAIN_JSON: the job's app: 'config" in caplog.text or "custom" in caplog.text
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name.startswith("server")])
 def test_the_server_refuses_its_own_app_when_it_is_deployed(run_kit, write, bait, name):
     kit = run_kit(SERVER)
     assert deploy_at_server(kit, write(name) / "app_server") == "NOT_PLAIN_JSON"
-    assert not bait.asked and not (kit / "a-job").exists()
+    assert not bait.asked and not (kit / ID).exists()
 
 
 def test_a_good_job_passes(run_kit, write):
@@ -198,7 +207,7 @@ def test_a_good_job_passes(run_kit, write):
     kit = run_kit(SITE)
     reply = deploy_at_site(kit, job / "app_supervised")
     assert reply.body == f"deployed app_supervised to {SITE}"
-    assert (kit / "a-job" / f"app_{SITE}" / "config" / "config_fed_client.json").is_file()
+    assert (kit / ID / f"app_{SITE}" / "config" / "config_fed_client.json").is_file()
 
 
 # --- the second wall, when the first one has let a job pass
@@ -223,7 +232,7 @@ def test_neither_does_a_site_nor_the_process_of_a_job(run_kit, write, bait, name
     monkeypatch.setattr(AppDeployer, "deploy", DEPLOY)
     reply = deploy_at_site(kit, app)
     assert not bait.asked and not bait.found_in(str(reply.body))
-    deployed = kit / "a-job" / f"app_{SITE}"
+    deployed = kit / ID / f"app_{SITE}"
     shutil.copytree(app, deployed, dirs_exist_ok=True)
     said = load_in_job(run_kit, kit, deployed)
     assert not bait.asked and not bait.found_in(said)
@@ -232,9 +241,9 @@ def test_neither_does_a_site_nor_the_process_of_a_job(run_kit, write, bait, name
 
 def load_in_job(run_kit, kit: Path, app: Path) -> str:
     """What a job's process has of its configuration: all of it, or an error."""
-    run_kit(SITE, job="a-job")
+    run_kit(SITE, job=ID)
     places = {"sp_scheme": "grpc", "sp_target": "x:1", "parent_url": "tcp://x:2"}
-    args = argparse.Namespace(job_id="a-job", workspace=str(kit), client_name=SITE, **places)
+    args = argparse.Namespace(job_id=ID, workspace=str(kit), client_name=SITE, **places)
     file = str(app / "config" / "config_fed_client.json")
     try:
         conf = ClientJsonConfigurator(Workspace(str(kit), SITE, "config"), file, args, str(app), ["secure_train=true"])
@@ -256,7 +265,7 @@ def test_a_loader_of_another_format_says_what_is_wrong(run_kit, tmp_path, ending
 
 
 def test_a_job_reads_no_secret_by_reference(run_kit, bait, hostile_jobs):
-    run_kit(SITE, job="a-job")
+    run_kit(SITE, job=ID)
     for reference in (f"${{secret:{hostile_jobs.VARIABLE}}}", f"${{secret:file:{bait.file}}}"):
         with pytest.raises(ValueError, match="invalid secret reference"):
             secret_utils.resolve_secret_refs(reference)

@@ -5,22 +5,30 @@ NVFlare has no place of its own for this: a server's checks run on a configurati
 code: NVFlare's texts may quote files.
 """
 
+import json
 import logging
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.workspace import Workspace
 from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode, error_reply
 from nvflare.private.defs import ERROR_MSG_PREFIX, RequestHeader, TrainingTopic
-from nvflare.private.fed.client.admin import RequestProcessor
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from nvflare.private.fed.utils.app_deployer import AppDeployer
 
 from fedmed.errors import JobError
+from fedmed.flare.app_signatures import read_signatures
 from fedmed.flare.job_archive import check_app, check_job
+from fedmed.flare.job_description import check_deployed, check_started, check_submitted
+from fedmed.flare.job_ids import WRONG_ID, KnownJobs, check_job_id, check_new
+from fedmed.flare.signed_jobs import SignedJobs
 
 log = logging.getLogger("fedmed.site")
 NOT_PLAIN, FAILED, NOT_STARTED = "NOT_PLAIN_JSON", "DEPLOYMENT_FAILED", "START_FAILED"
+WRONG_DESCRIPTION, RUN_BEFORE = "DESCRIPTION_WRONG", "RUN_BEFORE"
 # A part of NVFlare's own text -> its code. What is not here is DEPLOYMENT_FAILED.
 PHRASES = {
     "BYOC not permitted": "BYOC_NOT_PERMITTED",
@@ -31,8 +39,9 @@ PHRASES = {
     "Missing config folder": "CONFIG_MISSING",
     "not authorized": "NOT_AUTHORIZED",
 }
-CODES = {NOT_PLAIN, FAILED, NOT_STARTED, *PHRASES.values()}
+CODES = {NOT_PLAIN, FAILED, NOT_STARTED, WRONG_ID, WRONG_DESCRIPTION, RUN_BEFORE, *PHRASES.values()}
 TOPICS = {TrainingTopic.DEPLOY, TrainingTopic.START_JOB}
+Look = tuple[str, Callable[[], None]]  # what it is called when something does not pass it, and the look itself
 _validate, _deploy = JobMetaValidator.validate, AppDeployer.deploy
 
 
@@ -47,25 +56,20 @@ def _logged(job_id: object, code: str, text: object) -> str:
     return code
 
 
-class CodedReplies(RequestProcessor):
+class CodedReplies(KnownJobs):
     """Answers as another processor does, but with a code where that one would send a text about an error.
 
     Args:
         inner: NVFlare's processor that deploys or starts a job.
     """
 
-    def __init__(self, inner: RequestProcessor) -> None:
-        self.inner = inner
-
-    def get_topics(self) -> list[str]:
-        """Names of the commands."""
-        return self.inner.get_topics()
-
     def process(self, req: Message, app_ctx: Any) -> Message:
         """Answer a command of the server's."""
         job_id = req.get_header(RequestHeader.JOB_ID)
         try:
-            reply = self.inner.process(req, app_ctx)
+            if req.topic == TrainingTopic.START_JOB and (code := _refused_start(req, app_ctx)):
+                return error_reply(code)
+            reply = super().process(req, app_ctx)
         except Exception as error:  # noqa: BLE001 - whatever it is, NVFlare would send its text
             return error_reply(_logged(job_id, self._other, error))
         failed = reply.get_header(MsgHeader.RETURN_CODE, ReturnCode.OK) != ReturnCode.OK
@@ -83,9 +87,13 @@ class CodedReplies(RequestProcessor):
 
 
 def validate(self: JobMetaValidator, job_name: str, job_data: bytes | str) -> tuple[bool, str, dict]:
-    """Refuse a submitted job that is more than plain JSON; what is left is for NVFlare to check."""
+    """Refuse a submitted job that is more than plain JSON, or says more than its study.
+
+    What is left is for NVFlare to check.
+    """
     try:
         check_job(job_data, job_name)
+        check_submitted(job_data, job_name)
     except JobError as error:  # it speaks of what the submitter sent, and goes back to nobody else
         return False, str(error), {}
     return _validate(self, job_name, job_data)
@@ -94,19 +102,57 @@ def validate(self: JobMetaValidator, job_name: str, job_data: bytes | str) -> tu
 def deploy(
     self: AppDeployer, workspace: Any, job_id: str, job_meta: dict, app_name: str, app_data: bytes, fl_ctx: Any
 ) -> str | None:
-    """Refuse an app that is more than plain JSON; of any error only a code is returned.
+    """Refuse an app, before anything of it is written, that is not the plain and new part of a job that it should be.
 
     Returns:
-        The code; nothing when the app was deployed.
+        The code of what is wrong; nothing when the app was deployed.
     """
+    kit = Path(workspace.get_root_dir())
+    looks: tuple[Look, ...] = (
+        (WRONG_ID, lambda: check_new(job_id, kit)),
+        (NOT_PLAIN, lambda: check_app(app_data)),
+        (WRONG_DESCRIPTION, lambda: check_deployed(job_meta, job_id, app_data, read_signatures(app_data))),
+        (RUN_BEFORE, lambda: SignedJobs(kit).deploy(job_id, read_signatures(app_data))),
+    )
     try:
-        check_app(app_data)
+        if code := _refusal(job_id, *looks):
+            return code
         text = _deploy(self, workspace, job_id, job_meta, app_name, app_data, fl_ctx)
-    except JobError as error:
-        return _logged(job_id, NOT_PLAIN, error)
     except Exception as error:  # noqa: BLE001 - whatever it is, NVFlare would send its text
         return _logged(job_id, FAILED, error)
     return _logged(job_id, code_of(text), text) if text else None
+
+
+def _refused_start(req: Message, engine: Any) -> str | None:
+    """The code of what is wrong with a command to start a job that was deployed."""
+    job_id, kit = req.get_header(RequestHeader.JOB_ID), engine.args.workspace
+    description = req.get_header(RequestHeader.JOB_META)
+    return _refusal(
+        job_id,
+        (WRONG_ID, lambda: check_job_id(job_id)),
+        (WRONG_DESCRIPTION, lambda: check_started(description, _deployed(kit, job_id))),
+        (RUN_BEFORE, lambda: SignedJobs(Path(kit)).start(job_id)),
+    )
+
+
+def _refusal(job_id: object, *looks: Look) -> str | None:
+    """The code of the first look that something does not pass."""
+    for code, look in looks:
+        try:
+            look()
+        except JobError as error:
+            return _logged(job_id, code, error)
+    return None
+
+
+def _deployed(kit: str, job_id: str) -> dict[str, Any]:
+    """The description that was written when a job was unpacked."""
+    try:
+        text = Path(Workspace(kit).get_job_meta_path(job_id)).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise JobError(f"job {job_id} was not deployed here") from error
+    description: dict[str, Any] = json.loads(text)
+    return description
 
 
 class PlainJobs(FLComponent):
@@ -117,5 +163,5 @@ class PlainJobs(FLComponent):
         JobMetaValidator.validate, AppDeployer.deploy = validate, deploy
         processors = ClientRequestProcessors.request_processors
         for place, one in enumerate(processors):
-            if TOPICS & set(one.get_topics()) and not isinstance(one, CodedReplies):
-                processors[place] = CodedReplies(one)
+            if not isinstance(one, KnownJobs):
+                processors[place] = (CodedReplies if TOPICS & set(one.get_topics()) else KnownJobs)(one)

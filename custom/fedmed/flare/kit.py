@@ -8,11 +8,13 @@ import os
 from pathlib import Path
 
 from nvflare.apis.fl_component import FLComponent
+from nvflare.apis.fl_constant import AdminCommandNames
 from nvflare.apis.impl.job_def_manager import SimpleJobDefManager
 from nvflare.app_common.storages.filesystem_storage import FilesystemStorage
 from nvflare.private.admin_defs import Message, error_reply
 from nvflare.private.defs import SysCommandTopic, TrainingTopic
 from nvflare.private.fed.client.admin import RequestProcessor
+from nvflare.private.fed.client.admin_commands import AdminCommands
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 
 
@@ -60,7 +62,13 @@ class ServerTimeouts(FLComponent):
         os.environ.setdefault("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", str(client_outcome_wait_timeout))
 
 
-CLOSED = (SysCommandTopic.SHELL, SysCommandTopic.REPORT_ENV, TrainingTopic.CONFIGURE_JOB_LOG)
+CLOSED = (
+    SysCommandTopic.SHELL,
+    SysCommandTopic.REPORT_ENV,
+    SysCommandTopic.CONFIGURE_SITE_LOG,
+    TrainingTopic.CONFIGURE_JOB_LOG,
+    TrainingTopic.DELETE_RUN,
+)
 
 
 class _Closed(RequestProcessor):
@@ -72,13 +80,16 @@ class _Closed(RequestProcessor):
 
     def process(self, req: Message, app_ctx: object) -> Message:
         """Refuse, whoever asks."""
-        return error_reply("this site takes no commands that read its files or change where it logs")
+        return error_reply("this site takes no commands that read or delete its files or change what and where it logs")
 
 
 class NoRemoteReading(FLComponent):
     """Takes away the commands that read a site's files or tell its paths: cat, grep, head, ls, pwd, tail, report_env.
 
-    With them goes ``configure_job_log``: its settings may name any function, which Python's logging then calls.
+    With them go ``configure_job_log`` and ``configure_site_log``: what a site logs, and where, is its own decision, and
+    the settings of a job's log may name any function, which Python's logging then calls. A job's process has a command
+    of its own for that, which the server can reach without the waiting process. ``delete_run`` goes too: it would
+    remove the ledger of a job, or with a wrong id the settings of the site.
 
     NVFlare's client runs them on any path for whoever speaks for the server: only the server checks the path, and the
     site's ``authorization.json`` is asked only when the message itself says so.
@@ -88,3 +99,5 @@ class NoRemoteReading(FLComponent):
         super().__init__()
         processors = ClientRequestProcessors.request_processors
         processors[:] = [one for one in processors if not set(one.get_topics()) & set(CLOSED)] + [_Closed()]
+        commands = AdminCommands.commands
+        commands[:] = [one for one in commands if one.get_command_name() != AdminCommandNames.CONFIGURE_JOB_LOG]

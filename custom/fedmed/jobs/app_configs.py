@@ -13,7 +13,8 @@ from fedmed.class_paths import build
 from fedmed.errors import BundleError, JobError, OverrideError
 from fedmed.jobs.app_shape import FIXED, client_config, server_config
 from fedmed.jobs.job import STUDY, Job
-from fedmed.jobs.plan import ROLES, TRAINING_ROLES
+from fedmed.jobs.job_meta import job_meta
+from fedmed.jobs.plan import ROLES
 from fedmed.jobs.rule_spec import RULE_ROOMS, load_rule, rule_spec, step_spec
 from fedmed.jobs.seen_alike import unlike
 from fedmed.kinds.find_kind import kind_of
@@ -37,7 +38,8 @@ def files(job: Job) -> dict[str, str]:
     """
     job.refuse(_misfits(job))
     roles = [role for role in ROLES if job.plan.of_role(role)]
-    made = {"meta.json": _json(meta(job, roles)), "app_server/config/config_fed_server.json": _json(server(job))}
+    meta = job_meta(job.study.name, job.plan.sites, job.study.min_clients)
+    made = {"meta.json": _json(meta), "app_server/config/config_fed_server.json": _json(server(job))}
     for role in roles:
         made[f"app_{role}/config/config_fed_client.json"] = _json(client(job, role))
     for app in ["server", *roles]:
@@ -45,14 +47,6 @@ def files(job: Job) -> dict[str, str]:
     for app in ["server", *roles] if job.study.custom else []:
         made[f"app_{app}/custom/README.md"] = CUSTOM_README
     return made
-
-
-def meta(job: Job, roles: list[str]) -> dict[str, Any]:
-    """``meta.json``: who gets which app."""
-    deploy = {"app_server": ["server"], **{f"app_{role}": job.plan.of_role(role) for role in roles}}
-    asked = job.study.min_clients
-    needed = len(job.plan.of_role(*TRAINING_ROLES)) if asked is None else asked
-    return {"name": job.name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
 
 
 def server(job: Job) -> dict[str, Any]:

@@ -79,6 +79,7 @@ def _server_resources(resources: dict[str, Any]) -> None:
     parts["job_manager"]["path"] = "fedmed.flare.kit.KitJobs"
     parts["job_manager"]["args"]["uri_root"] = "store/jobs"
     parts["job_scheduler"]["args"]["max_jobs"] = 1  # two at a time would share each site's memory
+    parts.pop("log_receiver", None)  # it writes into folders that a site names, and no site of ours sends logs
     args = {"client_outcome_wait_timeout": OUTCOME_TIMEOUT}
     timeouts = {"id": "timeouts", "path": "fedmed.flare.kit.ServerTimeouts", "args": args}
     lost = {"id": "lost_processes", "path": "fedmed.flare.lost_processes.LostProcesses", "args": {}}

@@ -1,0 +1,135 @@
+"""A job's description, NVFlare's ``meta.json``: it says what the study in the signed apps says, and nothing else.
+
+The description lies beside the apps, and a site gets it from the server, without a signature. But all that a lead may
+say in it is made of the study, which every app carries. So it is made again, and compared.
+"""
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from nvflare.apis.app_validation import AppValidationKey
+from nvflare.apis.job_def import JobMetaKey
+
+from fedmed.errors import JobError
+from fedmed.flare.app_signatures import Signed
+from fedmed.flare.job_archive import META, STUDY
+from fedmed.jobs.job_meta import job_meta
+from fedmed.jobs.study_text import parse_study
+
+REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
+LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
+SUBMITTER = (JobMetaKey.SUBMITTER_NAME, JobMetaKey.SUBMITTER_ORG, JobMetaKey.SUBMITTER_ROLE)
+# What the server adds: who has submitted the job and when, under which id, what became of it. Nothing in it changes
+# where or how a job runs, as launcher_spec, scope, custom_props, edge_method and stats_pool_config would.
+SERVERS = {
+    AppValidationKey.BYOC,
+    *(key.value for key in SUBMITTER),
+    *(
+        key.value
+        for key in (
+            *(JobMetaKey.JOB_ID, JobMetaKey.JOB_FOLDER_NAME, JobMetaKey.STUDY, JobMetaKey.STATUS),
+            *(JobMetaKey.DATA_STORAGE_FORMAT, JobMetaKey.CONTENT_LOCATION, JobMetaKey.RESULT_LOCATION),
+            *(JobMetaKey.SUBMIT_TIME, JobMetaKey.SUBMIT_TIME_ISO, JobMetaKey.START_TIME, JobMetaKey.DURATION),
+            *(JobMetaKey.JOB_DEPLOY_DETAIL, JobMetaKey.SCHEDULE_COUNT, JobMetaKey.LAST_SCHEDULE_TIME),
+            *(JobMetaKey.SCHEDULE_HISTORY, JobMetaKey.JOB_CLIENTS, JobMetaKey.APPROVALS),
+        )
+    ),
+}
+
+
+def check_submitted(archive: bytes | str | Path, name: str) -> None:
+    """Refuse a submitted job whose description says more than its study, or something else.
+
+    Args:
+        archive: the zip archive, or its path; :func:`fedmed.flare.job_archive.check_job` has passed it.
+        name: of the job's folder.
+
+    Raises:
+        JobError: names the key, and the remedy.
+    """
+    with ZipFile(io.BytesIO(archive) if isinstance(archive, bytes) else archive) as opened:
+        paths = set(opened.namelist())
+        if f"{name}/{META}" not in paths:
+            raise JobError(f"job '{name}': {META} is missing; {REMEDY}")
+        meta = json.loads(opened.read(f"{name}/{META}"))
+        if others := sorted(set(meta) - LEADS):
+            raise JobError(f"job '{name}': {META} has '{others[0]}', which no job may bring; {REMEDY}")
+        apps = {path.split("/")[1] for path in paths if path.count("/") > 1}
+        for app in sorted(apps):
+            check_study(meta, _text(opened, f"{name}/{app}/config/{STUDY}"))
+        if missing := sorted(set(meta["deploy_map"]) ^ apps):
+            raise JobError(f"job '{name}': app '{missing[0]}' is not both in {META} and in the job; {REMEDY}")
+
+
+def check_deployed(meta: Mapping[str, Any], job_id: str, app: bytes, signed: Signed) -> None:
+    """Refuse a description that comes with an app and does not fit it.
+
+    Args:
+        meta: the description.
+        job_id: under which the app is to be unpacked.
+        app: its zip archive, which :func:`fedmed.flare.job_archive.check_app` has passed.
+        signed: who has signed it.
+
+    Raises:
+        JobError: names the key, and the remedy.
+    """
+    _no_others(meta)
+    if meta.get("job_id") != job_id:
+        raise JobError(f"the job's description is that of job {meta.get('job_id')!r}, not of {job_id}; {REMEDY}")
+    submitter = tuple(meta.get(key.value) for key in SUBMITTER)
+    if signed.signers and signed.signers != {submitter}:
+        raise JobError(f"the job was signed by {sorted(signed.signers)}, its description says {submitter}; {REMEDY}")
+    with ZipFile(io.BytesIO(app)) as opened:
+        check_study(meta, _text(opened, f"config/{STUDY}"))
+
+
+def check_started(meta: Mapping[str, Any], deployed: Mapping[str, Any]) -> None:
+    """Refuse to start a job under another description than that with which it was deployed.
+
+    Args:
+        meta: the description that comes with the command to start.
+        deployed: the one that was written when the job was unpacked.
+
+    Raises:
+        JobError: names the key, and the remedy.
+    """
+    _no_others(meta)
+    for key in (*sorted(LEADS), "job_id", "study", *(key.value for key in SUBMITTER)):
+        if meta.get(key) != deployed.get(key):
+            text = f"the job was deployed with {key} {deployed.get(key)!r}, and is started with {meta.get(key)!r}"
+            raise JobError(f"{text}; {REMEDY}")
+
+
+def check_study(meta: Mapping[str, Any], text: str) -> None:
+    """Refuse a description that a study does not make.
+
+    Args:
+        meta: the description.
+        text: the study, as an app carries it.
+
+    Raises:
+        JobError: names the key, and the remedy.
+    """
+    study = parse_study(text, STUDY).values
+    sites, needed = study.get("sites"), study.get("min_clients")
+    if not isinstance(sites, dict) or not all(isinstance(part, str) for one in sites.items() for part in one):
+        raise JobError(f"{STUDY}: 'sites' is not a list of sites and roles; {REMEDY}")
+    for key, value in job_meta(str(study.get("name")), sites, needed).items():
+        if meta.get(key) != value:
+            raise JobError(f"the job's description has {key} {meta.get(key)!r}, its study makes it {value!r}; {REMEDY}")
+
+
+def _no_others(meta: Mapping[str, Any]) -> None:
+    if others := sorted(set(meta) - LEADS - SERVERS, key=str):
+        raise JobError(f"the job's description has {others[0]!r}, which no study says; {REMEDY}")
+
+
+def _text(opened: ZipFile, path: str) -> str:
+    try:
+        return opened.read(path).decode()
+    except (KeyError, UnicodeDecodeError) as error:
+        raise JobError(f"{path} is missing, or no text; {REMEDY}") from error

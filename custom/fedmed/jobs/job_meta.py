@@ -1,0 +1,20 @@
+"""What NVFlare is told about a job: ``meta.json``, which is made of a study and of nothing else."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fedmed.jobs.plan import ROLES, TRAINING_ROLES
+
+
+def job_meta(name: str, sites: Mapping[str, str], min_clients: int | None) -> dict[str, Any]:
+    """Return ``meta.json``: who gets which app, and how many sites are needed.
+
+    Args:
+        name: of the job, as the study says.
+        sites: site -> role.
+        min_clients: accepted updates that a round needs; None = one of every training site.
+    """
+    of_role = {role: sorted(site for site, its in sites.items() if its == role) for role in ROLES}
+    deploy = {"app_server": ["server"], **{f"app_{role}": given for role, given in of_role.items() if given}}
+    needed = sum(len(of_role[role]) for role in TRAINING_ROLES) if min_clients is None else min_clients
+    return {"name": name, "resource_spec": {}, "min_clients": needed, "deploy_map": deploy}
