@@ -91,6 +91,18 @@ def test_the_server_takes_no_hostile_job(started, submit, bait, hostile_jobs):
     assert federation.session("lead").list_jobs() == []
 
 
+def test_the_server_takes_no_job_that_brings_an_id(started, write_tiny_job, tmp_path):
+    """NVFlare clears the folder of a job's id, at the server and at every site, before it unpacks the job there."""
+    federation = started({})
+    job = write_tiny_job(tmp_path, "honest", sites={SITE: "supervised"}, custom=False)
+    meta = json.loads((job / "meta.json").read_text())
+    (job / "meta.json").write_text(json.dumps({**meta, "job_id": "local"}))
+    with pytest.raises(InvalidJobDefinition, match="has 'job_id', which no job may bring"):
+        federation.submit(job)
+    for name in ("server", SITE):
+        assert (federation.kit(name) / "local" / "authorization.json.default").is_file()
+
+
 @pytest.mark.slow
 def test_a_site_takes_no_hostile_job_from_a_server_that_does(started, submit, bait, hostile_jobs):
     federation = started({"server": {LOOKS, READS}})

@@ -117,7 +117,8 @@ def test_a_job_with_custom_code_runs_where_it_is_allowed_and_elsewhere_is_refuse
     ("person", "command", "right"),
     [
         ("researcher", lambda s, job: s.submit_job(str(job.job)), "submit_job"),
-        ("researcher", lambda s, job: s.clone_job(job.id), "clone_job"),
+        ("lead", lambda s, job: s.clone_job(job.id), "clone_job"),
+        ("admin", lambda s, job: s.clone_job(job.id), "clone_job"),
         ("researcher", lambda s, job: s.abort_job(job.id), "abort_job"),
         ("researcher", lambda s, job: s.delete_job(job.id), "delete_job"),
         ("researcher", lambda s, job: s.download_job_result(job.id), "download_job"),

@@ -25,6 +25,7 @@ from nvflare.lighter.utils import load_private_key_file, sign_folders
 from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode
 from nvflare.private.defs import RequestHeader, TrainingTopic
 from nvflare.private.fed.app.fl_conf import FLClientStarterConfiger, FLServerStarterConfiger
+from nvflare.private.fed.client.admin_commands import AdminCommands
 from nvflare.private.fed.client.client_engine import ClientEngine
 from nvflare.private.fed.client.client_json_config import ClientJsonConfigurator
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
@@ -71,6 +72,7 @@ def restored(monkeypatch):
     monkeypatch.setattr(wfconf._EnvUpdater, "process_element", wfconf._EnvUpdater.process_element)
     monkeypatch.setattr(secret_utils, "SECRET_REF_PATTERN", secret_utils.SECRET_REF_PATTERN)
     monkeypatch.setattr(ClientRequestProcessors, "request_processors", list(ClientRequestProcessors.request_processors))
+    monkeypatch.setattr(AdminCommands, "commands", list(AdminCommands.commands))
     monkeypatch.setattr(AppAuthzService, "app_validator", None)
     monkeypatch.setenv("NVFLARE_CLIENT_OUTCOME_WAIT_TIMEOUT", "60")
     ConfigService.reset()
@@ -111,9 +113,7 @@ def write(tmp_path, made, write_tiny_job, bait, hostile_jobs):
         job = write_tiny_job(tmp_path / "jobs", "job", sites={SITE: "supervised"}, custom=False)
         if name:
             hostile_jobs.JOBS[name](job, bait)
-        startup = made.kits / LEAD / "startup"
-        sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
-        return job
+        return sign(made, job)
 
     return write
 
@@ -208,6 +208,106 @@ def test_a_good_job_passes(run_kit, write):
     reply = deploy_at_site(kit, job / "app_supervised")
     assert reply.body == f"deployed app_supervised to {SITE}"
     assert (kit / ID / f"app_{SITE}" / "config" / "config_fed_client.json").is_file()
+
+
+# --- each submission once, under NVFlare's own id, as its study says
+
+
+def sign(made, job: Path) -> Path:
+    """Sign a job folder anew, as NVFlare's client does whenever one is submitted."""
+    startup = made.kits / LEAD / "startup"
+    sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
+    return job
+
+
+def contents(kit: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in kit.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("job_id", ["local", "startup", "a-job", "..", "../hospital_b", "", None])
+def test_no_kit_unpacks_a_job_into_a_folder_of_its_own(run_kit, write, job_id):
+    job = write()
+    for name, deploy, app in (
+        (SERVER, deploy_at_server, job / "app_server"),
+        (SITE, lambda *args: deploy_at_site(*args).body, job / "app_supervised"),
+    ):
+        kit = run_kit(name)
+        before = contents(kit)
+        assert deploy(kit, app, job_id) == "JOB_ID_WRONG"
+        assert contents(kit) == before
+
+
+def test_the_server_takes_no_job_with_an_id(run_kit, write):
+    run_kit(SERVER)
+    job = write()
+    meta = json.loads((job / "meta.json").read_text())
+    for job_id in ("local", ID):
+        (job / "meta.json").write_text(json.dumps({**meta, "job_id": job_id}))
+        taken, said = submit(job)
+        assert not taken and "meta.json has 'job_id', which no job may bring" in said
+
+
+def test_a_folder_that_is_there_stays(run_kit, write):
+    kit, app = run_kit(SITE), write() / "app_supervised"
+    (kit / ID / "fedmed").mkdir(parents=True)
+    (kit / ID / "fedmed" / "ledger.jsonl").write_text("{}")
+    assert deploy_at_site(kit, app).body == "JOB_ID_WRONG"
+    assert (kit / ID / "fedmed" / "ledger.jsonl").read_text() == "{}"
+
+
+def test_a_signed_job_runs_once_and_again_when_it_is_submitted_again(run_kit, write, made, caplog):
+    kit, job = run_kit(SITE), write()
+    app = job / "app_supervised"
+    assert deploy_at_site(kit, app).body.startswith("deployed")
+    assert deploy_at_site(kit, app, OTHER).body == "RUN_BEFORE" and not (kit / OTHER).exists()
+    assert f"was taken here as job {ID}" in caplog.text
+    shutil.rmtree(kit / ID)
+    for job_id in (ID, OTHER):
+        assert deploy_at_site(kit, app, job_id).body == "RUN_BEFORE", "the hospital may have deleted its folder"
+    sign(made, job)
+    assert deploy_at_site(kit, app, OTHER).body.startswith("deployed")
+
+
+FALSE = [
+    *({"min_clients": 2}, {"name": "other"}, {"deploy_map": {"app_server": ["server"]}}, {"scope": "other"}),
+    *({"submitter_name": "admin@example.org"}, {"submitter_role": "project_admin"}),
+    {"launcher_spec": {SITE: {"docker": {"image": "x"}}}},
+]
+
+
+@pytest.mark.parametrize("false", FALSE)
+def test_no_kit_takes_a_job_under_a_false_description(run_kit, write, false):
+    job = write()
+    kit = run_kit(SERVER)
+    assert deploy_at_server(kit, job / "app_server", **false) == "DESCRIPTION_WRONG" and not (kit / ID).exists()
+    kit = run_kit(SITE)
+    assert deploy_at_site(kit, job / "app_supervised", **false).body == "DESCRIPTION_WRONG" and not (kit / ID).exists()
+    assert deploy_at_site(kit, job / "app_supervised").body.startswith("deployed"), "nothing was entered"
+
+
+def start_at_site(kit: Path, app: Path, job_id: str = ID, **changes) -> Message:
+    """The answer of a site to the server's command to start a job; the job's process is not started."""
+    processors = {topic: one for one in ClientRequestProcessors.request_processors for topic in one.get_topics()}
+    manager = SimpleNamespace(allocate_resources=lambda **_: None)
+    engine = ClientEngine.__new__(ClientEngine)
+    engine.args, engine.start_app = SimpleNamespace(workspace=str(kit)), lambda *_, **__: "Start the client app..."
+    engine.get_component, engine.new_context = lambda _: manager, FLContext
+    message = Message(TrainingTopic.START_JOB, {})
+    message.set_header(RequestHeader.JOB_ID, job_id)
+    message.set_header(RequestHeader.JOB_META, described(app, job_id, **changes))
+    return processors[TrainingTopic.START_JOB].process(message, engine)
+
+
+def test_a_job_is_started_once_and_as_it_was_deployed(run_kit, write, monkeypatch):
+    monkeypatch.setattr("nvflare.private.fed.client.scheduler_cmds.ResourceManagerSpec", SimpleNamespace)
+    kit, app = run_kit(SITE), write() / "app_supervised"
+    assert start_at_site(kit, app).body == "DESCRIPTION_WRONG", "it was not deployed"
+    assert start_at_site(kit, app, "local").body == "JOB_ID_WRONG"
+    deploy_at_site(kit, app)
+    for false in FALSE:
+        assert start_at_site(kit, app, **false).body == "DESCRIPTION_WRONG", false
+    assert start_at_site(kit, app, job_clients=[{"name": SITE}]).body == "Start the client app..."
+    assert start_at_site(kit, app).body == "RUN_BEFORE"
 
 
 # --- the second wall, when the first one has let a job pass

@@ -14,12 +14,10 @@ from cryptography import x509
 from nvflare.fuel.sec.authz import AuthzContext, Person
 from nvflare.fuel.utils.config_service import ConfigService
 from nvflare.lighter.entity import Project
-from nvflare.private.admin_defs import Message
-from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.security.security import FLAuthorizer
 
 from fedmed.errors import SiteConfigError
-from fedmed.flare.kit import KitJobs, KitStorage, NoRemoteReading, ServerTimeouts
+from fedmed.flare.kit import KitJobs, KitStorage, ServerTimeouts
 from fedmed.jobs.app_configs import job_classes
 from fedmed.provisioning.command_line import EXAMPLE, main
 from fedmed.provisioning.kit_builder import MESSAGES, TEMPLATES, SiteBuilder
@@ -79,6 +77,7 @@ def test_kits_allow_exactly_the_classes_that_jobs_name(made, name, tmp_path, wri
     resources = read(made.kits / name, "resources.json.default")
     assert resources["class_allow_list"] == job_classes()
     assert resources["class_list_enforcement_mode"] == "enforce"
+    assert not component(resources, "log_receiver"), "it writes into folders that sites name"
 
 
 def class_paths(node):
@@ -149,7 +148,7 @@ def rights(kit: Path, org: str):
 
 def test_who_may_do_what_at_the_server(made):
     may = rights(made.kits / SERVER, "study_office")
-    job = ("submit_job", "abort_job", "delete_job", "clone_job", "download_job", "get_job_log")
+    job = ("submit_job", "abort_job", "delete_job", "download_job", "get_job_log")
     assert all(may("lead", right) and may("project_admin", right) and not may("member", right) for right in job)
     assert not may("lead", "abort_job", submitter="project_admin") and may("project_admin", "abort_job")
     assert may("lead", "download_job", submitter="project_admin")
@@ -157,7 +156,7 @@ def test_who_may_do_what_at_the_server(made):
     assert (
         may("project_admin", "shutdown") and not may("lead", "shutdown") and not may("org_admin", "shutdown", org="x")
     )
-    assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log"))
+    assert not any(may(role, right) for role in PEOPLE for right in ("byoc", "configure_job_log", "clone_job"))
 
 
 def test_who_may_do_what_at_a_site(made):
@@ -228,24 +227,6 @@ def test_the_servers_main_process_waits_a_minute_for_a_vanished_site(monkeypatch
         assert ConfigService.get_float_var("client_outcome_wait_timeout", "application_config", 900.0) == 60.0
     finally:
         ConfigService.reset()
-
-
-def test_no_command_reads_a_sites_files(monkeypatch):
-    """Whoever asks: the server decides whether the site's policy is asked at all."""
-    monkeypatch.setattr(ClientRequestProcessors, "request_processors", list(ClientRequestProcessors.request_processors))
-    processors = ClientRequestProcessors.request_processors
-    before = {topic: processor for processor in processors for topic in processor.get_topics()}
-    NoRemoteReading()
-    after = {topic: processor for processor in processors for topic in processor.get_topics()}
-    assert before.keys() == after.keys()
-    assert {topic for topic in before if before[topic] is not after[topic]} == {
-        "sys.report_env",
-        "sys.shell",
-        "train.configure_job_log",
-    }
-    forged = Message("sys.shell", "cat /etc/passwd")
-    assert after["sys.shell"].process(forged, None).body.startswith("this site takes no commands that read")
-    assert after["train.configure_job_log"] is after["sys.shell"]
 
 
 # --- provisioning again, later, wrongly

@@ -15,6 +15,7 @@ from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.workspace import Workspace
 from nvflare.private.admin_defs import Message, MsgHeader, ReturnCode, error_reply
 from nvflare.private.defs import ERROR_MSG_PREFIX, RequestHeader, TrainingTopic
+from nvflare.private.fed.client.admin import RequestProcessor
 from nvflare.private.fed.client.client_req_processors import ClientRequestProcessors
 from nvflare.private.fed.server.job_meta_validator import JobMetaValidator
 from nvflare.private.fed.utils.app_deployer import AppDeployer
@@ -40,7 +41,6 @@ PHRASES = {
     "not authorized": "NOT_AUTHORIZED",
 }
 CODES = {NOT_PLAIN, FAILED, NOT_STARTED, WRONG_ID, WRONG_DESCRIPTION, RUN_BEFORE, *PHRASES.values()}
-TOPICS = {TrainingTopic.DEPLOY, TrainingTopic.START_JOB}
 Look = tuple[str, Callable[[], None]]  # what it is called when something does not pass it, and the look itself
 _validate, _deploy = JobMetaValidator.validate, AppDeployer.deploy
 
@@ -67,8 +67,6 @@ class CodedReplies(KnownJobs):
         """Answer a command of the server's."""
         job_id = req.get_header(RequestHeader.JOB_ID)
         try:
-            if req.topic == TrainingTopic.START_JOB and (code := _refused_start(req, app_ctx)):
-                return error_reply(code)
             reply = super().process(req, app_ctx)
         except Exception as error:  # noqa: BLE001 - whatever it is, NVFlare would send its text
             return error_reply(_logged(job_id, self._other, error))
@@ -123,16 +121,20 @@ def deploy(
     return _logged(job_id, code_of(text), text) if text else None
 
 
-def _refused_start(req: Message, engine: Any) -> str | None:
-    """The code of what is wrong with a command to start a job that was deployed."""
-    job_id, kit = req.get_header(RequestHeader.JOB_ID), engine.args.workspace
-    description = req.get_header(RequestHeader.JOB_META)
-    return _refusal(
-        job_id,
-        (WRONG_ID, lambda: check_job_id(job_id)),
-        (WRONG_DESCRIPTION, lambda: check_started(description, _deployed(kit, job_id))),
-        (RUN_BEFORE, lambda: SignedJobs(Path(kit)).start(job_id)),
-    )
+class StartedOnce(KnownJobs):
+    """Starts a job as another processor does, if it was deployed with the same description and never started."""
+
+    def process(self, req: Message, app_ctx: Any) -> Message:
+        """Answer the server's command."""
+        job_id, kit = req.get_header(RequestHeader.JOB_ID), app_ctx.args.workspace
+        description = req.get_header(RequestHeader.JOB_META)
+        code = _refusal(
+            job_id,
+            (WRONG_ID, lambda: check_job_id(job_id)),
+            (WRONG_DESCRIPTION, lambda: check_started(description, _deployed(kit, job_id))),
+            (RUN_BEFORE, lambda: SignedJobs(Path(kit)).start(job_id)),
+        )
+        return error_reply(code) if code else super().process(req, app_ctx)
 
 
 def _refusal(job_id: object, *looks: Look) -> str | None:
@@ -163,5 +165,11 @@ class PlainJobs(FLComponent):
         JobMetaValidator.validate, AppDeployer.deploy = validate, deploy
         processors = ClientRequestProcessors.request_processors
         for place, one in enumerate(processors):
-            if not isinstance(one, KnownJobs):
-                processors[place] = (CodedReplies if TOPICS & set(one.get_topics()) else KnownJobs)(one)
+            if type(one).__module__.startswith("nvflare."):  # none of ours, which are there already
+                processors[place] = _guarded(one)
+
+
+def _guarded(processor: RequestProcessor) -> KnownJobs:
+    if TrainingTopic.START_JOB in processor.get_topics():
+        return CodedReplies(StartedOnce(processor))
+    return (CodedReplies if TrainingTopic.DEPLOY in processor.get_topics() else KnownJobs)(processor)
