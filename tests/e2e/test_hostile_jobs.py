@@ -50,6 +50,12 @@ def started(new_federation, bait, hostile_jobs):
         federation.close()
 
 
+@pytest.fixture(scope="module")
+def usual(started):
+    """A federation with the kits as they are."""
+    return started({})
+
+
 @pytest.fixture
 def submit(write_tiny_job, bait, hostile_jobs, tmp_path):
     """Return a function: federation, hostile job's name -> what was said, and the job's id where it was taken."""
@@ -82,25 +88,23 @@ def assert_nothing_was_read(federation, bait, said: str = "", jobs: tuple[str, .
             assert not bait.found_in(file.read_bytes()), file
 
 
-def test_the_server_takes_no_hostile_job(started, submit, bait, hostile_jobs):
-    federation = started({})
+def test_the_server_takes_no_hostile_job(usual, submit, bait, hostile_jobs):
     for name in hostile_jobs.JOBS:
-        said, id = submit(federation, name)
+        said, id = submit(usual, name)
         assert not id and ("has no place in a job" in said or "is not plain JSON" in said), (name, said)
-        assert_nothing_was_read(federation, bait, said)
-    assert federation.session("lead").list_jobs() == []
+        assert_nothing_was_read(usual, bait, said)
+    assert usual.session("lead").list_jobs() == []
 
 
-def test_the_server_takes_no_job_that_brings_an_id(started, write_tiny_job, tmp_path):
+def test_the_server_takes_no_job_that_brings_an_id(usual, write_tiny_job, tmp_path):
     """NVFlare clears the folder of a job's id, at the server and at every site, before it unpacks the job there."""
-    federation = started({})
     job = write_tiny_job(tmp_path, "honest", sites={SITE: "supervised"}, custom=False)
     meta = json.loads((job / "meta.json").read_text())
     (job / "meta.json").write_text(json.dumps({**meta, "job_id": "local"}))
     with pytest.raises(InvalidJobDefinition, match="has 'job_id', which no job may bring"):
-        federation.submit(job)
+        usual.submit(job)
     for name in ("server", SITE):
-        assert (federation.kit(name) / "local" / "authorization.json.default").is_file()
+        assert (usual.kit(name) / "local" / "authorization.json.default").is_file()
 
 
 @pytest.mark.slow
