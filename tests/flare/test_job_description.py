@@ -130,6 +130,13 @@ def test_a_description_under_another_id_or_of_another_person_is_refused(job, cha
         check_started({**SENT, **change}, SENT)
 
 
+@pytest.mark.parametrize("name", ["../x", "a/b", ".", "", "local\n", "Study", 7.5, None])
+def test_the_study_of_nvflares_is_a_plain_name(job, name):
+    app = zip_directory_to_bytes(str(job(META) / "app_supervised"), "")
+    with pytest.raises(JobError, match="is not the name of a study"):
+        check_deployed({**SENT, "study": name}, ID, app, SIGNED)
+
+
 @pytest.mark.parametrize("key", MORE)
 def test_what_would_change_how_a_job_runs_is_refused_everywhere(job, key):
     app = zip_directory_to_bytes(str(job(META) / "app_supervised"), "")

@@ -6,6 +6,7 @@ say in it is made of the study, which every app carries. So it is made again, an
 
 import io
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from fedmed.jobs.study_text import parse_study
 
 REMEDY = "write the job anew with scripts/package_job.py, and submit it without changing meta.json"
 LEADS = {"name", "resource_spec", "min_clients", "deploy_map"}
+STUDY_NAME = re.compile(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?")  # NVFlare's groups of sites and people, 'default' here
 SUBMITTER = (JobMetaKey.SUBMITTER_NAME, JobMetaKey.SUBMITTER_ORG, JobMetaKey.SUBMITTER_ROLE)
 # What the server adds: who has submitted the job and when, under which id, what became of it. Nothing in it changes
 # where or how a job runs, as launcher_spec, scope, custom_props, edge_method and stats_pool_config would.
@@ -80,6 +82,8 @@ def check_deployed(meta: Mapping[str, Any], job_id: str, app: bytes, signed: Sig
     _no_others(meta)
     if meta.get("job_id") != job_id:
         raise JobError(f"the job's description is that of job {meta.get('job_id')!r}, not of {job_id}; {REMEDY}")
+    if not STUDY_NAME.fullmatch(str(meta.get("study", "default"))):
+        raise JobError(f"{meta['study']!r} is not the name of a study of NVFlare's; {REMEDY}")
     submitter = tuple(meta.get(key.value) for key in SUBMITTER)
     if signed.signers and signed.signers != {submitter}:
         raise JobError(f"the job was signed by {sorted(signed.signers)}, its description says {submitter}; {REMEDY}")
