@@ -4,9 +4,16 @@ Every message says what is wrong, where (path, key, site or tensor) and what to 
 patient, so the text of an error stays at the site where it was raised: only a return code travels.
 """
 
+from fedmed.plain_text import in_lines, in_terminal
+
+LONGEST = 500  # characters of a reason or a tensor's name that came from a peer
+
 
 class FedMedError(Exception):
-    """Base of all errors raised on purpose by FedMed."""
+    """Base of all errors raised on purpose by FedMed. What it quotes of peers and files is harmless in a terminal."""
+
+    def __str__(self) -> str:
+        return in_lines(super().__str__())
 
 
 class SiteConfigError(FedMedError):
@@ -40,12 +47,16 @@ class UpdateRefused(FedMedError):
         site: the site that sent it.
         reason: what is wrong, in plain words.
         tensor: the tensor concerned, if there is one.
+
+    Attributes:
+        reason, tensor: on one line, and not longer than a line can be read.
     """
 
     def __init__(self, site: str, reason: str, tensor: str | None = None) -> None:
-        self.site, self.reason, self.tensor = site, reason, tensor
-        where = f"tensor '{tensor}': " if tensor else ""
-        super().__init__(f"update of site '{site}' refused: {where}{reason}")
+        self.site, self.reason = site, in_terminal(reason, LONGEST)
+        self.tensor = None if tensor is None else in_terminal(tensor, LONGEST)
+        where = f"tensor '{self.tensor}': " if tensor else ""
+        super().__init__(f"update of site '{in_terminal(site)}' refused: {where}{self.reason}")
 
 
 class RoundFailed(FedMedError):

@@ -10,12 +10,11 @@ from torch import Tensor
 from fedmed.bundles.score import DICE, Score, parse_score
 from fedmed.durable_files import load_tensors
 from fedmed.errors import ExportError, FedMedError, JobError, StateError
-from fedmed.files import read_json
 from fedmed.jobs.plan import Plan
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.recovery.model_store import BEST, LAST
-from fedmed.reports.run_files import DAMAGED, read_lines
+from fedmed.reports.run_files import read_lines, read_record
 from fedmed.settings.server import load_server
 
 SELECTED, LAST_MODEL = "selected", "last"
@@ -124,7 +123,7 @@ def read_finished(folder: str | Path) -> FinishedRun:
             "of a training. Wait for it, or run the job again"
         )
     try:
-        facts, result = (read_json(records / name, FedMedError, DAMAGED) for name in ("run.json", "result.json"))
+        facts, result = (read_record(records / name) for name in ("run.json", "result.json"))
         run = FinishedRun(folder, records, facts, read_lines(records / "rounds.jsonl"), result)
         _ = run.score  # read once, so that a damaged one is found here
         if not run.config["model"]["digest"] or run.aggregator is None or not run.plan.sites or not run.rounds:

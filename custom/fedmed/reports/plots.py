@@ -28,7 +28,7 @@ BESIDE |= {"fontsize": 9, "annotation_clip": False}
 
 
 def style() -> AbstractContextManager[None]:
-    """Matplotlib settings of the charts, for the time of a block."""
+    """Matplotlib settings of the charts, for the time of a block; a ``$`` in a name is drawn as such."""
     return mpl.rc_context(COLOURS, fname=STYLE)
 
 

@@ -14,12 +14,11 @@ import pandas as pd
 from fedmed.bundles.score import DICE, Score
 from fedmed.data.structure import Structure
 from fedmed.errors import FedMedError, JobError
-from fedmed.files import read_json
 from fedmed.methods.find_method import method_of_run
 from fedmed.methods.method import Method
 from fedmed.reports.rounds import read_rounds
 from fedmed.reports.run_contents import Run, Site
-from fedmed.reports.run_files import DAMAGED, number, read_lines, read_table
+from fedmed.reports.run_files import DAMAGED, number, read_lines, read_record, read_table
 from fedmed.settings.server import load_server
 
 JOB_FOLDER = Path("simulate_job") / "fedmed"
@@ -58,7 +57,7 @@ def read_run(folder: str | Path) -> Run:
     """
     folder = Path(folder).expanduser().absolute()
     server = server_folder(folder)
-    facts, rounds = read_json(server / "run.json", FedMedError, DAMAGED), read_rounds(server / "rounds.jsonl")
+    facts, rounds = read_record(server / "run.json"), read_rounds(server / "rounds.jsonl")
     score, ended = score_of(facts), server / "result.json"
     sites = [_site(folder, name, entry, score) for name, entry in (facts.get("sites") or {}).items()]
     return Run(
@@ -70,7 +69,7 @@ def read_run(folder: str | Path) -> Run:
         total_rounds=int(facts.get("rounds") or len(rounds)),
         sites=sorted(sites, key=lambda site: (*ROLES, site.role).index(site.role)),
         rounds=rounds,
-        result=read_json(ended, FedMedError, DAMAGED) if ended.is_file() else None,
+        result=read_record(ended) if ended.is_file() else None,
         started=str(facts.get("started") or ""),
         config=facts.get("config") or {},
         versions=facts.get("versions") or {},
@@ -104,6 +103,8 @@ def known_method(facts: Mapping[str, Any]) -> Method:
 
 
 def _site(root: Path, name: str, facts: dict[str, Any], score: Score) -> Site:
+    if Path(name).name != name:  # it becomes part of the names of pictures
+        raise FedMedError(f"run.json names a site '{name}', which is a path; {DAMAGED}")
     site = Site(name, str(facts.get("role") or "unknown"), number(facts.get("weight")) or 0.0)
     if not (root / name / JOB_FOLDER).is_dir():
         return site

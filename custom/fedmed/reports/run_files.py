@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 
 from fedmed.errors import DataError, FedMedError
+from fedmed.files import read_json
+from fedmed.plain_text import all_in_terminal, in_terminal
 
 DAMAGED = "the run is damaged, start it again"
 
@@ -23,18 +25,27 @@ def number(value: Any) -> float | None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """Read a JSON-lines file; a missing file is empty, and a half-written last line is left out."""
+    """Read a JSON-lines file; a missing file is empty, and a half-written last line is left out.
+
+    What sites sent is in it: texts are as :func:`fedmed.plain_text.in_terminal` shows them.
+    """
     if not path.is_file():
         return []
     texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
     lines = []
     for place, text in enumerate(texts, start=1):
         try:
-            lines.append(json.loads(text))
-        except ValueError as error:
+            lines.append(all_in_terminal(json.loads(text)))
+        except (ValueError, RecursionError) as error:
             if place < len(texts):
                 raise FedMedError(f"{path}, line {place} is damaged: {error}; remove the line") from error
     return [line for line in lines if isinstance(line, dict)]
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Read ``run.json`` or ``result.json``; texts are as in :func:`read_lines`. FedMedError: it is damaged."""
+    content: Any = all_in_terminal(read_json(path, FedMedError, DAMAGED))
+    return dict(content)
 
 
 def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> list[np.ndarray]:
@@ -53,11 +64,11 @@ def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> li
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a CSV file with a head, every cell as text; a missing file is empty."""
+    """Read a CSV file with a head, every cell as text on one line; a missing file is empty."""
     if not path.is_file():
         return pd.DataFrame()
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False)
+        return pd.read_csv(path, dtype=str, keep_default_na=False).map(in_terminal).rename(columns=in_terminal)
     except (OSError, ValueError) as error:
         raise FedMedError(f"cannot read {path}: {error}; evaluate the site again") from error
 

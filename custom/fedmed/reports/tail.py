@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fedmed.plain_text import all_in_terminal
+
 
 def identity(path: Path) -> tuple[int, int] | None:
     """What tells a file from its successor of the same name; None for no file."""
@@ -54,9 +56,9 @@ class Arrival(Tail):
 
 
 def _parsed(text: bytes) -> dict[str, Any]:
-    """The JSON object that a text is; empty for anything else."""
+    """The JSON object that a text is, its texts as a terminal may show them; empty for anything else."""
     try:
-        content = json.loads(text)
-    except ValueError:
+        content = all_in_terminal(json.loads(text))
+    except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
