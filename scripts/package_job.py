@@ -19,6 +19,7 @@ import yaml
 from fedmed.errors import FedMedError, JobError
 from fedmed.methods.find_method import algorithms, installed
 from fedmed.settings.server import load_server
+from fedmed.yaml_limits import load_limited
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -84,7 +85,7 @@ def with_settings(text: str, settings: Sequence[str], source: str) -> str:
         path, equals, value = setting.partition("=")
         if not equals or not all(keys := path.split(".")):
             raise JobError(f"--set: '{setting}' is not KEY=VALUE")
-        whole = _mapping(yaml.safe_load(text), source)
+        whole = _mapping(load_limited(text), source)
         inner = whole
         for key in keys[:-1]:
             inner[key] = dict(_mapping(inner.get(key) or {}, f"--set {path}"))
@@ -103,7 +104,7 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
 def parse_value(text: str) -> Any:
     """YAML, except that 1e-4 is a number, as everywhere else."""
     try:
-        value = yaml.safe_load(text)
+        value = load_limited(text)
     except yaml.YAMLError as error:
         raise JobError(f"--set: {text!r} is not a YAML value ({error})") from error
     try:

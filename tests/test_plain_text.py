@@ -131,7 +131,9 @@ def test_the_text_of_an_error_drives_no_terminal():
 
 
 def test_a_refusal_is_one_line_and_not_long_whatever_the_tensor_is_called():
-    error = UpdateRefused("site", "unknown\nINFO all is well", "a\n2026 - server - INFO - round 1 \x1b[2J" + "x" * 10**6)
+    error = UpdateRefused(
+        "site", "unknown\nINFO all is well", "a\n2026 - server - INFO - round 1 \x1b[2J" + "x" * 10**6
+    )
 
     assert "\n" not in str(error) + error.reason + error.tensor
     assert len(str(error)) < 1200

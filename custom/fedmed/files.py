@@ -88,7 +88,7 @@ def read_json(path: Path, error: type[FedMedError], remedy: str) -> dict[str, An
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise error(f"{path}: not a readable JSON file ({problem}); {remedy}") from problem
     if not isinstance(content, dict):
         raise error(f"{path}: holds a {type(content).__name__} instead of named values; {remedy}")

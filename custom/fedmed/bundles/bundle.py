@@ -16,7 +16,7 @@ from fedmed.aggregation.sharing import NORM, norm_layers
 from fedmed.bundles.bundle_parser import BundleParser
 from fedmed.bundles.find import SHARED_OVERLAYS, bundle_digest, check_name, find_bundle
 from fedmed.bundles.metadata_classes import classes_of
-from fedmed.bundles.overrides import check_overrides
+from fedmed.bundles.overrides import check_overrides, check_ranges, wrong_range
 from fedmed.bundles.score import Score, parse_score
 from fedmed.bundles.site_facts import config_ids, usable_facts
 from fedmed.data.structure import Structure
@@ -53,6 +53,7 @@ class Bundle:
         self.files = [self.config_file(overlay) for overlay in ["train", *overlays]]
         self.overrides = check_overrides(overrides or {}, self.overridable)
         self._check_types()
+        check_ranges(self.overrides, self.ranges)
         # The bundle's own package must be importable by the class paths in its configs.
         if str(self.root) not in sys.path:
             sys.path.insert(0, str(self.root))
@@ -87,6 +88,18 @@ class Bundle:
             return listed  # type: ignore[no-any-return]  # check_overrides says what is wrong with it
         of_overlays = (BundleParser.load_config_file(path).get("overridable", []) for path in self.files[1:])
         return [*listed, *(key for keys in of_overlays for key in keys)]
+
+    @cached_property
+    def ranges(self) -> dict[str, list[float]]:
+        """Of numbers of these settings, the lowest and the highest: what ``federation.yaml`` and overlays say."""
+        said = [self.federation, *(BundleParser.load_config_file(path) for path in self.files[1:])]
+        blocks = [content.get("ranges") or {} for content in said]
+        if not all(isinstance(block, dict) for block in blocks):
+            raise BundleError(f"bundle '{self.name}': 'ranges' must be lines such as 'batch_size: [1, 4096]'")
+        found = {key: ends for block in blocks for key, ends in block.items()}
+        if wrong := sorted(str(key) for key, ends in found.items() if wrong_range(ends)):
+            raise BundleError(f"bundle '{self.name}': 'ranges.{wrong[0]}' is not [lowest, highest]; correct it")
+        return found
 
     @property
     def alike(self) -> list[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 from monai.bundle import ComponentLocator, ConfigParser
 
+from fedmed.yaml_limits import check_limits
+
 
 class BundleParser(ConfigParser):
     """As MONAI's, but quick to make: a run opens the same few files hundreds of times.
@@ -22,7 +24,7 @@ class BundleParser(ConfigParser):
 
     @classmethod
     def load_config_file(cls, filepath: Any, **settings: Any) -> dict[str, Any]:
-        """Content of a YAML or JSON file, the caller's own copy; errors are MONAI's and the system's."""
+        """Content of a YAML or JSON file, the caller's own copy; errors are MONAI's, PyYAML's and the system's."""
         if settings or not filepath:
             content: dict[str, Any] = super().load_config_file(filepath, **settings)
             return content
@@ -44,5 +46,7 @@ def _classes(modules: tuple[str, ...]) -> dict[str, list[str]]:
 
 @lru_cache(maxsize=256)
 def _content(path: str, text: bytes) -> dict[str, Any]:
+    if not path.endswith(".json"):
+        check_limits(text.decode(errors="replace"))
     content: dict[str, Any] = ConfigParser.load_config_file(path)
     return content

@@ -129,8 +129,10 @@ def _of_federation(bundle: Bundle) -> Iterator[str]:
         groups = content["sharing"].items()
         lacking = [name for name, own in groups if not isinstance(own, Mapping) or "full" not in own]
         yield from (f"{path}: 'sharing.{network}' has no group 'full': []" for network in lacking)
-    for key in ("overridable", "alike"):
-        if unknown := sorted(set(map(str, content.get(key, []))) - _ids(bundle)):
+    yield from _error_of(lambda: bundle.ranges)
+    for key in ("overridable", "alike", "ranges"):
+        listed = content.get(key) or []
+        if unknown := sorted(set(map(str, listed if isinstance(listed, (list, dict)) else [])) - _ids(bundle)):
             yield f"{path}: '{key}' lists '{unknown[0]}', which no file in configs/ has; correct or remove it"
     if not isinstance(content.get("calibration", ""), str):
         yield f"{path}: 'calibration' is {content['calibration']!r}; name one tensor of the network"

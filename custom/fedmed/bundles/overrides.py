@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from fedmed.errors import OverrideError
@@ -45,6 +45,46 @@ def check_overrides(overrides: Mapping[str, Any], allowed: Collection[str]) -> d
             raise OverrideError(f"override '{_short(key, str)}': a job may not set this. It may set: {listed}")
         _check_size(key, overrides[key])
     return {key: _plain(key, value) for key, value in overrides.items()}
+
+
+def check_ranges(overrides: Mapping[str, Any], ranges: Mapping[str, Any]) -> None:
+    """Refuse numbers that no training can use, such as 0 for the size of a voxel or a patch of a million.
+
+    Args:
+        overrides: as :func:`check_overrides` returns them.
+        ranges: id -> lowest and highest number, both allowed. A list's numbers each count. Where both ends are whole
+            numbers, so must these be. An id that is not there has no range.
+
+    Raises:
+        OverrideError: a number is outside, or not whole; names the key and the range.
+    """
+    for key, value in overrides.items():
+        if (ends := ranges.get(key)) is None:
+            continue
+        low, high = ends
+        whole = isinstance(low, int) and isinstance(high, int)
+        for number in _numbers(value):
+            if not low <= number <= high or (whole and number != int(number)):
+                kind = "a whole number " if whole else ""
+                raise OverrideError(f"override '{key}': {_number(number)} must be {kind}from {low:g} to {high:g}")
+
+
+def wrong_range(ends: Any) -> bool:
+    """Whether something is not two finite numbers, the lower one first."""
+    return not (
+        isinstance(ends, list)
+        and len(ends) == 2
+        and all(type(end) in (int, float) and math.isfinite(end) for end in ends)
+        and ends[0] <= ends[1]
+    )
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    if isinstance(value, list):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield value
 
 
 def _chooses_code(id: str) -> bool:
@@ -105,4 +145,5 @@ def _short(value: Any, show: Any = ascii) -> str:
 
 
 def _number(value: float) -> str:
-    return repr(value) if isinstance(value, float) else f"an integer of {value.bit_length()} bits"
+    short = isinstance(value, float) or abs(value) <= _MAX_INT
+    return repr(value) if short else f"an integer of {value.bit_length()} bits"

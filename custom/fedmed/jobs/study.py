@@ -1,5 +1,7 @@
 """A study: the one YAML that describes a job."""
 
+import math
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
@@ -9,13 +11,40 @@ from fedmed.jobs.job_id import PLAIN
 from fedmed.methods.find_method import algorithms
 from fedmed.settings.yaml_model import InWords, YamlModel
 
+MOST_ROUNDS = 100_000
+LARGEST = 1e15  # of a number among plain arguments; below 2⁵³, so that every reader keeps whole ones
+LONGEST = 1000  # characters of a text there
+
+
+def _plain_args(args: dict[str, Any]) -> dict[str, Any]:
+    for name, value in args.items():
+        for one in (name, *_within(value)):
+            if isinstance(one, str) and len(one) > LONGEST:
+                raise ValueError(f"'{name[:40]}' holds a text of more than {LONGEST} characters; shorten it")
+            if type(one) in (int, float) and not (math.isfinite(one) and abs(one) <= LARGEST):
+                raise ValueError(f"'{name[:40]}' holds a number beyond {LARGEST:g}; no setting needs that")
+    return args
+
+
+def _within(value: Any) -> Iterator[Any]:
+    """A plain value, or all in it, names too."""
+    if isinstance(value, dict):
+        yield from value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _within(part)
+    if not isinstance(value, (dict, list)):
+        yield value
+
+
+Text = Annotated[str, Field(max_length=200)]  # a name, a class path or the name of a file
+Args = Annotated[dict[str, Any], AfterValidator(_plain_args)]
 Role = Literal["supervised", "unsupervised", "evaluate"]
 Site = Annotated[
     str,
-    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"),
-    InWords("a site's name: letters, digits, _, and after the first also . @ -"),
+    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,199}$"),
+    InWords("a site's name: letters, digits, _, and after the first also . @ -; at most 200"),
 ]
-Weight = Annotated[float, Field(ge=0)]
+Weight = Annotated[float, Field(ge=0, le=1e6)]
 ClassName = Annotated[str, AfterValidator(check_name)]
 Class = Annotated[  # by kind of value, so that a wrong one is told once
     Annotated[ClassName, Tag("a name")] | Annotated[Structure, Tag("described")],
@@ -23,7 +52,7 @@ Class = Annotated[  # by kind of value, so that a wrong one is told once
 ]
 
 ServerStep = Annotated[  # as with classes
-    Annotated[str, Tag("a name")] | Annotated[dict[str, Any], Tag("described")],
+    Annotated[Text, Tag("a name")] | Annotated[Args, Tag("described")],
     Discriminator(lambda value: "described" if isinstance(value, dict) else "a name"),
 ]
 
@@ -31,19 +60,19 @@ ServerStep = Annotated[  # as with classes
 class Named(YamlModel):
     """A class with plain arguments."""
 
-    path: str = Field(description="class path")
-    args: dict[str, Any] = Field(default={}, description="plain arguments of the class")
+    path: Text = Field(description="class path")
+    args: Args = Field(default={}, description="plain arguments of the class")
 
 
 class Chosen(YamlModel):
     """An algorithm with its arguments."""
 
-    name: str = Field(description=f"{', '.join(algorithms())}, or a class path")
-    args: dict[str, Any] = Field(default={}, description="plain arguments, such as {mu: 0.01}")
+    name: Text = Field(description=f"{', '.join(algorithms())}, or a class path")
+    args: Args = Field(default={}, description="plain arguments, such as {mu: 0.01}")
 
 
 Algorithm = Annotated[
-    Annotated[str, Tag("a name")] | Annotated[Chosen, Tag("with arguments")],
+    Annotated[Text, Tag("a name")] | Annotated[Chosen, Tag("with arguments")],
     Discriminator(lambda value: "a name" if isinstance(value, str) else "with arguments"),
 ]
 
@@ -51,15 +80,17 @@ Algorithm = Annotated[
 class Rule(YamlModel):
     """The server's rule, where it is not the method's own."""
 
-    path: str | None = Field(default=None, description="class path; by default the method's rule")
-    args: dict[str, Any] = Field(default={}, description="arguments, in place of the method's, such as {rule: median}")
+    path: Text | None = Field(default=None, description="class path; by default the method's rule")
+    args: Args = Field(default={}, description="arguments, in place of the method's, such as {rule: median}")
 
 
 class WarmStart(YamlModel):
     """The first rounds, which sites without labels sit out."""
 
-    rounds: int = Field(default=0, ge=0, description="how many rounds")
-    sharing: str | None = Field(default=None, description="sharing group in these rounds, such as full; else 'sharing'")
+    rounds: int = Field(default=0, ge=0, le=MOST_ROUNDS, description="how many rounds")
+    sharing: Text | None = Field(
+        default=None, description="sharing group in these rounds, such as full; else 'sharing'"
+    )
 
 
 class Resume(YamlModel):
@@ -68,7 +99,7 @@ class Resume(YamlModel):
     job: Annotated[str, Field(pattern=PLAIN), InWords("a job's id: the name of its folder, without a path")] = Field(
         description="id of the job to continue after its last good round"
     )
-    fresh: list[str] = Field(default=[], description="sites whose private state of that job is lost")
+    fresh: list[Text] = Field(default=[], max_length=1000, description="sites whose private state of that job is lost")
 
 
 class Study(YamlModel):
@@ -77,14 +108,17 @@ class Study(YamlModel):
     name: Annotated[str, InWords("1 to 200 letters, digits, _, and after the first also spaces . -")] = Field(
         pattern=r"^\w[\w .-]{0,199}$", description="name of the job"
     )
-    bundle: str = Field(description="installed bundle that is trained")
-    overlays: list[str] = Field(default=[], description="overlays of the bundle for all sites, such as its size")
-    role_overlays: dict[Role, list[str]] = Field(
+    bundle: Text = Field(description="installed bundle that is trained")
+    overlays: list[Text] = Field(
+        default=[], max_length=100, description="overlays of the bundle for all sites, such as its size"
+    )
+    role_overlays: dict[Role, Annotated[list[Text], Field(max_length=100)]] = Field(
         default={}, description="role: further overlays, such as a schedule, of the sites of this role alone"
     )
     classes: list[Class] | None = Field(
         default=None,
         min_length=1,
+        max_length=1000,
         description="what is looked for: names, such as [normal, pneumonia], or name, label, colour, code, category, "
         "anatomy, unit of each; of images in the order of the network's outputs, of masks what 1, 2, … stand for. By "
         "default what the bundle says",
@@ -94,12 +128,18 @@ class Study(YamlModel):
         default=None,
         description=f"what is added to any method: {', '.join(algorithms())}; with arguments {{name: …, args: {{…}}}}",
     )
-    sites: dict[Site, Role] = Field(min_length=1, description="site: supervised, unsupervised or evaluate")
-    rounds: int = Field(ge=1, description="federated rounds")
-    steps: int | None = Field(default=None, ge=1, description="optimizer steps of a site in a round; or 'epochs'")
-    epochs: float | None = Field(default=None, gt=0, description="passes of a site over its own images in a round")
+    sites: dict[Site, Role] = Field(
+        min_length=1, max_length=1000, description="site: supervised, unsupervised or evaluate"
+    )
+    rounds: int = Field(ge=1, le=MOST_ROUNDS, description="federated rounds")
+    steps: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="optimizer steps of a site in a round; or 'epochs'"
+    )
+    epochs: float | None = Field(
+        default=None, gt=0, le=10_000, description="passes of a site over its own images in a round"
+    )
     warm_start: WarmStart = Field(default=WarmStart(), description="first rounds, without the sites without labels")
-    sharing: str | dict[Role, str] = Field(
+    sharing: Text | dict[Role, Text] = Field(
         default="full", description="full, or a partial sharing group of the bundle; or role: group"
     )
     buffers: Literal["average", "pooled", "local"] = Field(default="average", description="BatchNorm statistics")
@@ -129,17 +169,21 @@ class Study(YamlModel):
     overrides: dict[Role, dict[str, Any]] = Field(
         default={}, description="role: plain values of the bundle's overridable settings"
     )
-    min_clients: int | None = Field(default=None, ge=1, description="accepted updates that a round needs; else all")
-    validate_every: int = Field(default=1, ge=1, description="labelled sites score the model every so many rounds")
+    min_clients: int | None = Field(
+        default=None, ge=1, le=1000, description="accepted updates that a round needs; else all"
+    )
+    validate_every: int = Field(
+        default=1, ge=1, le=MOST_ROUNDS, description="labelled sites score the model every so many rounds"
+    )
     select: Literal["best", "last", "mean"] = Field(
         default="best",
         description="the result: what labelled sites score best, the last aggregate, or the mean of the last rounds'",
     )
-    mean_rounds: int = Field(default=3, ge=2, description="of how many rounds, with 'select: mean'")
+    mean_rounds: int = Field(default=3, ge=2, le=1000, description="of how many rounds, with 'select: mean'")
     evaluate: bool = Field(default=True, description="score the result on the sites' testing lists")
     evaluate_last: bool = Field(default=False, description="score the last aggregate on them too")
     evaluate_first: bool = Field(default=False, description="score the starting model on them too")
-    release_from: str | None = Field(
+    release_from: Text | None = Field(
         default=None,
         description="labelled site whose private layers score the others, or 'all': the mean of those of all labelled "
         "sites; each must allow that itself",
@@ -154,24 +198,33 @@ class Study(YamlModel):
         default=False,
         description="keep the mean at the server, for scripts/export_bundle.py --unseen; each site must allow that too",
     )
-    checkpoint: str | None = Field(
+    checkpoint: Text | None = Field(
         default=None, description="file in the server's $FEDMED_HOME/models or the bundle's models/ to start from"
     )
-    encoder: str | None = Field(
+    encoder: Text | None = Field(
         default=None, description="file in the server's $FEDMED_HOME/models from which the bundle fills its encoder"
     )
-    checkpoint_tensors: list[str] = Field(
-        default=[], description="regular expressions of what is taken from it; by default everything"
+    checkpoint_tensors: list[Annotated[str, Field(max_length=1000)]] = Field(
+        default=[], max_length=1000, description="regular expressions of what is taken from it; by default everything"
     )
     optimizer_state: Literal["persist", "reset"] = Field(default="persist", description="across a site's rounds")
-    task_timeout: int = Field(default=0, ge=0, description="seconds that a site may take for one task; 0: no limit")
-    max_failed_rounds: int = Field(default=2, ge=1, description="the job stops after so many failed rounds in a row")
+    task_timeout: int = Field(
+        default=0, ge=0, le=10_000_000, description="seconds that a site may take for one task; 0: no limit"
+    )
+    max_failed_rounds: int = Field(
+        default=2, ge=1, le=MOST_ROUNDS, description="the job stops after so many failed rounds in a row"
+    )
     collapse_guard: bool = Field(default=True, description="warn when the training of a site collapses")
     patience: int | None = Field(
-        default=None, ge=1, description="the run ends when so many models in a row are scored no better than the best"
+        default=None,
+        ge=1,
+        le=MOST_ROUNDS,
+        description="the run ends when so many models in a row are scored no better than the best",
     )
-    min_rounds: int = Field(default=0, ge=0, description="rounds that are trained before that, at least")
-    seed: int = Field(default=0, description="of weights, sampling and augmentation")
+    min_rounds: int = Field(
+        default=0, ge=0, le=MOST_ROUNDS, description="rounds that are trained before that, at least"
+    )
+    seed: int = Field(default=0, ge=0, le=2**32 - 1, description="of weights, sampling and augmentation")
     custom: bool = Field(
         default=True, description="apps have a folder custom/, as NVFlare's simulator needs; kits forbid it by default"
     )

@@ -6,9 +6,8 @@ from typing import Any
 import yaml
 
 from fedmed.errors import JobError
-from fedmed.settings.yaml_document import Document, Mistake, parse_yaml, refusal
+from fedmed.settings.yaml_document import Document, parse_yaml
 
-LIMIT = 1 << 20  # characters; the text may come from the network
 HINT = "    scripts/package_job.py --init METHOD  # writes a commented study\n"
 
 
@@ -16,23 +15,13 @@ def parse_study(text: str, source: str) -> Document:
     """Read the YAML of a study.
 
     Args:
-        text: YAML, of at most 2²⁰ characters and without aliases: a few of them can stand for gigabytes.
+        text: YAML without aliases, within the limits of :mod:`fedmed.yaml_limits`; it may come from the network.
         source: file name, for messages.
 
     Raises:
-        JobError: it is not ``key: value`` lines of YAML; says the line.
+        JobError: it is not ``key: value`` lines of YAML, or goes beyond a limit; says the line.
     """
-    if len(text) > LIMIT:
-        raise refusal(JobError, source, [Mistake(f"has more than {LIMIT} characters; a study is much shorter")])
-    try:
-        aliases = [event for event in yaml.parse(text, yaml.SafeLoader) if isinstance(event, yaml.AliasEvent)]
-    except (yaml.YAMLError, RecursionError):
-        aliases = []  # what is wrong is told below
-    if aliases:
-        mark = aliases[0].start_mark
-        mistake = Mistake(f"has the alias *{aliases[0].anchor}; write values out", mark.line + 1 if mark else None)
-        raise refusal(JobError, source, [mistake])
-    return parse_yaml(text, source, error=JobError, example=HINT)
+    return parse_yaml(text, source, error=JobError, example=HINT, aliases=False)
 
 
 def changed_text(text: str, values: Mapping[str, Any], source: str = "study.yaml") -> str:

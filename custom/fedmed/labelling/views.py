@@ -13,6 +13,7 @@ from fedmed.data.augment.base import Augment, weak_view
 from fedmed.data.augment.build import build_augment
 from fedmed.errors import FedMedError
 from fedmed.labelling.label_scores import view_disagreement
+from fedmed.yaml_limits import load_limited
 
 View = Callable[[Tensor], Tensor]
 DEFAULTS: dict[str, Any] = {"augmentation": "scale_shift", "shift_level": 0.1, "cutout_size": [20, 20, 3]}
@@ -80,7 +81,7 @@ def _augment(settings: Mapping[str, Any], seed: int) -> Augment:
 
 def _read(path: Path) -> dict[str, Any]:
     """Content of a YAML file, of which JSON is a kind; empty where there is none."""
-    return (yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
+    return (load_limited(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
 
 
 def _plain_weak(augment: Augment) -> bool:

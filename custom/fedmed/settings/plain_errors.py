@@ -26,11 +26,12 @@ MUST_BE = {
     "in_words": "{in_words}",  # see InWords in yaml_model.py
     "none_required": "empty",
     "literal_error": "{expected}",
-    "greater_than": "above {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "less_than": "below {lt:g}",
-    "less_than_equal": "at most {le:g}",
+    "greater_than": "above {gt:.12g}",
+    "greater_than_equal": "at least {ge:.12g}",
+    "less_than": "below {lt:.12g}",
+    "less_than_equal": "at most {le:.12g}",
     "string_too_short": "a text of {min_length} characters or more",
+    "string_too_long": "a text of {max_length} characters at most",
     "too_short": "of {min_length} entries or more",
     "too_long": "of {max_length} entries at most",
 }

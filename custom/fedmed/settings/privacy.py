@@ -8,7 +8,7 @@ from pydantic import Field, field_validator, model_validator
 
 from fedmed.settings.yaml_model import BesideTheFile, Contradictions, YamlModel, not_required
 
-Name = Annotated[str, Field(min_length=1)]
+Name = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 class Privacy(YamlModel, json_schema_extra=not_required("account")):
@@ -49,11 +49,11 @@ class Privacy(YamlModel, json_schema_extra=not_required("account")):
     extras_noise: float | None = Field(None, gt=0)
     """Standard deviation of the noise in every value of an array among the extras; plain numbers get none."""
 
-    extras_min_images: int | None = Field(None, ge=2)
+    extras_min_images: int | None = Field(None, ge=2, le=10**9)
     """Fewest images of which statistics among the extras may be; a job can only ask for more. Default: the method's
     own number."""
 
-    noise_seed: int | None = Field(None, ge=0)
+    noise_seed: int | None = Field(None, ge=0, lt=2**63)
     """Makes the noise repeatable and therefore worthless as protection; for experiments only."""
 
     @property

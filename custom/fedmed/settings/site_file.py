@@ -41,13 +41,13 @@ class SiteFile(Machine, json_schema_extra=not_required("privacy")):
     site: str | None = None
     """Optional; must equal the site's name in the federation."""
 
-    workers: int = Field(0, ge=0)
+    workers: int = Field(0, ge=0, le=1024)
     """Processes that load images."""
 
     amp: bool = False
     """Mixed precision: faster and smaller, GPU only."""
 
-    max_batch_size: int | None = Field(None, ge=1)
+    max_batch_size: int | None = Field(None, ge=1, le=1_000_000)
     """The largest batch that this machine's memory holds; a job's larger one is cut to it."""
 
     bundles: BesideTheFile | None = None

@@ -1,6 +1,7 @@
 """A YAML file with the lines of its keys, and the error that lists what is wrong with it."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import yaml
 
 from fedmed.errors import FedMedError
+from fedmed.yaml_limits import LONGEST, TooLarge, check_limits
 
 Place = tuple[str | int, ...]  # keys and numbers of entries, from the outside in
 
@@ -53,7 +55,8 @@ def read_yaml(path: Path, *, error: type[FedMedError], example: str = "") -> Doc
         FedMedError: of the type ``error``: it cannot be read, or is not such a file.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        with Path(path).open(encoding="utf-8") as stream:
+            text = stream.read(LONGEST + 1)  # what is longer is refused
     except (OSError, UnicodeDecodeError) as problem:
         raise refusal(error, path, [Mistake(f"not a readable YAML file ({problem})")], example) from problem
     document = parse_yaml(text, path, error=error, example=example)
@@ -62,9 +65,24 @@ def read_yaml(path: Path, *, error: type[FedMedError], example: str = "") -> Doc
     return document
 
 
-def parse_yaml(text: str, path: Path | str, *, error: type[FedMedError], example: str = "") -> Document:
-    """As :func:`read_yaml`, of a text; keys that occur twice are left to who checks the values."""
+def parse_yaml(
+    text: str, path: Path | str, *, error: type[FedMedError], example: str = "", aliases: bool = True
+) -> Document:
+    """As :func:`read_yaml`, of a text; keys that occur twice are left to who checks the values.
+
+    Args:
+        text: YAML within the limits of :mod:`fedmed.yaml_limits`.
+        path: for messages.
+        error, example: as there.
+        aliases: whether it may have some.
+    """
     lines: dict[Place, int] = {}
+    with suppress(yaml.YAMLError):  # what is no YAML is told below, in more words
+        try:
+            check_limits(text, aliases)
+        except TooLarge as problem:
+            mistake = Mistake(str(problem.problem), problem.problem_mark and problem.problem_mark.line + 1)
+            raise refusal(error, path, [mistake], example) from problem
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()

@@ -12,6 +12,7 @@ from fedmed.data.datalist import LABELLED
 from fedmed.data.prepare.split import apportion
 from fedmed.data.prepare.video_layouts.layout import Recording
 from fedmed.errors import DataError
+from fedmed.yaml_limits import load_limited
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def read_clients(path: Path, site: str, recordings: Sequence[Recording]) -> list
 
 def _content(path: Path) -> dict[str, dict[str, list[object]]]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_limited(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{path}: the clients cannot be read ({error}); correct the file") from error
     if not isinstance(content, dict):

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedmed.data.operation_names import Tool
 from fedmed.errors import DataError
+from fedmed.yaml_limits import load_limited
 
 PARTS = ("background", "shaft", "wrist", "jaw")  # values 0 to 3 of a mask
 VERSION = 2  # grows with every change of the frames: the folder's name holds it
@@ -174,7 +175,7 @@ def read_profiles(path: Path) -> dict[str, HospitalProfile]:
         DataError: the file is missing, is not YAML, or a value is unknown or out of its range.
     """
     try:
-        federation = ProfileFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
+        federation = ProfileFile.model_validate(load_limited(path.read_text(encoding="utf-8")))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise DataError(f"{path}: these profiles of hospitals cannot be used; correct the file: {error}") from error
     found = {hospital.name: hospital for hospital in federation.hospitals}
