@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import private_files, write_atomically
+from fedmed.plain_text import in_terminal
 
 
 def segment(
@@ -46,7 +47,7 @@ def segment(
         if case.faults:
             raise DataError(f"{folder}: {'; '.join(case.faults)}")
         for note in case.notes:
-            print(f"note: {note}", file=sys.stderr)
+            print(f"note: {in_terminal(note)}", file=sys.stderr)
         mask = infer_image(opened, case.image, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000

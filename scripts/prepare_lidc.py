@@ -16,6 +16,7 @@ from rich.console import Console
 from fedmed.data.prepare.console import print_table, progress, run_command
 from fedmed.data.prepare.lidc import default_data, numbers, prepare_lidc
 from fedmed.data.prepare.report import refusals, shortened
+from fedmed.plain_text import in_markup
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def prepare(options: argparse.Namespace) -> None:
     console = Console(highlight=False)
     print_table(console, numbers(sites))
     for line in (line for cases in sites.values() for line in shortened(refusals(cases), 20)):
-        console.print(f"  refused: {line}", soft_wrap=True, markup=False)
+        console.print(f"  refused: {in_markup(line)}", soft_wrap=True)
     console.print(f"Written: {options.out}", soft_wrap=True)
 
 

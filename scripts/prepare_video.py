@@ -21,6 +21,7 @@ from fedmed.data.prepare.video_site import PLAIN, WantedVideos, find_recordings,
 from fedmed.data.video.frame_settings import FrameSettings
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home
+from fedmed.plain_text import in_terminal
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -105,7 +106,7 @@ def clients_of(options: argparse.Namespace, wanted: WantedVideos, parent: Path) 
     limits, track = options.edges, progress("Measuring black edges")
     clients, rows, said = split_by_edge(recordings, options.site, limits, options.workers, track)
     require_tests(clients, recordings, options.split)
-    print(*said, sep="\n")
+    print(*map(in_terminal, said), sep="\n")
     parent.mkdir(parents=True, exist_ok=True)
     (parent / f"{options.site}_black_edges.csv").write_bytes(
         table(rows[0], (dict(zip(rows[0], row, strict=True)) for row in rows[1:]))

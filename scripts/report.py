@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     from rich.console import Console
 
     from fedmed.errors import FedMedError
+    from fedmed.plain_text import in_markup
     from fedmed.reports.control_run import read_with_control
     from fedmed.reports.gain_words import on_screen
     from fedmed.reports.run_page import write_report
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     console = Console()
     console.print(*on_screen(run), report.table(run))
     for sentence in (report.summary(run), report.note(run)):
-        console.print(sentence, markup=False, highlight=False)
+        console.print(in_markup(sentence), highlight=False)
     print(f"report: {written.html}")
     return 0
 

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedmed.errors import FedMedError
 from fedmed.files import private_files
+from fedmed.plain_text import in_markup
 
 if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, for which --help need not wait
     from fedmed.labelling.corrections import CorrectionResult
@@ -29,10 +29,12 @@ if TYPE_CHECKING:  # elsewhere where they are used: they take seconds to load, f
 
 def show(result: "CorrectionResult", site: "SiteConfig", dry_run: bool) -> None:
     """Print what was done to each label, and what happens next."""
-    table = Table("case", f"foreground, {result.unit}", "", "", title=f"labels of {site.site}", title_justify="left")
+    table = Table(
+        "case", f"foreground, {result.unit}", "", "", title=in_markup(f"labels of {site.site}"), title_justify="left"
+    )
     for outcome in result.outcomes:
         foreground = "" if outcome.foreground is None else f"{outcome.foreground:.2f}"
-        table.add_row(escape(outcome.case), foreground, outcome.done, escape(outcome.note))
+        table.add_row(in_markup(outcome.case), foreground, outcome.done, in_markup(outcome.note))
     console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())
     console.print(table)
     if dry_run:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from fedmed.errors import FedMedError, UpdateRefused
-from fedmed.plain_text import all_in_terminal, as_code, in_csv, in_lines, in_markdown, in_terminal
+from fedmed.plain_text import as_code, every_text, in_csv, in_lines, in_markdown, in_terminal
 
 ODD = "\n\r\t\x1b[31m\x9b\x7f\u202e\u2066\u2028\u200f\ufeff\ud800"
 TEXTS = st.text(st.one_of(st.sampled_from("\\`*_[]()<>#+-!|~&$:/=@.1aw\n" + ODD), st.characters()), max_size=30)
@@ -48,7 +48,7 @@ def test_a_long_text_is_cut_with_a_sign():
 
 
 def test_texts_and_keys_of_a_json_file_are_made_harmless_at_any_depth():
-    assert all_in_terminal({"a\x1b": [{"b": "\n"}, 1, None]}) == {"a\\x1b": [{"b": "\\n"}, 1, None]}
+    assert every_text({"a\x1b": [{"b": "\n"}, 1, None]}) == {"a\\x1b": [{"b": "\\n"}, 1, None]}
 
 
 def kinds(tokens) -> set[str]:

@@ -6,11 +6,12 @@ driven, a character that turns the order of a line around, a formula, a link. Wh
     log.warning("site '%s': %s", site, in_terminal(reason))
     row = ["| ", in_markdown(name), " |"]
 
-HTML is escaped by its templates, and :func:`fedmed.reports.plots.style` has charts draw texts as they are written. For
-rich's markup, give ``rich.markup.escape`` what :func:`in_terminal` returns.
+HTML is escaped by its templates, and :func:`fedmed.reports.plots.style` has charts draw texts as they are written.
 """
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 # C0 and C1 controls, DEL, separators of lines, marks of direction and other invisible signs, halves of surrogates.
 # Not the joiners U+200C and U+200D, which some languages write with.
@@ -44,13 +45,20 @@ def in_lines(text: object) -> str:
     return _CONTROL_IN_LINES.sub(_written_out, str(text))
 
 
-def all_in_terminal(value: object) -> object:
-    """A value of a JSON file with every text in it, keys too, as :func:`in_terminal` shows it."""
+def in_markup(text: object) -> str:
+    """As :func:`in_terminal`, for rich: ``[red]`` in a name is no markup."""
+    from rich.markup import escape  # most that use this module print nothing
+
+    return escape(in_terminal(text))
+
+
+def every_text(value: Any, shown: Callable[[object], str] = in_terminal) -> Any:
+    """Plain values with every text in them, keys too, as ``shown`` makes it; tuples become lists."""
     if isinstance(value, str):
-        return in_terminal(value)
+        return shown(value)
     if isinstance(value, dict):
-        return {all_in_terminal(key): all_in_terminal(one) for key, one in value.items()}
-    return [all_in_terminal(one) for one in value] if isinstance(value, list) else value
+        return {every_text(key, shown): every_text(one, shown) for key, one in value.items()}
+    return [every_text(one, shown) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def in_markdown(text: object) -> str:

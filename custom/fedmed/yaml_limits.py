@@ -50,7 +50,7 @@ class _Count:
 
 
 def _too_large(what: str, event: yaml.Event | None = None) -> TooLarge:
-    mark = event.start_mark if event else None
+    mark: Any = event.start_mark if event else None
     return TooLarge(problem=f"{what}; no file of FedMed needs that", problem_mark=mark)
 
 
@@ -81,10 +81,9 @@ def check_limits(text: str, aliases: bool = True) -> None:
             count.add(_Part(event.anchor), event)
         elif isinstance(event, yaml.AliasEvent):
             if not aliases:
-                raise TooLarge(
-                    problem=f"has the alias *{event.anchor}; write values out", problem_mark=event.start_mark
-                )
-            stood_for = count.known.get(event.anchor, _Part())
+                mark: Any = event.start_mark
+                raise TooLarge(problem=f"has the alias *{event.anchor}; write values out", problem_mark=mark)
+            stood_for = count.known.get(str(event.anchor), _Part())
             count.add(_Part(None, stood_for.values, stood_for.levels), event)
 
 

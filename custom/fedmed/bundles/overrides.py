@@ -145,5 +145,6 @@ def _short(value: Any, show: Any = ascii) -> str:
 
 
 def _number(value: float) -> str:
-    short = isinstance(value, float) or abs(value) <= _MAX_INT
-    return repr(value) if short else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, int) and abs(value) > _MAX_INT:
+        return f"an integer of {value.bit_length()} bits"
+    return repr(value)

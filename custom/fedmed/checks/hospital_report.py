@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from fedmed.checks.checked_site import CheckedSite
@@ -17,6 +16,7 @@ from fedmed.data.prepare.console import progress
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import table
 from fedmed.files import fedmed_home
+from fedmed.plain_text import in_markup
 
 MOST = 40  # findings of a level that are shown; the CSV has all
 COLUMNS = (
@@ -93,25 +93,27 @@ def print_checked(checked: CheckedSite, csv: Path | None, page: Path) -> None:
     """Print lists, figures, problems and notes, and whether the site may join."""
     console = Console(highlight=False)
     what = f" as {checked.role}" if checked.role else ""
-    console.print(f"[bold]Site '{escape(checked.site.site)}'{what}[/bold]  ({checked.site.source})", soft_wrap=True)
+    console.print(
+        f"[bold]Site '{in_markup(checked.site.site)}'{what}[/bold]  ({in_markup(checked.site.source)})", soft_wrap=True
+    )
     for name, text in checked.site.words.items():  # here alone: no word leaves the hospital
-        console.print(f"  word '{name}': {escape(text)}")
+        console.print(f"  word '{name}': {in_markup(text)}")
     usable = [case for case in checked.images if case.usable]
     rows = checked.inspection.rows(checked.entries, usable) or [("list", "cases"), *lists(checked)]
-    table = Table(*rows[0], title_justify="left")
+    table = Table(*map(in_markup, rows[0]), title_justify="left")
     for row in rows[1:]:
-        table.add_row(*row)
+        table.add_row(*map(in_markup, row))
     console.print(table)
     for name, facts in sections(checked):
-        console.print(f"[bold]{name}[/bold]")
+        console.print(f"[bold]{in_markup(name)}[/bold]")
         for key, value in facts:
-            console.print(f"  {key:<28} {escape(value)}", soft_wrap=True)
+            console.print(f"  {key:<28} {in_markup(value)}", soft_wrap=True)
     for level, title, style in ((PROBLEM, "Problems", "bold red"), (NOTE, "Worth a look", "bold yellow")):
         _print_findings(console, checked, level, title, style)
     if csv:
-        console.print(f"Every entry: {csv} (keep it here: it names files and patients)", soft_wrap=True)
-    console.print(f"To send to the study lead: {page} (no patient information)", soft_wrap=True)
-    console.print(f"[bold {'green' if checked.ready else 'red'}]{summary(checked)}[/]")
+        console.print(f"Every entry: {in_markup(csv)} (keep it here: it names files and patients)", soft_wrap=True)
+    console.print(f"To send to the study lead: {in_markup(page)} (no patient information)", soft_wrap=True)
+    console.print(f"[bold {'green' if checked.ready else 'red'}]{in_markup(summary(checked))}[/]")
 
 
 def _print_findings(console: Console, checked: CheckedSite, level: str, title: str, style: str) -> None:
@@ -119,6 +121,6 @@ def _print_findings(console: Console, checked: CheckedSite, level: str, title: s
     if found:
         console.print(f"[{style}]{title}: {len(found)}[/]")
     for finding in found[:MOST]:
-        console.print(f"  {finding.area:<11} {escape(finding.text)}", soft_wrap=True)
+        console.print(f"  {finding.area:<11} {in_markup(finding.text)}", soft_wrap=True)
     if len(found) > MOST:
         console.print(f"  … and {len(found) - MOST} more; the CSV file has them all")

@@ -11,6 +11,7 @@ import numpy as np
 
 from fedmed.errors import DataError
 from fedmed.files import write_atomically
+from fedmed.plain_text import in_csv
 
 
 def require_all(seen: int, named: int, truth: str) -> None:
@@ -61,11 +62,10 @@ def write_patients(folder: Path, names: Sequence[str], patients: Sequence[str]) 
 
 
 def write_table(path: Path, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV completely or not at all; its folder is made. DataError as above."""
+    """Write a CSV completely or not at all; its folder is made; no cell is a formula. DataError as above."""
     table = io.StringIO(newline="")
     writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
+    writer.writerows(map(in_csv, row) for row in (header, *rows))
     _write(path.parent, {path.name: lambda stream: stream.write(table.getvalue().encode())})
 
 

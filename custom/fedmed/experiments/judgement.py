@@ -8,7 +8,7 @@ import pandas as pd
 from fedmed.experiments.paired_statistics import holm
 from fedmed.experiments.score_kinds import ScoreKind
 from fedmed.experiments.table_claim import P_COLUMN, ClaimFinding, Evidence, TableClaim, Verdict, signs
-from fedmed.experiments.words_of_tables import markdown_table, probability
+from fedmed.experiments.words_of_tables import csv_bytes, markdown_table, probability
 from fedmed.reports.words import NOTHING
 
 CHOSEN_AFTER = (
@@ -101,4 +101,4 @@ def comparisons_csv(judged: Sequence[JudgedClaim]) -> str:
     frame = pd.DataFrame(rows)
     if len(frame):
         frame.insert(list(frame).index("p") + 1, "p_holm", frame.pop("p_holm"))
-    return str(frame.to_csv(index=False, lineterminator="\n"))
+    return csv_bytes(frame).decode()

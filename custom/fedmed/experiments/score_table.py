@@ -11,6 +11,7 @@ import pandas as pd
 from pandas.api.types import union_categoricals
 
 from fedmed.files import write_atomically
+from fedmed.plain_text import in_csv
 
 NUMBERS = {"seed": int, "value": float}
 COLUMNS = ["arm", "seed", "site", "list", "model", "unit", "metric", "value"]
@@ -76,8 +77,8 @@ def write_scores(path: Path, frame: pd.DataFrame) -> None:
     """Write scores as CSV, for a person or another program; numbers read back as they were."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")  # pandas' own takes minutes for a million rows of categories
-    writer.writerow(frame.columns)
-    writer.writerows(zip(*(np.asarray(frame[name]).tolist() for name in frame.columns), strict=True))
+    writer.writerow(map(in_csv, frame.columns))
+    writer.writerows(zip(*(_cells(frame[name]) for name in frame.columns), strict=True))
     write_atomically(Path(path), lambda stream: stream.write(text.getvalue().encode("utf-8")))
 
 
@@ -87,6 +88,13 @@ def selected(frame: pd.DataFrame, **wanted: Any) -> pd.DataFrame:
     for column, value in wanted.items():
         keep &= (frame[column] == value).to_numpy()
     return frame[keep]
+
+
+def _cells(values: pd.Series) -> list[Any]:
+    """A column as it is written: each of its few texts is looked at once."""
+    cells = np.asarray(values).tolist()
+    shown = {text: in_csv(text) for text in set(cells) if isinstance(text, str)}
+    return [shown.get(cell, cell) for cell in cells] if shown else cells
 
 
 def _plain(name: str, values: pd.Series) -> Any:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from fedmed.plain_text import in_csv
 from fedmed.reports.words import NOTHING, count
 
 
@@ -17,7 +18,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], rule: str
 
 def csv_bytes(table: pd.DataFrame) -> bytes:
     """A table as a file."""
-    return bytes(table.to_csv(index=False, lineterminator="\n").encode())
+    return bytes(table.map(in_csv).rename(columns=in_csv).to_csv(index=False, lineterminator="\n").encode())
 
 
 def signed(value: float, digits: int) -> str:

@@ -15,6 +15,7 @@ from fedmed.data.structure import Structure
 from fedmed.export.exporter import Exporter
 from fedmed.export.folder import MODELS
 from fedmed.export.story import limits, results_note, story
+from fedmed.plain_text import every_text, in_markdown
 from fedmed.reports.words import fixed, join
 
 TEMPLATE = "card.md.j2"
@@ -24,10 +25,12 @@ AROUND = ("inferer", "postprocessing", "post_transforms")
 
 def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path, network: nn.Module) -> str:
     """Return the Markdown of ``docs/README.md``, from the exported metadata, config, folder and network."""
-    fed, formats, score = meta["federation"], meta["network_data_format"], Score(**meta["federation"]["score"])
+    # What a study or a site named is shown, and makes no link, tag or cell of its own.
+    fed, formats = every_text(meta["federation"], in_markdown), meta["network_data_format"]
+    score = Score(**meta["federation"]["score"])
     kind, size = exporter.kind, sum(parameter.numel() for parameter in network.parameters())
     image, pred = formats["inputs"]["image"], next(iter(formats["outputs"].values()))
-    titles = {one["name"]: Structure(**one).title for one in meta["classes"]}
+    titles = {one["name"]: in_markdown(Structure(**one).title) for one in meta["classes"]}
     channels = sorted(pred["channel_def"].items(), key=lambda channel: int(channel[0]))
     environment = Environment(
         loader=PackageLoader("fedmed.export"),

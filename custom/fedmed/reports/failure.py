@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from fedmed.plain_text import in_terminal
 from fedmed.reports.live_state import LiveState
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -19,11 +20,11 @@ def last_error(log: Path, state: LiveState) -> str:
         state: the run as far as its files tell.
     """
     if messages := [f"{name}: {site.error}" for name, site in state.sites.items() if site.error]:
-        return "; ".join(messages)
+        return in_terminal("; ".join(messages))
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     lines = [line.strip() for line in ANSI.sub("", text).splitlines() if line.strip()]
     for pattern in (EXCEPTION, LOGGED):
         found = [match["what"] for line in lines if (match := pattern.search(line))]
         if found:
-            return found[-1]
-    return lines[-1] if lines else "NVFlare wrote nothing"
+            return in_terminal(found[-1])
+    return in_terminal(lines[-1]) if lines else "NVFlare wrote nothing"

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
+from fedmed.plain_text import in_terminal
 from fedmed.reports.gain import (
     BETTER,
     LABELLED,
@@ -116,7 +117,7 @@ def on_screen(run: Run) -> list[RenderableType]:
     """The comparison for a terminal, or why there is none though there is a control."""
     if run.gains:
         return [_table(run)]
-    return [Text(f"No control to compare with: {run.control_problem}")] if run.control_problem else []
+    return [Text(f"No control to compare with: {in_terminal(run.control_problem)}")] if run.control_problem else []
 
 
 def _table(run: Run) -> Table:

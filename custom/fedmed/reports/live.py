@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmed.methods.declarations import LOSS
+from fedmed.plain_text import in_markup
 from fedmed.reports.live_state import SCORE, SERVER, LiveSite, LiveState
 from fedmed.reports.palette import DARK
 from fedmed.reports.run import JOB_FOLDER, error_text
@@ -123,7 +124,7 @@ def _site_table(state: LiveState) -> Table:
     always = {LOSS.name, *([SCORE] if state.validated else [])}
     keys = [key for key in state.headings() if key in always or any(key in s.numbers for s in state.sites.values())]
     for key in keys:
-        table.add_column(state.headings()[key], justify="right", overflow="fold")
+        table.add_column(in_markup(state.headings()[key]), justify="right", overflow="fold")
     for index, (name, site) in enumerate(state.sites.items()):
         colour = DARK[index % len(DARK)]
         now = "error" if site.error else TASKS.get(site.task, site.task) if site.busy else "waiting"

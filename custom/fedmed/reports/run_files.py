@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedmed.errors import DataError, FedMedError
 from fedmed.files import read_json
-from fedmed.plain_text import all_in_terminal, in_terminal
+from fedmed.plain_text import every_text, in_terminal
 
 DAMAGED = "the run is damaged, start it again"
 
@@ -35,7 +35,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     lines = []
     for place, text in enumerate(texts, start=1):
         try:
-            lines.append(all_in_terminal(json.loads(text)))
+            lines.append(every_text(json.loads(text)))
         except (ValueError, RecursionError) as error:
             if place < len(texts):
                 raise FedMedError(f"{path}, line {place} is damaged: {error}; remove the line") from error
@@ -44,8 +44,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 def read_record(path: Path) -> dict[str, Any]:
     """Read ``run.json`` or ``result.json``; texts are as in :func:`read_lines`. FedMedError: it is damaged."""
-    content: Any = all_in_terminal(read_json(path, FedMedError, DAMAGED))
-    return dict(content)
+    content: dict[str, Any] = every_text(read_json(path, FedMedError, DAMAGED))
+    return content
 
 
 def read_arrays(path: Path, keys: Sequence[str], also: Sequence[str] = ()) -> list[np.ndarray]:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedmed.errors import FedMedError
 from fedmed.files import write_atomically
+from fedmed.plain_text import in_markup, in_terminal
 from fedmed.reports import palette
 
 
@@ -67,18 +68,20 @@ def write_html(sheet: Sheet, path: Path) -> Path:
 
 def show(sheet: Sheet, console: Console) -> None:
     """Print the page; long tables are only counted."""
-    console.print(Text(sheet.summary))
+    console.print(Text(in_terminal(sheet.summary)))
     for notice in sheet.notices:
-        console.print(Text(f"! {notice}", style="bold"))
+        console.print(Text(f"! {in_terminal(notice)}", style="bold"))
     for table in sheet.tables:
         if table.long:
-            console.print(Text(f"{table.title}: {len(table.rows)}; --out PAGE lists them"))
+            console.print(Text(f"{in_terminal(table.title)}: {len(table.rows)}; --out PAGE lists them"))
             continue
-        grid = ScreenTable(title=table.title, title_justify="left", title_style="bold")
+        grid = ScreenTable(title=in_markup(table.title), title_justify="left", title_style="bold")
         for column in table.columns:
-            grid.add_column(column.rstrip("#"), justify="right" if column.endswith("#") else "left", overflow="fold")
+            grid.add_column(
+                in_markup(column.rstrip("#")), justify="right" if column.endswith("#") else "left", overflow="fold"
+            )
         for row in table.rows:
-            grid.add_row(*map(Text, row))
+            grid.add_row(*(Text(in_terminal(cell)) for cell in row))
         console.print(grid)
     for head, paragraphs in sheet.closing:
-        console.print(Text(f"{head}: {' '.join(paragraphs)}"))
+        console.print(Text(in_terminal(f"{head}: {' '.join(paragraphs)}")))

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmed.methods.lent_layers import lent_by
+from fedmed.plain_text import in_markup, in_terminal
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
 from fedmed.reports.words import NOTHING, count, join
@@ -100,12 +101,12 @@ def sites_of(run: Run) -> str:
 
 def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequence[str]) -> Table:
     """A table for a terminal, with remarks below it; a row is head of a column -> text."""
-    table = Table(title=title, title_justify="left", title_style="bold", caption_justify="left")
+    table = Table(title=in_markup(title), title_justify="left", title_style="bold", caption_justify="left")
     table.box, table.padding = box.SIMPLE_HEAD, (0, 2, 0, 0)
     for head in rows[0] if rows else ():
-        table.add_column(head, justify="left" if head in WORDS else "right", overflow="fold")
+        table.add_column(in_markup(head), justify="left" if head in WORDS else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row.values())
+        table.add_row(*(Text(in_terminal(cell)) for cell in row.values()))
     # No markup: reasons hold names that sites sent.
-    table.caption = Text("\n".join(remarks)) if remarks else None
+    table.caption = Text("\n".join(map(in_terminal, remarks))) if remarks else None
     return table

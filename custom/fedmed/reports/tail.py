@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedmed.plain_text import all_in_terminal
+from fedmed.plain_text import every_text
 
 
 def identity(path: Path) -> tuple[int, int] | None:
@@ -58,7 +58,7 @@ class Arrival(Tail):
 def _parsed(text: bytes) -> dict[str, Any]:
     """The JSON object that a text is, its texts as a terminal may show them; empty for anything else."""
     try:
-        content = all_in_terminal(json.loads(text))
+        content = every_text(json.loads(text))
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}

@@ -81,7 +81,8 @@ def parse_yaml(
         try:
             check_limits(text, aliases)
         except TooLarge as problem:
-            mistake = Mistake(str(problem.problem), problem.problem_mark and problem.problem_mark.line + 1)
+            place = problem.problem_mark
+            mistake = Mistake(str(problem.problem), None if place is None else place.line + 1)
             raise refusal(error, path, [mistake], example) from problem
     try:
         loader = yaml.SafeLoader(text)

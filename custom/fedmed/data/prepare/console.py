@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -15,6 +14,7 @@ from fedmed.data.prepare.pool import Known, Track
 from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home, private_files
+from fedmed.plain_text import in_markup
 
 
 def progress(text: str) -> Track[Known]:
@@ -71,14 +71,17 @@ def print_site(prepared: Prepared, site: str) -> None:
     for name, entries in prepared.sections.items():
         if entries:
             console.print(f"[bold]{name}[/bold]")
-            console.print("\n".join(f"  {escape(entry)}" for entry in shortened(entries, 20)), soft_wrap=True)
-    console.print(f"Data: {prepared.data_root}", soft_wrap=True)
-    console.print(f"Written: {prepared.out} ({site}.yaml, datalist.json, prepare_report.md, .csv)", soft_wrap=True)
+            console.print("\n".join(f"  {in_markup(entry)}" for entry in shortened(entries, 20)), soft_wrap=True)
+    console.print(f"Data: {in_markup(prepared.data_root)}", soft_wrap=True)
+    console.print(
+        f"Written: {in_markup(prepared.out)} ({in_markup(site)}.yaml, datalist.json, prepare_report.md, .csv)",
+        soft_wrap=True,
+    )
 
 
 def print_table(console: Console, rows: Rows, title: str | None = None) -> None:
     """Print a table whose heading is the first row."""
-    table = Table(*rows[0], title=title, title_justify="left")
+    table = Table(*map(in_markup, rows[0]), title=title and in_markup(title), title_justify="left")
     for row in rows[1:]:
-        table.add_row(*row)
+        table.add_row(*map(in_markup, row))
     console.print(table)

@@ -11,6 +11,7 @@ from typing import TypeVar
 from fedmed.data.entry_forms import ImageAlone
 from fedmed.data.prepare.case import Checked
 from fedmed.errors import DataError
+from fedmed.plain_text import as_code, in_csv, in_markdown
 
 LISTS = ("training", "validation", "testing", "unlabeled")
 AXES = ("x", "y", "z")
@@ -42,19 +43,13 @@ def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
 def table(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> bytes:
     """CSV with a heading. None is an empty cell; what is not in ``columns`` is left out.
 
-    Texts come from files and their names: one that a spreadsheet would run as a formula gets the quote that marks it
-    as text, and a name that is not UTF-8 is escaped.
+    Texts come from files and their names; see :func:`fedmed.plain_text.in_csv`.
     """
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, restval="", extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
-    return text.getvalue().encode(errors="backslashreplace")
-
-
-def _cell(value: object) -> object:
-    text = str(value) if isinstance(value, (str, Path)) else ""
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+    writer.writerow({name: in_csv(name) for name in columns})
+    writer.writerows({name: in_csv(value) for name, value in row.items()} for row in rows)
+    return text.getvalue().encode()
 
 
 def row_of(case: Checked, entry: Mapping[str, str]) -> dict[str, object]:
@@ -103,10 +98,11 @@ def page(prepared: Prepared, title: str, settings: Mapping[str, object]) -> str:
     cases = prepared.cases
     used, refused = sum(bool(case.lists) for case in cases), sum(not case.usable for case in cases)
     heading, *body = prepared.rows
-    rows = [f"| {' | '.join(cells)} |" for cells in (heading, ("---",) * len(heading), *body)]
-    lines = [f"# {title}", "", *(f"- {name}: `{value}`" for name, value in settings.items()), ""]
+    cells = [list(map(in_markdown, heading)), ["---"] * len(heading), *(list(map(in_markdown, row)) for row in body)]
+    rows = [f"| {' | '.join(row)} |" for row in cells]
+    lines = [f"# {in_markdown(title)}", "", *(f"- {name}: {as_code(value)}" for name, value in settings.items()), ""]
     lines += [f"{len(cases)} {prepared.what} found, {used} used, {refused} refused.", "", *rows, ""]
     for name, entries in prepared.sections.items():
         if entries:
-            lines += [f"## {name}", "", *(f"- {entry}" for entry in shortened(entries, 1000)), ""]
+            lines += [f"## {name}", "", *(f"- {in_markdown(entry)}" for entry in shortened(entries, 1000)), ""]
     return "\n".join(lines)
