@@ -4,12 +4,13 @@ import copy
 import json
 
 import pytest
+from markdown_it import MarkdownIt
 
 from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.network import initial_network
 from fedmed.export.anonymous import anonymous_sites
 from fedmed.export.bundle import export_bundle
-from fedmed.export.card import named
+from fedmed.export.card import card, named
 from fedmed.export.exporter import exporter_of
 from fedmed.export.finished_run import read_finished
 from fedmed.export.story import _rule, _training, limits, story
@@ -132,3 +133,25 @@ def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):
     }
     renamed = type(run)(run.folder, run.records, facts, run.rounds, result)
     assert [row for _, row in anonymous_sites(renamed, "selected")] == rows
+
+
+def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle, finished_run):
+    run = read_finished(finished_run)
+    store = open_store(run)
+    evil = "[a](javascript:alert(1))<img src=x onerror=alert(1)>|x\n# y"
+    meta = json.loads((exported_bundle / "configs" / "metadata.json").read_text())
+    meta["classes"][0] |= {"label": evil[:60]}
+    meta["federation"] |= {"hardware": evil, "checks": [evil], "private_tensors_of": evil, "software": {evil: evil}}
+    meta["federation"]["aggregation"]["sharing"] = evil
+    for row in meta["federation"]["sites"]:
+        row["site"] = evil
+    config = exported_bundle / "configs" / "inference.yaml"
+    network = initial_network(store.bundle.parser(device="cpu"), 0)
+    text = card(meta, exporter_of(store.bundle, run.method), config, exported_bundle, network)
+
+    tokens = [child for token in MarkdownIt("commonmark").parse(text) for child in token.children or [token]]
+    links = {token.attrs.get("href") for token in tokens if token.type == "link_open"}
+    assert links == {"bundle.md", "../LICENSE"}
+    assert not {"html_inline", "html_block", "image"} & {token.type for token in tokens}
+    assert not [line for line in text.splitlines() if line.startswith("# y")]
+    assert text.count("javascript") >= 5

@@ -24,6 +24,7 @@ from fedmed.jobs.plan import Plan
 from fedmed.messages.answers import Extras
 from fedmed.messages.task import Task
 from fedmed.messages.values import extras_bytes, is_number
+from fedmed.plain_text import in_terminal
 
 log = logging.getLogger("fedmed.server")
 FLOATS = (torch.float16, torch.float32, torch.float64)
@@ -103,7 +104,7 @@ class Exchange:
         if lacking := [name for name in self.names if name not in values]:
             return f"it sent no '{lacking[0]}', which the others need"
         if unknown := sorted(map(str, set(values) - set(self.names))):
-            return f"it sent '{unknown[0]:.40}', which the job does not ask for"
+            return f"it sent '{in_terminal(unknown[0], 40)}', which the job does not ask for"
         for name, value in values.items():
             kind = "table" if self.entries else "vector"
             formed = isinstance(value, Tensor) and (value.ndim > 1 if self.entries else value.ndim == 1)

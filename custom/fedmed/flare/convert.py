@@ -10,10 +10,11 @@ from nvflare.app_common.abstract.fl_model import FLModel, ParamsType
 from torch import Tensor
 
 from fedmed.bundles.network import plain_metrics
-from fedmed.errors import JobError, UpdateRefused
+from fedmed.errors import LONGEST, JobError, UpdateRefused
 from fedmed.flare.wire_values import MALFORMED, extras_to_numpy, extras_to_tensors, limited, whole_number
 from fedmed.messages.answers import Answer, Extras, Release, Update
 from fedmed.messages.task import Task
+from fedmed.plain_text import in_terminal
 
 log = logging.getLogger("fedmed.flare")
 KEY = "fedmed"
@@ -93,7 +94,8 @@ def model_to_extras(model: FLModel) -> Extras:
     try:
         return Extras(site, whole_number("round", facts["round"]), extras_to_tensors(dict(facts["extras"])))
     except MALFORMED as error:
-        log.warning("site '%s': malformed answer to the task 'metadata': %s", site, error)
+        said = in_terminal(error, LONGEST)
+        log.warning("site '%s': malformed answer to the task 'metadata': %s", site, said)
         return Extras(site, -1)
 
 
