@@ -65,6 +65,9 @@ def kinds(tokens) -> set[str]:
 @example("1. a")
 @example("# a")
 @example("===")
+@example("-- -")
+@example("+")
+@example("12)")
 @example("a\\")
 def test_markdown_shows_a_text_and_makes_nothing_of_it(text):
     tokens = MARKDOWN.parse(f"- {in_markdown(text)} .")
@@ -91,7 +94,8 @@ def test_an_address_is_no_link_in_markdown_of_a_forge(text):
 
 
 def test_names_stay_readable_in_markdown():
-    assert in_markdown("site_a-2, T1.5 (left)") == "site_a-2, T1.5 (left)"
+    for name in ("site_a-2, T1.5 (left)", "0.5 GB", "-5 HU", "+cu12"):
+        assert in_markdown(name) == name
 
 
 @given(TEXTS)

@@ -74,7 +74,7 @@ def test_tables_and_sheets_of_a_terminal_show_names_as_text():
     console.print(screen_table(EVIL, [{EVIL: EVIL}], [EVIL]))
 
     text = console.file.getvalue()
-    assert text.count(SHOWN) == 14
+    assert text.count(SHOWN) == 13  # a cell of the last may have lines
     assert not {"\x1b", "\u202e"} & set(text)
 
 

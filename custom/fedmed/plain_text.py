@@ -22,7 +22,7 @@ _ODD = (
 _CONTROL = re.compile(f"[{_ODD}]")
 _CONTROL_IN_LINES = re.compile(f"(?![\n\t])[{_ODD}]")
 _ACTIVE = re.compile(r"[\\`*\[\]<>|~&$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")  # anywhere in a line of Markdown
-_OPENING = re.compile(r"^([-+=#])|^(\d+)(?=[.)])")  # only where it begins
+_OPENING = re.compile(r"^(#|[-+](?=\s|$)|-(?=[-\s]*$)|=(?=[=\s]*$))|^(\d+)(?=[.)](?:\s|$))")  # only where it begins
 _LINKED = re.compile(r"(?i)(:)(?=//)|(?<=www)(\.)|(?<=mailto)(:)|(?<=xmpp)(:)")  # links without any brackets
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # noqa: RUF001 # wide ones count in some spreadsheets too
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from fedmed.methods.lent_layers import lent_by
-from fedmed.plain_text import in_markup, in_terminal
+from fedmed.plain_text import in_lines, in_markup, in_terminal
 from fedmed.reports.run_contents import Run, Site
 from fedmed.reports.run_files import column, number
 from fedmed.reports.words import NOTHING, count, join
@@ -106,7 +106,7 @@ def screen_table(title: str, rows: Sequence[Mapping[str, str]], remarks: Sequenc
     for head in rows[0] if rows else ():
         table.add_column(in_markup(head), justify="left" if head in WORDS else "right", overflow="fold")
     for row in rows:
-        table.add_row(*(Text(in_terminal(cell)) for cell in row.values()))
+        table.add_row(*(Text(in_lines(cell)) for cell in row.values()))
     # No markup: reasons hold names that sites sent.
     table.caption = Text("\n".join(map(in_terminal, remarks))) if remarks else None
     return table

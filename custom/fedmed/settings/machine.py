@@ -52,7 +52,7 @@ class Machine(YamlModel):
     device: str = Field("auto", validate_default=True)
     """Where it trains: auto (a GPU if there is one), cpu, cuda, or one GPU such as cuda:1."""
 
-    threads: int = Field(1, ge=1, le=1024)
+    threads: int = Field(1, ge=1, le=65_536)
     """CPU threads of a job; part of what makes two runs bit-identical."""
 
     cache_dir: BesideTheFile | None = None

@@ -41,7 +41,7 @@ class SiteFile(Machine, json_schema_extra=not_required("privacy")):
     site: str | None = None
     """Optional; must equal the site's name in the federation."""
 
-    workers: int = Field(0, ge=0, le=1024)
+    workers: int = Field(0, ge=0, le=65_536)
     """Processes that load images."""
 
     amp: bool = False
