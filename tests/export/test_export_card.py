@@ -131,7 +131,12 @@ def test_numbers_of_sites_come_from_scores_and_not_from_names(finished_run):
         "test": {swap[name]: row for name, row in run.result["test"].items()},
         "validation": {swap[name]: dice for name, dice in run.result["validation"].items()},
     }
-    renamed = type(run)(run.folder, run.records, facts, run.rounds, result)
+    rounds = [
+        {**line, "accepted": [swap[name] for name in line["accepted"]],
+         "coefficients": {swap[name]: share for name, share in line["coefficients"].items()}}
+        for line in run.rounds
+    ]  # fmt: skip
+    renamed = type(run)(run.folder, run.records, facts, rounds, result)
     assert [row for _, row in anonymous_sites(renamed, "selected")] == rows
 
 
