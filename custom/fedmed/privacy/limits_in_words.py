@@ -20,6 +20,7 @@ def limits_in_words(site: SiteConfig) -> list[list[str]]:
         "tensors": _listed(own.allowed_tensors, "all that a job shares"),
         "numbers": _listed(own.allowed_metrics, "all"),
         "extras of a method": _listed(own.allowed_extras, ""),
+        "test scores": f"of {own.min_cases} cases or more",
         "size of an answer": "any" if own.max_bytes is None else f"at most {size(own.max_bytes)}",
         "norm of an update": "any" if own.clip_norm is None else f"cut to {own.clip_norm:g} where it is larger",
         "noise": "none" if own.noise_std is None else NOISE.format(own.noise_std),
