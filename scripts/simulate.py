@@ -42,7 +42,7 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.recovery.continued_jobs import ROOT
-from fedmed.recovery.ends_with_parent import MARK
+from fedmed.recovery.ends_with_parent import MARK, end_marked
 from fedmed.recovery.workspace_owner import owned
 from fedmed.reports.tail import identity
 from fedmed.shared_cores import share_cores
@@ -294,6 +294,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     if not quiet:
         print(f"{who}{job.name}: {len(sites)} sites, {threads} threads; NVFlare's output: {log}", flush=True)
     shared = {SHARED_ROUNDS: str(scratch / "rounds")} if options.control else {}
+    mark = uuid.uuid4().hex
     with log.open("wb") as noise:
         # ROOT: where a resumed run finds the sites' earlier state; NVFlare deletes the workspace itself.
         process = subprocess.Popen(
@@ -303,7 +304,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
             stderr=subprocess.STDOUT,
             start_new_session=True,
             pass_fds=[options.lock] if options.lock is not None else [],
-            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared, MARK: uuid.uuid4().hex},
+            env={**os.environ, **absolute_places(), ROOT: str(workspace.parent), **shared, MARK: mark},
         )
 
     def done() -> bool:
@@ -320,6 +321,7 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     finally:
         if process.poll() is None:
             stop(process)
+        end_marked(mark)  # what is left when the process between this one and the simulator was killed alone
     if process.returncode != 0 or not done():
         killed = f"the process of site {lost} is gone: killed, or out of memory?"
         print(f"error: {job.name} failed: {killed if lost else last_error(log, follower.state)}", file=sys.stderr)

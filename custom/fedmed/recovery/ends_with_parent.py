@@ -30,15 +30,20 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-def _end_with_input(mark: str, ending: threading.Event) -> None:
-    while os.read(sys.stdin.fileno(), 1024):
-        pass
-    ending.set()
-    while alive := marked(mark):  # those that were started meanwhile too
+def end_marked(mark: str) -> None:
+    """Kill all processes with this mark, those that are started meanwhile too, and wait until they are gone."""
+    while alive := marked(mark):
         for process in alive:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         psutil.wait_procs(alive, timeout=1)
+
+
+def _end_with_input(mark: str, ending: threading.Event) -> None:
+    while os.read(sys.stdin.fileno(), 1024):
+        pass
+    ending.set()
+    end_marked(mark)
     os._exit(1)
 
 
