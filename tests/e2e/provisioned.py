@@ -16,6 +16,7 @@ SITES = {"ct_north": "supervised", "ct_east": "unsupervised", "ct_west": "evalua
 SERVER = "localhost"
 PEOPLE = {"admin": "project_admin", "lead": "lead", "researcher": "member"}
 MARK = "FEDMED_TEST_PARTICIPANT"  # in the environment of every process that belongs to a participant
+WAITING = ("nvflare.private.fed.app.server.server_train", "nvflare.private.fed.app.client.client_train")
 START_SECONDS = 1800
 
 
@@ -162,9 +163,15 @@ class Provisioned:
         """A participant vanishes without a word, with all its jobs, as when its machine loses power."""
         self._end(self.processes(name))
 
-    def restart(self, name: str) -> None:
-        """Kill a participant if it runs, start it and wait until it is registered."""
-        self.kill(name)
+    def restart(self, name: str, only_waiting: bool = False) -> None:
+        """Kill a participant if it runs, start it and wait until it is registered.
+
+        With ``only_waiting`` its processes for jobs are left to themselves, as when a supervisor restarts what died.
+        """
+        if only_waiting:
+            self._end([process for process in self.processes(name) if set(WAITING) & set(process.cmdline())])
+        else:
+            self.kill(name)
         self.start(name)
         if name == "server":
             self.close_sessions()

@@ -210,7 +210,8 @@ def test_a_killed_server_goes_on_after_its_restart(own_federation, job, goes_on,
     faulty = make_faulty(job("faulty", rounds=3), {"ct_east": {"1": "late"}}, **settings)
     job_id = federation.submit(faulty)
     until((tmp_path / "late").exists)
-    federation.restart("server")
+    federation.restart("server", only_waiting=True)
+    assert not federation.job_processes("server", job_id), "it would write into what is resumed"
     kept = federation.run_folder("server", job_id)
     assert (kept / "fedmed/server_state.json").is_file() and not (kept / "fedmed/result.json").exists()
     assert script("resume", kept, tmp_path / "by_folder", "--job", faulty).returncode == 0

@@ -1,5 +1,7 @@
-"""What a server does about processes of jobs that are gone; on real kits: tests/e2e/test_lost_processes.py."""
+"""What a server does about processes of jobs that are gone; on real kits: tests/e2e/test_faults.py."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +14,13 @@ from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.server_engine import ServerEngine
 
 from fedmed.flare import lost_processes
-from fedmed.flare.lost_processes import LostProcesses, process_job_failure, sync_client_jobs, wait_for_complete
+from fedmed.flare.lost_processes import (
+    LostProcesses,
+    end_orphans,
+    process_job_failure,
+    sync_client_jobs,
+    wait_for_complete,
+)
 
 JOB = "6f9619ff-8b86-4d01-b42d-00cf4fc964ff"
 
@@ -37,6 +45,7 @@ def server(tmp_path, monkeypatch):
     runner = SimpleNamespace(
         resolve_client_outcome=lambda job_id, name: resolved.append((job_id, name)),
         is_client_outcome_pending=lambda job_id, name: True,
+        running_jobs={JOB: SimpleNamespace(run_aborted=False)},
     )
     engine = SimpleNamespace(
         run_processes={JOB: {RunProcessKey.PARTICIPANTS: dict(clients)}},
@@ -94,6 +103,20 @@ def test_reports_of_nobody_or_nothing_write_nothing(server, token, payload):
     assert not server.log.exists()
 
 
+@pytest.mark.parametrize("why", ["aborted", "another site"])
+def test_a_process_that_ends_with_its_job_is_not_blamed_for_it(server, monkeypatch, why):
+    """NVFlare ends a busy process ten seconds after an abort, and its site then reports a failure."""
+    monkeypatch.setattr(lost_processes, "LAST_WORD", 0.05)
+    if why == "aborted":
+        server.engine.job_runner.running_jobs[JOB].run_aborted = True
+    else:
+        server.engine.exception_run_processes[JOB] = {}
+    report = {JobFailureMsgKey.JOB_ID: JOB, JobFailureMsgKey.CODE: 1}
+    process_job_failure(server, Request(report, **{CellMessageHeaderKeys.TOKEN: "token_ct_east"}))
+    wait_for_complete(server.engine, server.engine.args.workspace, JOB, SimpleNamespace(wait=lambda: None))
+    assert not server.log.exists()
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_server_process_without_a_last_word_is_named(server, monkeypatch, finished):
     monkeypatch.setattr(lost_processes, "LAST_WORD", 0.05)
@@ -120,6 +143,38 @@ def test_jobs_of_an_earlier_start_are_ended_with_the_line_that_resumes_them(serv
     assert saved == [(JOB, [str(tmp_path / JOB)])] and (tmp_path / JOB).is_dir()
     said = server.log.read_text()
     assert "started anew while this job ran" in said and f"scripts/resume.py {JOB}" in said
+
+
+def test_a_job_whose_result_cannot_be_kept_is_ended_all_the_same(server, tmp_path):
+    states = {}
+
+    def full(*arguments):
+        raise OSError("No space left on device")
+
+    manager = SimpleNamespace(
+        get_jobs_by_status=lambda wanted, fl_ctx: [SimpleNamespace(job_id=JOB)],
+        save_workspace=full,
+        set_status=lambda job_id, status, fl_ctx: states.update({job_id: status}),
+    )
+    server.engine.run_processes.clear()
+    server.engine.get_component = {"job_manager": manager}.get
+    server.engine.get_workspace = lambda: SimpleNamespace(get_root_dir=lambda: str(tmp_path))
+    LostProcesses.handle_event(
+        LostProcesses.__new__(LostProcesses), EventType.SYSTEM_START, SimpleNamespace(get_engine=lambda: server.engine)
+    )
+    assert states == {JOB: RunStatus.FINISHED_ABORTED}
+
+
+def test_a_process_of_a_job_that_outlived_the_server_is_ended_and_no_other(tmp_path):
+    line = [sys.executable, "-c", "import time; time.sleep(3600)", lost_processes.JOB_PROCESS, "-m"]
+    mine, other = (subprocess.Popen([*line, str(root), "-n", JOB]) for root in (tmp_path, tmp_path / "another_kit"))
+    try:
+        end_orphans(tmp_path, JOB)
+        assert mine.poll() is not None and other.poll() is None
+    finally:
+        for process in (mine, other):
+            process.kill()
+            process.wait()
 
 
 def test_a_kit_puts_them_in_their_places(monkeypatch):

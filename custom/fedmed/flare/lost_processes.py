@@ -6,12 +6,14 @@ for ever. What ends a job is told to the server's waiting process alone, whose l
 starts anew leaves the jobs that ran before in the state RUNNING.
 """
 
+import contextlib
 import logging
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from nvflare.apis.event_type import EventType
 from nvflare.apis.fl_component import FLComponent
 from nvflare.apis.fl_constant import RunProcessKey, SystemComponents
@@ -22,6 +24,8 @@ from nvflare.private.fed.server.fed_server import FederatedServer
 from nvflare.private.fed.server.server_engine import ServerEngine
 
 log = logging.getLogger("fedmed.server")
+JOB_PROCESS = "nvflare.private.fed.app.server.runner_process"
+ORPHAN_SECONDS = 10.0  # for a killed process to be gone
 LAST_WORD = 2.0  # seconds that NVFlare gives a job's process for its last message, after which it counts as ended
 STARTED_ANEW = "it has started anew and runs this job no longer"
 SITE_ENDED = (
@@ -75,7 +79,7 @@ def process_job_failure(self: FederatedServer, request: Any) -> Any:
 
 
 def _note_failure(engine: Any, site: str, job_id: Any, code: object) -> None:
-    runs = isinstance(job_id, str) and job_id in engine.run_processes
+    runs = isinstance(job_id, str) and job_id in engine.run_processes and not _ends_already(engine, job_id)
     if runs and isinstance(code, int) and code and engine.job_runner.is_client_outcome_pending(job_id, site):
         note(_folder(engine, job_id), job_id, SITE_ENDED.format(site=site, code=code))
 
@@ -86,9 +90,27 @@ def wait_for_complete(self: ServerEngine, workspace: str, job_id: str, process: 
     facts, until = self.run_processes.get(job_id) or {}, time.monotonic() + LAST_WORD
     while facts and not facts.get(RunProcessKey.PROCESS_FINISHED) and time.monotonic() < until:
         time.sleep(0.1)
-    if facts and not facts.get(RunProcessKey.PROCESS_FINISHED) and job_id not in self.exception_run_processes:
+    if facts and not facts.get(RunProcessKey.PROCESS_FINISHED) and not _ends_already(self, job_id):
         note(Path(workspace) / job_id, job_id, SERVER_ENDED)
     _complete(self, workspace, job_id, process)
+
+
+def _ends_already(engine: Any, job_id: str) -> bool:
+    """Whether somebody has aborted the job or something else ended it: its processes then end because of that."""
+    job = engine.job_runner.running_jobs.get(job_id)
+    return job_id in engine.exception_run_processes or (job is not None and job.run_aborted)
+
+
+def end_orphans(root: Path, job_id: str) -> None:
+    """Kill the server's processes of a job that have outlived the waiting process: they would write beside us."""
+    orphans = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):  # it ended meanwhile, or is somebody else's
+            line = process.cmdline()
+            if JOB_PROCESS in line and job_id in line and str(root) in line:
+                process.kill()
+                orphans.append(process)
+    psutil.wait_procs(orphans, timeout=ORPHAN_SECONDS)
 
 
 def _folder(engine: Any, job_id: str) -> Path:
@@ -105,7 +127,7 @@ class LostProcesses(FLComponent):
         ServerEngine.wait_for_complete = wait_for_complete
 
     def handle_event(self, event_type: str, fl_ctx: FLContext) -> None:
-        """Once the server has started: end what ran before, for no process of it is left."""
+        """Once the server has started: end what ran before, for its waiting process is gone."""
         if event_type == EventType.SYSTEM_START:
             self._end_earlier(fl_ctx)
 
@@ -116,8 +138,12 @@ class LostProcesses(FLComponent):
         for job in jobs.get_jobs_by_status([RunStatus.RUNNING, RunStatus.DISPATCHED], fl_ctx):
             if job.job_id in engine.run_processes:
                 continue
+            end_orphans(root, job.job_id)
             folder = root / job.job_id
             if folder.is_dir():
                 note(folder, job.job_id, SERVER_STARTED_ANEW)
-                jobs.save_workspace(job.job_id, [str(folder)], fl_ctx)  # the folder stays: a resumed job looks there
+                try:
+                    jobs.save_workspace(job.job_id, [str(folder)], fl_ctx)  # the folder stays: a resumed job looks there
+                except Exception as error:  # noqa: BLE001 - whatever a storage raises, the job must not stay RUNNING
+                    log.error("job %s: its result cannot be offered for download: %s", job.job_id, error)
             jobs.set_status(job.job_id, RunStatus.FINISHED_ABORTED, fl_ctx)
