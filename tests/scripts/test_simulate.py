@@ -158,6 +158,13 @@ def test_when_it_is_killed_all_that_it_started_ends(script, job, started, stand_
     assert "ready" in (tmp_path / "ws.log").read_text(), "nobody owns the workspace of a dead process"
 
 
+def test_when_the_process_between_it_and_the_simulator_is_killed_alone_all_ends(started):
+    process, site = started
+    (between,) = psutil.Process(process.pid).children()
+    between.kill()
+    assert process.wait(60) == 1 and until(lambda: gone(site))
+
+
 def test_a_workspace_at_work_is_refused_with_its_owners_process_id(script, job, started, tmp_path, capsys):
     process, site = started
     before = (tmp_path / "ws.log").stat()

@@ -113,6 +113,13 @@ def end_orphans(root: Path, job_id: str) -> None:
     psutil.wait_procs(orphans, timeout=ORPHAN_SECONDS)
 
 
+def _offer(jobs: Any, folder: Path, job_id: str, fl_ctx: FLContext) -> None:
+    try:
+        jobs.save_workspace(job_id, [str(folder)], fl_ctx)  # the folder stays: a resumed job looks there
+    except Exception as error:  # noqa: BLE001 - whatever a storage raises, the job must not stay RUNNING
+        log.error("job %s: its result cannot be offered for download: %s", job_id, error)
+
+
 def _folder(engine: Any, job_id: str) -> Path:
     return Path(engine.args.workspace) / job_id
 
@@ -142,8 +149,5 @@ class LostProcesses(FLComponent):
             folder = root / job.job_id
             if folder.is_dir():
                 note(folder, job.job_id, SERVER_STARTED_ANEW)
-                try:
-                    jobs.save_workspace(job.job_id, [str(folder)], fl_ctx)  # the folder stays: a resumed job looks there
-                except Exception as error:  # noqa: BLE001 - whatever a storage raises, the job must not stay RUNNING
-                    log.error("job %s: its result cannot be offered for download: %s", job.job_id, error)
+                _offer(jobs, folder, job.job_id, fl_ctx)
             jobs.set_status(job.job_id, RunStatus.FINISHED_ABORTED, fl_ctx)
