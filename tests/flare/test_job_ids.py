@@ -16,7 +16,8 @@ WRONG = [
     *FOLDERS,
     *(".", "..", "../x", "/etc", "local/x", f"{ID}/..", f"../{ID}", "a-job", "simulate_job"),
     *(ID.upper(), ID.replace("-", ""), f"{{{ID}}}", f"urn:uuid:{ID}", f"{ID}\n", f" {ID}", ID[:-1], f"{ID}0"),
-    *(str(uuid.uuid1()), "00000000-0000-0000-0000-000000000000", ID.replace("a", "ａ")),  # the last: a wide letter
+    *("09b93860-e9db-11f1-b971-02fc00000001", "00000000-0000-0000-0000-000000000000"),  # of a clock, and none
+    ID.replace("a", "ａ"),  # a wide letter
     *("", None, 7, ["local"], uuid.UUID(ID), b"local"),
 ]
 
