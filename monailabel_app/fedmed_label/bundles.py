@@ -13,6 +13,7 @@ from fedmed.bundles.metadata_classes import structures
 from fedmed.data.structure import Code, Structure, described
 from fedmed.errors import BundleError
 from fedmed.kinds.label_server import PROPOSALS, Proposal
+from fedmed.yaml_limits import load_limited
 
 CONFIGS = ("inference.json", "inference.yaml")  # in MONAI Label's order
 WEIGHTS = ("model.pt", "model.ts")
@@ -189,7 +190,7 @@ def _declared(root: Path) -> Proposal | None:
 def _kind(path: Path) -> Any:
     """The kind of task that a configuration names; None where there is no such file or kind."""
     try:
-        return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}).get("kind") if path.is_file() else None
+        return (load_limited(path.read_text(encoding="utf-8")) or {}).get("kind") if path.is_file() else None
     except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
         raise BundleError(f"{path} cannot be read ({error}); {EXPORT}") from error
 

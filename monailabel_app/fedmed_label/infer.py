@@ -17,6 +17,7 @@ from monailabel.utils.others.generic import name_to_device
 from torch import Tensor, nn
 
 from fedmed.bundles.digests import check_file
+from fedmed.data.image_size import file_fault
 from fedmed.errors import BundleError, DataError, first_line
 from fedmed_label.bundles import read_bundle
 from fedmed_label.heat_maps import heat_map, write_overlay
@@ -117,8 +118,12 @@ class BundleTask(BundleInferTask):
         """Read and preprocess an image.
 
         Raises:
-            DataError: it cannot be read, or has axes, channels or values that the model cannot use.
+            DataError: it cannot be read or does not fit into memory, or has axes, channels or values that the model
+                cannot use.
         """
+        path = Path(str(data.get("image_path") or ""))
+        if path.is_file() and (fault := file_fault(path)):
+            raise DataError(f"it {fault}")
         try:
             result = super().run_pre_transforms(data, transforms)
         except Exception as error:  # noqa: BLE001 - each file format's reader has its own exceptions

@@ -194,6 +194,22 @@ def test_zeros_are_no_image_and_are_not_kept(server, fedmed_home, method, target
     assert not sent_files(fedmed_home)
 
 
+def test_an_image_of_the_studies_is_judged_by_its_header_before_it_is_read(server, studies):
+    header = nib.Nifti1Header()
+    header.set_data_dtype(np.int16)
+    header.set_data_shape((1900, 1900, 1900))
+    header["magic"], header["vox_offset"] = b"n+1", 352
+    scan = studies / "scan.nii.gz"
+    kept = scan.read_bytes()
+    try:
+        scan.write_bytes(gzip.compress(header.binaryblock + bytes(4)))
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        status, _, text = ask(server, "POST", "/infer/covid_ct_segmentation?image=scan", headers, "params={}")
+    finally:
+        scan.write_bytes(kept)
+    assert status == 422 and "does not fit into memory: 1900×1900×1900" in text
+
+
 def test_a_request_names_no_file_of_the_server(server, hospital_image):
     for values in ({"image": str(hospital_image)}, {"image": [str(hospital_image)]}, {"label": str(hospital_image)}):
         body = f"params={json.dumps(values)}"
