@@ -41,13 +41,13 @@ def segment(
     files = find_series(folder, uid)
     slices = source_slices(files)
     with tempfile.TemporaryDirectory(prefix="fedmed-dicom-") as place:
-        opened = open_given(bundle, Path(place) / "bundle", trusted)
         # Checked as a preparation does; not compressed, which would take longer than reading a chest.
         (case,) = inspect_all([Source("scan", files, patient="", series=True)], Path(place), ending=".nii")
         if case.faults:
             raise DataError(f"{folder}: {'; '.join(case.faults)}")
         for note in case.notes:
             print(f"note: {in_terminal(note)}", file=sys.stderr)
+        opened = open_given(bundle, Path(place) / "bundle", trusted)
         mask = infer_image(opened, case.image, **({"device": device} if device else {}))
     array = np.asarray(mask.dataobj)
     volume = abs(np.linalg.det(mask.affine[:3, :3])) / 1000

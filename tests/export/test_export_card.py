@@ -146,7 +146,7 @@ def test_what_a_study_named_makes_no_link_tag_or_cell_of_its_own(exported_bundle
     evil = "[a](javascript:alert(1))<img src=x onerror=alert(1)>|x\n# y"
     meta = json.loads((exported_bundle / "configs" / "metadata.json").read_text())
     meta["classes"][0] |= {"label": evil[:60]}
-    meta["federation"] |= {"hardware": evil, "checks": [evil], "private_tensors_of": evil, "software": {evil: evil}}
+    meta["federation"] |= {"hardware": evil, "private_tensors_of": evil, "software": {evil: evil}}
     meta["federation"]["aggregation"]["sharing"] = evil
     for row in meta["federation"]["sites"]:
         row["site"] = evil

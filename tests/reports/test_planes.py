@@ -96,7 +96,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path, name):
     values = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
     nib.save(nib.Nifti1Image(values, np.eye(4)), tmp_path / name)
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:2000])
-    with pytest.raises(DataError, match=f"{name} cannot be read"):
+    with pytest.raises(DataError, match=f"{name} (cannot be read|is unreadable)"):
         read_case(tmp_path / name, tmp_path / name)
 
 

@@ -63,7 +63,7 @@ def card(meta: Mapping[str, Any], exporter: Exporter, config: Path, folder: Path
         beside=kind.beside(score),
         fixed=fixed,
         limits=limits(fed, kind, exporter.method.caution),
-        checks=fed["checks"],
+        checks=meta["federation"]["checks"],  # our own words, and files of the bundle
         software=join([f"{name} {version}" for name, version in fed["software"].items()]),
         commit=f" FedMed at commit {fed['commit']}." if fed["commit"] else "",
     )

@@ -1,10 +1,9 @@
 """In which range a number must lie that a site reports; one that lies outside says nothing."""
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from fedmed.messages.values import is_number
 
 SLACK = 1e-6  # of a mean in float32, which may be a little above 1
 
@@ -24,7 +23,7 @@ class Range:
     def holds(self, value: object) -> bool:
         """Whether a value is a number and lies in it; NaN and infinity lie in none."""
         slack = 0 if self.whole else SLACK
-        if not isinstance(value, int | float) or not is_number(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             return False
         return self.low - slack <= value <= self.high + slack and not (self.whole and value != int(value))
 
