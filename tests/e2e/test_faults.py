@@ -83,6 +83,16 @@ def test_nan_and_a_stale_round_are_refused_and_the_run_ends_well(job, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_to_which_no_labelled_site_contributed_fails_and_says_who_did(job, tmp_path):
+    folder = make_faulty(job(rounds=2, min_clients=1), {"ct_north": {"0": "nan", "1": "nan"}})
+    run = script("simulate", folder, "--workspace", tmp_path / "ws", cwd=tmp_path)
+    said = "no update of a site with labels (ct_north) entered the model in any round"
+    assert run.returncode == 1 and said in run.stderr, run.stdout[-3000:] + run.stderr[-3000:]
+    shown = script("report", tmp_path / "ws")
+    assert "Contributed to the model: ct_north to none of 2 rounds" in " ".join(shown.stdout.split()), shown.stdout
+
+
+@pytest.mark.slow
 def test_a_killed_simulation_goes_on_and_ends_like_one_that_was_not(job, tmp_path):
     folder = job(rounds=3)
     run_job(folder, tmp_path / "whole")
