@@ -35,6 +35,7 @@ def place(tmp_path_factory, fedmed_home):
     for site, role in ROLES.items():
         data = demo_site("lap_phases_tiny", site, fedmed_home)
         values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
+        values |= {"privacy": {"min_cases": 1}}  # one video to choose by, of nobody
         values |= {"datalist": str(data / "datalist_labelled.json")} if role == "supervised" else {}
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump(values))
     tensors = ModelStore(root, "surgical_phase_classification", ["demo"], SIZE, seed=5).initial

@@ -29,6 +29,7 @@ def run(tmp_path_factory, fedmed_home, write_tiny_tools_job, tap):
     for site in SITES:
         data = shutil.copytree(demo_site("lap_tools_tiny", site, fedmed_home), root / "data" / site)
         values = {"data_root": str(data), "device": "cpu", "threads": 1, "cache_dir": str(root / "cache" / site)}
+        values |= {"privacy": {"min_cases": 1}}  # one video to choose by, of nobody
         (root / "configs" / f"{site}.yaml").write_text(yaml.safe_dump(values))
     lose_a_video(root / "data" / SITES[-1])
     job = write_tiny_tools_job(root, sites=dict.fromkeys(SITES, "supervised"), rounds=2, min_clients=2)
