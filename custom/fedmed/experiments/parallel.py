@@ -1,9 +1,6 @@
 """Work in several processes by joblib, that end when their parent does, however it ends."""
 
 import os
-import signal
-import threading
-import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -15,9 +12,9 @@ from joblib.externals.loky import get_reusable_executor
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from fedmed.errors import FedMedError, JobError
+from fedmed.worker_processes import end_with_parent
 
 Item = TypeVar("Item")
-WATCH = 0.5  # seconds between two looks at whether the parent is there
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def in_processes(
         return
     try:
         # Processes that joblib starts would live on until their work is done, and longer.
-        with parallel_config("loky", initializer=_end_with_parent, initargs=(os.getpid(),)):
+        with parallel_config("loky", initializer=end_with_parent, initargs=(os.getpid(),)):
             while waiting:
                 begun: list[int] = []
                 try:
@@ -98,18 +95,6 @@ def _answer(place: int, item: Any, work: Callable[[Any], Any]) -> tuple[int, Any
     except Exception as error:  # noqa: BLE001 - a defect in one item's work must not cost the others theirs
         plain = isinstance(error, FedMedError | OSError)
         return place, Failure(str(error) if plain else f"{type(error).__name__}: {error}")
-
-
-def _end_with_parent(parent: int) -> None:
-    """Called in each process as it begins."""
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(WATCH)
-        os._exit(1)
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent too, and it decides
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _cluster(address: str) -> Any:

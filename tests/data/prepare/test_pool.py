@@ -1,9 +1,14 @@
 """A file that takes all memory, or crashes its reader, costs itself and no other."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 from functools import partial
 
 import numpy as np
+import psutil
 import pytest
 
 from fedmed.data import memory_share
@@ -55,3 +60,38 @@ def test_errors_of_a_reader_are_raised_here():
 
 def test_a_reader_knows_its_share():
     assert read_apart(memory_share.allowed_bytes) <= memory_share.share_of(1) * 1.1
+
+
+SCRIPT = """
+import sys, time
+from fedmed.data.prepare.pool import read_apart, run_all
+print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)
+{then}
+"""
+
+
+def script(folder, then=""):
+    """A user's script, which asks nowhere whether it is the one that was started."""
+    path = folder / "script.py"
+    path.write_text(SCRIPT.format(then=then))
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, str(path)], env=env, text=True, **streams)
+
+
+def test_a_script_without_a_guard_reads_too(tmp_path):
+    assert script(tmp_path).communicate() == ("7 [1.0, 2.0, 3.0]\n", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
+    with script(tmp_path, "read_apart(time.sleep, 600)") as process:
+        assert process.stdout.readline()
+        family = []
+        while not any("loky" in " ".join(child.cmdline()) for child in family):
+            family = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(1)  # it reads by now
+        process.send_signal(number)
+        _, alive = psutil.wait_procs([*family, psutil.Process(process.pid)], timeout=20)
+        process.communicate()
+    assert not alive

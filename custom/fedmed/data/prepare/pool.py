@@ -1,15 +1,18 @@
 """Inspect many files in parallel; and read in a process of its own what may take all memory or crash."""
 
-import multiprocessing
+import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
+from joblib.externals.loky import ProcessPoolExecutor
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
 from fedmed.data.memory_share import limit_memory, share_of
 from fedmed.errors import DataError
+from fedmed.worker_processes import end_with_parent
 
 Found = TypeVar("Found")
 Known = TypeVar("Known")
@@ -102,17 +105,28 @@ def _limited(work: Callable[[], Known], share: int) -> Known:
 
 @contextmanager
 def _pool(processes: int) -> Iterator[ProcessPoolExecutor]:
-    """Processes that are spawned, not forked, since ITK's threads do not survive a fork; a single one is kept."""
+    """Processes that end with this one; a single one is kept.
+
+    They are joblib's: not forked, since ITK's threads do not survive that, and they do not run the caller's script
+    again, as those of the standard library do where it has no ``if __name__ == "__main__"``.
+    """
     global _reader
-    context = multiprocessing.get_context("spawn")
-    if processes > 1:
-        with ProcessPoolExecutor(processes, mp_context=context) as pool:
-            yield pool
-        return
-    # Without max_tasks_per_child, with which Python 3.11 may wait for ever.
-    _reader = _reader or ProcessPoolExecutor(1, mp_context=context)
+    pool = (_reader or _started(1)) if processes == 1 else _started(processes)
+    _reader = pool if processes == 1 else _reader
+    broken = True
     try:
-        yield _reader
-    except BrokenProcessPool:
-        _reader = None
+        yield pool
+        broken = False
+    except Exception as error:
+        broken = isinstance(error, BrokenProcessPool)  # an error of the work leaves its process as it was
         raise
+    finally:
+        if broken or processes > 1:  # also at Ctrl-C: nothing is read on that nobody waits for
+            _reader = None if pool is _reader else _reader
+            pool.shutdown(kill_workers=broken)
+
+
+def _started(processes: int) -> ProcessPoolExecutor:
+    # joblib ends a process that has come to hold much memory after its work, which is welcome, and warns of it.
+    warnings.filterwarnings("ignore", "A worker stopped while some jobs were given to the executor", UserWarning)
+    return ProcessPoolExecutor(processes, initializer=end_with_parent, initargs=(os.getpid(),))
