@@ -28,7 +28,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -42,7 +42,7 @@ from fedmed.errors import FedMedError, JobError
 from fedmed.files import SHARED_ROUNDS, absolute_places, private_files
 from fedmed.methods.control_kinds import LEFT_OUT, SILENT
 from fedmed.recovery.continued_jobs import ROOT
-from fedmed.recovery.ends_with_parent import MARK, end_marked
+from fedmed.recovery.ends_with_parent import MARK, end_marked, marked
 from fedmed.recovery.workspace_owner import owned
 from fedmed.reports.tail import identity
 from fedmed.shared_cores import share_cores
@@ -104,30 +104,15 @@ def continue_run(job: Path, workspace: Path, scratch: Path) -> Path:
     return resumed.folder
 
 
-def stop(process: subprocess.Popen) -> None:
-    """End the simulator and every process below it.
-
-    NVFlare starts each site in its own session, which a signal to the simulator's group does not reach.
-    """
-    try:
-        simulator = psutil.Process(process.pid)
-        family = [simulator, *simulator.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        family = []
+def stop(process: subprocess.Popen, mark: str) -> None:
+    """End the simulator and every process of its run, which bear its mark; kill those that do not end when asked."""
+    family = marked(mark)
     for member in family:
-        _send(member.terminate)
-    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
-    for member in alive:
-        _send(member.kill)
-    _send(lambda: os.killpg(process.pid, signal.SIGKILL))  # processes that were started meanwhile
+        with suppress(psutil.Error):  # it has just ended
+            member.terminate()
+    psutil.wait_procs(family, timeout=PATIENCE)
+    end_marked(mark)
     process.wait()
-
-
-def _send(action: Callable[[], object]) -> None:
-    try:
-        action()
-    except (psutil.Error, ProcessLookupError, PermissionError):
-        return
 
 
 class Workers:
@@ -314,13 +299,13 @@ def simulate_one(job: Path, workspace: Path, options: Options, scratch: Path, wh
     try:
         lost = follow(process, follower, Console(), quiet, workers)
     except KeyboardInterrupt:
-        stop(process)
+        stop(process, mark)
         print(f"\nstopped; what was done so far is in {workspace}, NVFlare's output in {log}", file=sys.stderr)
         print(hint(workspace), end="", file=sys.stderr)
         return 130
     finally:
         if process.poll() is None:
-            stop(process)
+            stop(process, mark)
         end_marked(mark)  # what is left when the process between this one and the simulator was killed alone
     if process.returncode != 0 or not done():
         killed = f"the process of site {lost} is gone: killed, or out of memory?"

@@ -8,8 +8,6 @@ import json
 
 import numpy as np
 import pytest
-from nvflare.fuel.flare_api.api_spec import InternalError, InvalidJobDefinition
-from nvflare.lighter.utils import load_private_key_file, sign_folders
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from fedmed.jobs.app_shape import client_config, server_config
@@ -93,12 +91,7 @@ def submit(tmp_path):
         (job / "app_server" / "custom").mkdir()
         (job / "app_server" / "custom" / "believing.py").write_text(BELIEVING)
         (job / "meta.json").write_text(json.dumps({"name": name, "min_clients": 2, "deploy_map": deploy}))
-        startup = federation.kit("lead") / "startup"
-        sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
-        try:
-            return "", federation.submit(job)
-        except (InvalidJobDefinition, InternalError) as error:
-            return str(error), ""
+        return federation.try_to_submit(job)
 
     return submit
 

@@ -8,8 +8,7 @@ import contextlib
 import json
 
 import pytest
-from nvflare.fuel.flare_api.api_spec import InternalError, InvalidJobDefinition
-from nvflare.lighter.utils import load_private_key_file, sign_folders
+from nvflare.fuel.flare_api.api_spec import InvalidJobDefinition
 
 SITE = "ct_north"
 KINDS = ("env", "file", "url")
@@ -63,12 +62,7 @@ def submit(write_tiny_job, bait, hostile_jobs, tmp_path):
     def submit(federation, name: str) -> tuple[str, str]:
         job = write_tiny_job(tmp_path, name, sites={SITE: "supervised"}, custom=False)
         hostile_jobs.JOBS[name](job, bait)
-        startup = federation.kit("lead") / "startup"
-        sign_folders(str(job), load_private_key_file(str(startup / "client.key")), str(startup / "client.crt"))
-        try:
-            return "", federation.submit(job)
-        except (InvalidJobDefinition, InternalError) as error:
-            return str(error), ""
+        return federation.try_to_submit(job)
 
     return submit
 

@@ -126,19 +126,30 @@ def test_a_server_process_without_a_last_word_is_named(server, monkeypatch, fini
     assert finished or "ended without its last word" in server.log.read_text()
 
 
-def test_jobs_of_an_earlier_start_are_ended_with_the_line_that_resumes_them(server, tmp_path):
-    states, saved = {}, []
+def start_anew(server, root, *jobs, save):
+    """Start a server whose earlier process left these jobs running: job -> the state that each gets."""
+    states = {}
     manager = SimpleNamespace(
-        get_jobs_by_status=lambda wanted, fl_ctx: [SimpleNamespace(job_id=JOB), SimpleNamespace(job_id="never_began")],
-        save_workspace=lambda job_id, folders, fl_ctx: saved.append((job_id, folders)),
+        get_jobs_by_status=lambda wanted, fl_ctx: [SimpleNamespace(job_id=job) for job in jobs],
+        save_workspace=save,
         set_status=lambda job_id, status, fl_ctx: states.update({job_id: status}),
     )
     server.engine.run_processes.clear()
     server.engine.get_component = {"job_manager": manager}.get
-    server.engine.get_workspace = lambda: SimpleNamespace(get_root_dir=lambda: str(tmp_path))
+    server.engine.get_workspace = lambda: SimpleNamespace(get_root_dir=lambda: str(root))
     LostProcesses.handle_event(
         LostProcesses.__new__(LostProcesses), EventType.SYSTEM_START, SimpleNamespace(get_engine=lambda: server.engine)
     )
+    return states
+
+
+def test_jobs_of_an_earlier_start_are_ended_with_the_line_that_resumes_them(server, tmp_path):
+    saved = []
+
+    def save(job_id, folders, fl_ctx):
+        saved.append((job_id, folders))
+
+    states = start_anew(server, tmp_path, JOB, "never_began", save=save)
     assert states == {JOB: RunStatus.FINISHED_ABORTED, "never_began": RunStatus.FINISHED_ABORTED}
     assert saved == [(JOB, [str(tmp_path / JOB)])] and (tmp_path / JOB).is_dir()
     said = server.log.read_text()
@@ -146,23 +157,10 @@ def test_jobs_of_an_earlier_start_are_ended_with_the_line_that_resumes_them(serv
 
 
 def test_a_job_whose_result_cannot_be_kept_is_ended_all_the_same(server, tmp_path):
-    states = {}
-
     def full(*arguments):
         raise OSError("No space left on device")
 
-    manager = SimpleNamespace(
-        get_jobs_by_status=lambda wanted, fl_ctx: [SimpleNamespace(job_id=JOB)],
-        save_workspace=full,
-        set_status=lambda job_id, status, fl_ctx: states.update({job_id: status}),
-    )
-    server.engine.run_processes.clear()
-    server.engine.get_component = {"job_manager": manager}.get
-    server.engine.get_workspace = lambda: SimpleNamespace(get_root_dir=lambda: str(tmp_path))
-    LostProcesses.handle_event(
-        LostProcesses.__new__(LostProcesses), EventType.SYSTEM_START, SimpleNamespace(get_engine=lambda: server.engine)
-    )
-    assert states == {JOB: RunStatus.FINISHED_ABORTED}
+    assert start_anew(server, tmp_path, JOB, save=full) == {JOB: RunStatus.FINISHED_ABORTED}
 
 
 def test_a_process_of_a_job_that_outlived_the_server_is_ended_and_no_other(tmp_path):

@@ -26,6 +26,8 @@ from fedmed.bundles.merged_configs import merged
 from fedmed.bundles.signature import signer
 from fedmed.errors import BundleError
 from fedmed.files import folders_of
+from fedmed.messages.values import is_number
+from fedmed.yaml_limits import load_limited
 
 log = logging.getLogger("fedmed.bundles")
 INFERENCE = ("inference.yaml", "inference.json")
@@ -209,13 +211,9 @@ def _fits(value: Any, own: Any) -> bool:
         return False
     if value is None or own is None:
         return not isinstance(value, str)  # a text might be a path, where nothing is given by default
-    if _is_number(own):
-        return _is_number(value)
+    if is_number(own):
+        return is_number(value)
     return type(value) is type(own)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_plain(value: Any, depth: int = 0) -> bool:
@@ -241,7 +239,7 @@ def _is_plain_key(key: Any) -> bool:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))  # JSON is YAML too
+        content = load_limited(path.read_text(encoding="utf-8"))  # JSON is YAML too
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise BundleError(f"configs/{path.name} cannot be read ({type(error).__name__})") from error
     if not isinstance(content, dict):

@@ -253,12 +253,13 @@ class Server:
 
     def _refuse_unusual(self) -> None:
         """Once all have answered: refuse updates that are absurdly large beside the others."""
-        current, plan = self.round, self.plan
-        models = {}
-        for site, update in current.updates.items():
-            model = self.applied.model_for(plan.sites[site], self.tensors)
-            models[site] = update_norm({name: model[name] for name in update.tensors})
-        for error in self.usual.refusals(current.norms, models):
+        current = self.round
+
+        def model_norm(site: str) -> float:
+            model = self.applied.model_for(self.plan.sites[site], self.tensors)
+            return update_norm({name: model[name] for name in current.updates[site].tensors})
+
+        for error in self.usual.refusals(current.norms, model_norm):
             current.drop(error)
 
     def _record(self, updates: list[Update], score: float | None) -> None:

@@ -1,7 +1,7 @@
 """Whether an update is absurdly large: beside those of the other sites, and those of the site's own earlier rounds."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median, median_low
 
 from fedmed.errors import UpdateRefused
@@ -30,17 +30,17 @@ class UsualNorms:
         self.ratio = ratio
         self.earlier: dict[str, list[float]] = {}
 
-    def refusals(self, norms: Mapping[str, float], models: Mapping[str, float]) -> list[UpdateRefused]:
+    def refusals(self, norms: Mapping[str, float], model_norm: Callable[[str], float]) -> list[UpdateRefused]:
         """Say which updates of a round are too large, whatever the order in which they came.
 
         Args:
             norms: site -> norm of its update, finite.
-            models: site -> norm of the tensors that its update changes.
+            model_norm: site -> norm of the tensors that its update changes; asked only where it decides.
         """
         found = []
         for site, norm in sorted(norms.items()):
-            usual = self._usual(site, norms) or models[site]
-            if usual and norm > max(self.ratio * usual, models[site]):
+            usual = self._usual(site, norms) or model_norm(site)
+            if usual and norm > self.ratio * usual and norm > model_norm(site):
                 reason = (
                     f"the norm of its differences is {norm:.4g}, {norm / usual:.3g} times the usual {usual:.4g}; the "
                     f"study's 'max_norm_ratio' takes {self.ratio:g} times"

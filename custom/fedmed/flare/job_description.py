@@ -61,8 +61,8 @@ def check_submitted(archive: bytes | str | Path, name: str) -> None:
         if others := sorted(set(meta) - LEADS):
             raise JobError(f"job '{name}': {META} has '{others[0]}', which no job may bring; {REMEDY}")
         apps = {path.split("/")[1] for path in paths if path.count("/") > 1}
-        for app in sorted(apps):
-            check_study(meta, _text(opened, f"{name}/{app}/config/{STUDY}"))
+        for text in sorted({_text(opened, f"{name}/{app}/config/{STUDY}") for app in sorted(apps)}):  # one, as a rule
+            check_study(meta, text)
         if missing := sorted(set(meta["deploy_map"]) ^ apps):
             raise JobError(f"job '{name}': app '{missing[0]}' is not both in {META} and in the job; {REMEDY}")
 

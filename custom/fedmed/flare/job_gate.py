@@ -5,6 +5,7 @@ NVFlare has no place of its own for this: a server's checks run on a configurati
 code: NVFlare's texts may quote files.
 """
 
+import functools
 import json
 import logging
 from collections.abc import Callable
@@ -106,11 +107,12 @@ def deploy(
         The code of what is wrong; nothing when the app was deployed.
     """
     kit = Path(workspace.get_root_dir())
+    signed = functools.cache(lambda: read_signatures(app_data))  # what is wrong with them is said by the look that asks
     looks: tuple[Look, ...] = (
         (WRONG_ID, lambda: check_new(job_id, kit)),
         (NOT_PLAIN, lambda: check_app(app_data)),
-        (WRONG_DESCRIPTION, lambda: check_deployed(job_meta, job_id, app_data, read_signatures(app_data))),
-        (RUN_BEFORE, lambda: SignedJobs(kit).deploy(job_id, read_signatures(app_data))),
+        (WRONG_DESCRIPTION, lambda: check_deployed(job_meta, job_id, app_data, signed())),
+        (RUN_BEFORE, lambda: SignedJobs(kit).deploy(job_id, signed())),
     )
     try:
         if code := _refusal(job_id, *looks):
