@@ -3,6 +3,7 @@
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pydicom
 import pytest
@@ -335,3 +336,55 @@ def test_more_pixels_than_any_detector_has_are_refused_by_the_header(tmp_path, m
         monkeypatch.setattr(f"cxr_classifier.{module}.LARGEST", RAMP.size - 1)
     with pytest.raises(BundleInputError, match=r"x\....? has .* pixels; export it smaller"):
         read_xray(path)
+
+
+def padded(limit):
+    """A ramp of 1000 to 1239 beside padding of many values, from 0 to 100."""
+    stored = np.hstack([np.arange(ROWS * 6).reshape(ROWS, 6) % 101, 1000 + RAMP])
+    return stored, {"PixelPaddingValue": 0, "PixelPaddingRangeLimit": limit}
+
+
+def test_a_range_of_padding_does_not_set_the_scale(tmp_path):
+    stored, tags = padded(100)
+    found = read_xray(dicom(tmp_path / "a.dcm", stored, **tags))
+    right = read_xray(dicom(tmp_path / "b.dcm", 1000 + RAMP))
+    assert np.allclose(found[:, 6:], right, atol=1e-6) and (found[:, :6] == 0).all()
+
+
+def test_the_first_window_that_shows_something_counts(tmp_path):
+    windows = {"WindowCenter": [9000, 120], "WindowWidth": [10, 240]}
+    found = read_xray(dicom(tmp_path / "a.dcm", **windows))
+    assert np.array_equal(found, read_xray(dicom(tmp_path / "b.dcm", WindowCenter=120, WindowWidth=240)))
+    with pytest.raises(BundleInputError, match="all pixels are equal"):
+        read_xray(dicom(tmp_path / "c.dcm", WindowCenter=[9000, 8000], WindowWidth=[10, 10]))
+
+
+def test_a_table_of_bytes_is_read(tmp_path):
+    item = Dataset()
+    item.add_new("LUTDescriptor", "US", [RAMP.size, 0, 8])
+    item.add_new("LUTData", "OW", np.linspace(255, 0, RAMP.size).astype(np.uint8).tobytes())
+    found = read_xray(dicom(tmp_path / "a.dcm", VOILUTSequence=[item]))
+    assert np.allclose(found, np.linspace(255, 0, RAMP.size).astype(np.uint8).reshape(RAMP.shape) / 255)
+
+
+@pytest.mark.parametrize("grey", [True, False])
+def test_a_palette_of_greys_is_read_and_one_of_colours_refused(tmp_path, grey):
+    tags = {"PhotometricInterpretation": "PALETTE COLOR"}
+    for place, name in enumerate(("Red", "Green", "Blue")):
+        values = np.arange(255, -1, -1) if grey or place else np.zeros(256)
+        tags[f"{name}PaletteColorLookupTableDescriptor"] = [256, 0, 8]
+        tags[f"{name}PaletteColorLookupTableData"] = values.astype(np.uint8).tobytes()
+    path = dicom(tmp_path / "a.dcm", **tags)
+    if grey:
+        assert np.allclose(read_xray(path), 1 - RAMP / 255, atol=1e-6)
+    else:
+        with pytest.raises(BundleInputError, match="colour image"):
+            read_xray(path)
+
+
+def test_a_picture_of_sixteen_bits_a_colour_that_holds_twelve_is_refused(tmp_path):
+    for name, factor in {"low": 16, "full": 256}.items():
+        cv2.imwrite(str(tmp_path / f"{name}.png"), np.dstack([(RAMP * factor).astype(np.uint16)] * 3))
+    with pytest.raises(BundleInputError, match="16 bits a colour.*export it grey"):
+        read_xray(tmp_path / "low.png")
+    assert np.allclose(read_xray(tmp_path / "full.png"), RAMP / 255, atol=1e-6)

@@ -8,18 +8,19 @@ import numpy as np
 
 from cxr_classifier.errors import BundleInputError
 from cxr_classifier.intensity import stretch
-from cxr_classifier.pictures import LARGEST
+from cxr_classifier.pictures import COLOURED, LARGEST, MAX_COLOURED
 
 MODALITIES = ("CR", "DX")  # computed and digital radiography
-PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2")
+PHOTOMETRIC = ("MONOCHROME1", "MONOCHROME2", "PALETTE COLOR")
 FAR = 1e9  # beyond every stored value: a window maps it to the end of its range
 
 
 def read_dicom(path: Path) -> np.ndarray:
     """Read a radiograph as its file defines its display.
 
-    Modality LUT or rescale, then the VOI LUT or the first window, then MONOCHROME1 is inverted. Without a window the
-    values are stretched (:func:`cxr_classifier.intensity.stretch`; padding pixels do not count).
+    Modality LUT or rescale, then the VOI LUT or the first window that shows something, then MONOCHROME1 is inverted.
+    Without a window the values are stretched (:func:`cxr_classifier.intensity.stretch`; padding pixels do not count). A
+    palette of greys is applied instead of all this.
 
     Returns:
         (H, W) float32 in [0, 1].
@@ -41,6 +42,8 @@ def read_dicom(path: Path) -> np.ndarray:
 def _read(path: Path) -> np.ndarray:
     header = _header(path)
     _check(header, path)
+    if header.PhotometricInterpretation == "PALETTE COLOR":
+        return _grey_palette(_pixels(header, path), header, path)
     values = _shown(_pixels(header, path), header, path)
     return 1 - values if header.PhotometricInterpretation == "MONOCHROME1" else values
 
@@ -95,20 +98,18 @@ def _pixels(header: Any, path: Path) -> np.ndarray:
 
 def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
     """Values (H, W) in [0, 1] after the modality LUT and the VOI LUT or window."""
-    modality_lut, voi_lut = _lookups()
+    modality_lut, voi_lut, _ = _lookups()
     try:
         values = modality_lut(stored, header).astype(np.float64)
         if not _has_window(header):
-            padding = header.get("PixelPaddingValue")
-            return stretch(values, None if padding is None else stored != padding)
+            return stretch(values, _counted(stored, header))
         if header.get("VOILUTSequence"):
+            _unpack_bytes(header.VOILUTSequence[0])
             bits = int(header.VOILUTSequence[0].LUTDescriptor[2])
             low, high = 0.0, 2.0**bits - 1
             shown = voi_lut(values.round().astype(np.int64), header)
         else:
-            with np.errstate(over="ignore"):  # a sigmoid window far from its centre
-                low, high = voi_lut(np.array([-FAR, FAR]), header)
-            shown = voi_lut(values, header)
+            shown, low, high = _windowed(values, header, voi_lut)
     except Exception as error:  # noqa: BLE001 - malformed look-up tables make pydicom fail in many ways
         raise BundleInputError(
             f"{path}: its look-up table or window is unusable ({_reason(error)}); export it again"
@@ -116,8 +117,46 @@ def _shown(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
     return np.clip((shown - low) / (high - low), 0, 1).astype(np.float32)
 
 
+def _windowed(values: np.ndarray, header: Any, voi_lut: Any) -> tuple[np.ndarray, float, float]:
+    """Values after the first window in which not all are equal, and what that maps the ends of its range to."""
+    widths = header.WindowWidth
+    count = len(widths) if hasattr(widths, "__len__") and not isinstance(widths, str) else 1
+    for index in range(count):
+        shown = voi_lut(values, header, index=index)
+        if index == count - 1 or shown.max() > shown.min():
+            break
+    with np.errstate(over="ignore"):  # a sigmoid window far from its centre
+        low, high = voi_lut(np.array([-FAR, FAR]), header, index=index)
+    return shown, low, high
+
+
+def _counted(stored: np.ndarray, header: Any) -> np.ndarray | None:
+    """Which pixels are of the image: those outside the padding value, or the range of such values; None = all."""
+    padding, limit = header.get("PixelPaddingValue"), header.get("PixelPaddingRangeLimit")
+    if padding is None:
+        return None
+    low, high = sorted((int(padding), int(padding if limit is None else limit)))
+    return (stored < low) | (stored > high)
+
+
+def _unpack_bytes(table: Any) -> None:
+    """Widen a look-up table of 8 bits that is stored a byte an entry: pydicom reads two."""
+    data, count = table.LUTData, int(table.LUTDescriptor[0]) or 2**16
+    if isinstance(data, bytes) and int(table.LUTDescriptor[2]) == 8 and len(data) in (count, count + 1):
+        table.LUTData = np.frombuffer(data[:count], np.uint8).astype("<u2").tobytes()
+
+
+def _grey_palette(stored: np.ndarray, header: Any, path: Path) -> np.ndarray:
+    """Values (H, W) in [0, 1] of stored values that stand for greys of a palette."""
+    colours = _lookups()[2](stored, header)[..., :3]
+    shown = colours.astype(np.float32) / np.iinfo(colours.dtype).max
+    if (np.ptp(shown, axis=-1) > COLOURED / 255).mean() > MAX_COLOURED:
+        raise BundleInputError(f"{path} is a colour image (PALETTE COLOR); export the grey original")
+    return shown @ np.array([0.299, 0.587, 0.114], dtype=np.float32)
+
+
 def _has_window(header: Any) -> bool:
-    """Whether there is a VOI LUT, or a window whose width is above 1."""
+    """Whether there is a VOI LUT, or windows whose first has a width above 1."""
     if header.get("VOILUTSequence"):
         return True
     centre, width = header.get("WindowCenter"), header.get("WindowWidth")
@@ -127,12 +166,12 @@ def _has_window(header: Any) -> bool:
     return float(first) > 1
 
 
-def _lookups() -> tuple[Any, Any]:
+def _lookups() -> tuple[Any, Any, Any]:
     try:
-        from pydicom.pixels import apply_modality_lut, apply_voi_lut
+        from pydicom.pixels import apply_color_lut, apply_modality_lut, apply_voi_lut
     except ImportError:  # pydicom 2, which MONAI Label has
-        from pydicom.pixel_data_handlers.util import apply_modality_lut, apply_voi_lut
-    return apply_modality_lut, apply_voi_lut
+        from pydicom.pixel_data_handlers.util import apply_color_lut, apply_modality_lut, apply_voi_lut
+    return apply_modality_lut, apply_voi_lut, apply_color_lut
 
 
 def _reason(error: BaseException) -> str:

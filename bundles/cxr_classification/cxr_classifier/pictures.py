@@ -10,6 +10,7 @@ from cxr_classifier.intensity import stretch
 
 FORMATS = ("PNG", "JPEG", "MPO")
 LARGEST = 89_478_485  # pixels: Pillow warns above it, and refuses only twice as many
+IHDR_END = 26  # bytes of a PNG up to the colour type
 DEEP = ("I", "F")  # first letters of Pillow's modes of 16 bits and more
 COLOURED = 25  # of 255: a pixel whose channels differ by more is coloured
 MAX_COLOURED = 0.05  # share of coloured pixels; coloured marks and text on an X-ray are fewer
@@ -41,7 +42,17 @@ def read_picture(path: Path) -> np.ndarray:
         raise BundleInputError(f"{path} is damaged ({reason}); copy or export it again") from error
     if image.mode.startswith(DEEP):
         return stretch(np.asarray(image))
+    if _loses_depth(path, image):
+        raise BundleInputError(f"{path} has 16 bits a colour, the upper 8 nearly empty; export it grey")
     return _grey(image, path)
+
+
+def _loses_depth(path: Path, image: Image.Image) -> bool:
+    """Whether a PNG of 16 bits a colour holds values of 12 or less: Pillow reads the upper 8 bits of such files."""
+    with path.open("rb") as stream:
+        head = stream.read(IHDR_END)
+    deep_colour = head.startswith(b"\x89PNG") and head[24] == 16 and head[25] in (2, 6)  # bit depth, colour type
+    return deep_colour and max(high for _, high in image.convert("RGB").getextrema()) < 16
 
 
 def _grey(image: Image.Image, path: Path) -> np.ndarray:

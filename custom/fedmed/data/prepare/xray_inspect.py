@@ -74,10 +74,21 @@ def _read_picture(path: Path) -> np.ndarray:
         return np.asarray(image).astype(np.int32)
     if image.mode in ("1", "L"):
         return np.asarray(image.convert("L")).astype(np.int32)
+    if image.has_transparency_data:  # training sees such pixels black
+        image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
+    elif image.mode == "RGB" and _is_deep(path) and max(high for _, high in image.getextrema()) < 16:
+        raise DataError("16 bits a colour, the upper 8, which are read, nearly empty; export it grey")
     coloured = _coloured(np.asarray(image.convert("RGB")))
     if coloured > MAX_COLOURED:
         raise DataError(f"a colour photograph: {coloured:.0%} of the pixels show a colour")
     return np.asarray(image.convert("L")).astype(np.int32)
+
+
+def _is_deep(path: Path) -> bool:
+    """Whether a PNG states 16 bits a colour."""
+    with path.open("rb") as stream:
+        head = stream.read(25)
+    return head.startswith(b"\x89PNG") and head[24] == 16
 
 
 def _coloured(rgb: np.ndarray) -> float:
