@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from fedmed.data.prepare.console import add_options, parsed_options, print_site, progress, run_command
+from fedmed.data.prepare.xray_labels import UNCERTAIN
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import COLUMNS
 from fedmed.data.prepare.xray_view import parse_wanted
@@ -30,6 +31,8 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     add("--unlabelled", action="store_true", help="put all images into the list 'unlabeled', whatever their labels")
     add("--classes", nargs="+", default=(), metavar="CLASS", help="refuse images with any other label")
     add("--merge", action="append", default=[], metavar="NEW=OLD,OLD", help="give several labels one name; repeatable")
+    add("--separator", default="", metavar="MARK", help="what divides several findings in one cell, such as '|'")
+    add("--uncertain", choices=UNCERTAIN, default="", help="what becomes of -1 in a table of 1, 0 and -1 (CheXpert)")
     add("--view", metavar="VIEW,VIEW", help="take these views only, for example PA,AP or PA,AP,unknown; any takes all")
     add("--body-part", metavar="PART,PART", help="take these body parts, for example HAND; any takes all")
     return parsed_options(parser, arguments)
@@ -66,7 +69,8 @@ def labels_of(options: argparse.Namespace) -> Labels:
     columns = {what: name for what, name in named.items() if name}
     if columns and table is None:
         raise DataError("columns are named, but no table is given; give --table")
-    return Labels(table, columns, options.merge, options.classes, options.unlabelled)
+    how = (options.separator, options.uncertain, options.unlabelled)
+    return Labels(table, columns, options.merge, options.classes, *how)
 
 
 if __name__ == "__main__":

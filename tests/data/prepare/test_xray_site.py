@@ -3,9 +3,11 @@
 import csv
 import json
 import os
+import re
 import runpy
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ from pydicom import Dataset
 from fedmed.data.datalist import load_datalist
 from fedmed.data.prepare.xray_site import Labels, prepare_xray_site
 from fedmed.data.prepare.xray_table import parse_merges, read_table
+from fedmed.data.prepare.xray_view import TAKEN, WantedViews
 from fedmed.data.synthetic.xray.image_files import Header, save
 from fedmed.errors import DataError
 from fedmed.files import CHECKOUT
@@ -25,6 +28,7 @@ from fedmed.settings.site import parse_site
 MAIN = runpy.run_path(str(CHECKOUT / "scripts" / "prepare_cxr.py"))["main"]
 DATA = Path(os.environ.get("FEDMED_DATA") or CHECKOUT.parent / "shared" / "data").expanduser()
 LISTS = ("training", "validation", "testing")
+LABELS = ("columns", "merge", "classes", "separator", "uncertain", "ignore")
 
 
 def grey(seed: int, size: int = 40) -> np.ndarray:
@@ -57,7 +61,7 @@ def folder(tmp_path):
 
 
 def prepare(folder, out, table="labels.csv", **options):
-    labels = {key: options.pop(key) for key in ("columns", "merge", "classes", "ignore") if key in options}
+    labels = {key: options.pop(key) for key in LABELS if key in options}
     labels = Labels(folder / table if table else None, **labels)
     return prepare_xray_site(folder, out, "site_a", labels=labels, **options)
 
@@ -122,6 +126,65 @@ def test_labels_are_merged_and_limited(folder, tmp_path):
             parse_merges([wrong])
     with pytest.raises(DataError, match="'b' into 'x' and into 'y'"):
         parse_merges(["x=a,b", "y=b"])
+
+
+def table_of(folder, labels, name="other.csv"):
+    """Another table for the first images of a folder: a label each."""
+    files = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    rows = [f"{file},{label},p{n}" for n, (file, label) in enumerate(zip(files, labels * 40, strict=False))]
+    (folder / name).write_text("\n".join(["file,label,patient", *rows]) + "\n")
+    return name
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["1.0", "0.0", "-1.0", ""], "-1 is uncertain; say what becomes of it with --uncertain drop|negative|positive"),
+        (["Effusion", "Effusion|Mass"], "'Effusion|Mass' looks like several findings; --separator '|'"),
+        (["normal", "Normal", "virus"], "normal differ in their letters alone; --merge 'normal=Normal'"),
+        (["normal", "grün"], "no job can have a class 'grün': use 1 to 64 letters"),
+    ],
+)
+def test_cells_that_are_no_class_are_refused_with_the_remedy(folder, tmp_path, labels, said):
+    with pytest.raises(DataError, match=re.escape(said)):
+        prepare(folder, tmp_path / "site", table_of(folder, labels))
+    assert not (tmp_path / "site").exists()
+    assert lists_of(prepare(folder, tmp_path / "site", "other.csv", ignore=True), "unlabeled")
+
+
+@pytest.mark.parametrize(
+    ("uncertain", "classes"),
+    [("drop", {"positive": 1, "negative": 1}), ("positive", {"positive": 2, "negative": 1}),
+     ("negative", {"positive": 1, "negative": 2})],
+)  # fmt: skip
+def test_uncertain_findings_become_what_is_said(folder, tmp_path, uncertain, classes):
+    prepared = prepare(folder, tmp_path / "site", table_of(folder, ["1.0", "0.0", "-1", ""]), uncertain=uncertain)
+    found = Counter(case.label for case in prepared.cases)
+    assert {name: round(found[name] / 10) for name in ("positive", "negative")} == classes
+    assert f"10 × -1 (uncertain): {uncertain}" in prepared.sections["Worth a look"]
+    with pytest.raises(DataError, match="this one has 'virus' too"):
+        prepare(folder, tmp_path / "site", table_of(folder, ["1", "virus"]), uncertain=uncertain)
+
+
+def test_of_several_findings_the_one_that_is_a_class_counts(folder, tmp_path):
+    table = table_of(folder, ["Mass|Nodule", "Effusion|Mass", "Hernia", "No Finding"])
+    options = {"separator": "|", "classes": ["Effusion", "Mass", "No Finding"]}
+    prepared = prepare(folder, tmp_path / "site", table, **options)
+    assert set(reasons(prepared).values()) == {
+        "several findings (Effusion, Mass), and a class is one; leave one of them out of --classes"
+    }
+    assert {case.label for case in prepared.cases if case.lists} == {"Mass", "No Finding", ""}
+
+
+def test_words_for_an_empty_cell_are_no_class(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", table_of(folder, ["normal", "virus", "nan"]))
+    assert prepared.classes == ["normal", "virus"]
+    assert any("'nan' in the table, read as no label" in line for line in prepared.sections["Worth a look"])
+
+
+def test_numbers_as_classes_are_told(folder, tmp_path):
+    prepared = prepare(folder, tmp_path / "site", table_of(folder, ["0.0", "1.0"]))
+    assert "--uncertain drop calls 1 positive" in prepared.sections["Worth a look"][0]
 
 
 def test_the_same_folder_gives_the_same_files_whatever_the_workers(folder, tmp_path):
@@ -297,6 +360,20 @@ def test_views_from_the_side_and_hands_are_taken_when_asked_for(views, tmp_path,
     if not options:
         assert "- images/side.dcm: its view is LL, from the side; --view and --body-part say what to take" in report
         assert "- images/hand.dcm: its body part is HAND, not the chest; --view" in report
+
+
+@pytest.mark.parametrize(
+    ("view", "fault"),
+    [
+        *((view, "") for view in ("PA", "ap", "AP/PA", "Frontal", "AP SUPINE", "postero-anterior", "PA (stehend)", "")),
+        *((view, "from the side") for view in ("seitlich", "Profil", "PA/LAT", "lat.", "LLO", "Lateral", "OBLIQUE")),
+        *((view, "not known to be frontal") for view in ("DECUBITUS", "AP DECUB", "swimmer", "7")),
+    ],
+)
+def test_only_views_that_are_known_to_be_frontal_are_taken(view, fault):
+    said = TAKEN.fault(view, "CHEST")
+    assert fault in said and bool(said) is bool(fault)
+    assert not WantedViews(views=(view.upper() or "UNKNOWN",)).fault(view, "CHEST")
 
 
 def test_a_table_may_say_the_views(views, tmp_path, capsys):

@@ -76,7 +76,7 @@ def _read_picture(path: Path) -> np.ndarray:
         return np.asarray(image.convert("L")).astype(np.int32)
     if image.has_transparency_data:  # training sees such pixels black
         image = Image.alpha_composite(Image.new("RGBA", image.size, "black"), image.convert("RGBA"))
-    elif image.mode == "RGB" and _is_deep(path) and max(high for _, high in image.getextrema()) < 16:
+    elif image.mode == "RGB" and _is_deep(path) and np.asarray(image).max() < 16:
         raise DataError("16 bits a colour, the upper 8, which are read, nearly empty; export it grey")
     coloured = _coloured(np.asarray(image.convert("RGB")))
     if coloured > MAX_COLOURED:

@@ -14,6 +14,7 @@ from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refu
 from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
+from fedmed.data.prepare.xray_labels import check_labels, settle_labels
 from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views
 from fedmed.errors import DataError
@@ -32,6 +33,8 @@ class Labels:
     columns: Mapping[str, str] = field(default_factory=dict)  # of the table, see read_table
     merge: Sequence[str] = ()  # new=old1,old2 each
     classes: Sequence[str] = ()  # the only ones allowed, in the order of the report; empty means those that are found
+    separator: str = ""  # between the findings of one cell; "" = a cell holds one
+    uncertain: str = ""  # what becomes of -1 beside 1 and 0: drop, negative or positive; "" = there is none
     ignore: bool = False  # whether all images go to "unlabeled", whatever their labels
 
 
@@ -70,7 +73,7 @@ def prepare_xray_site(
         DataError: wrong arguments, or nothing usable; nothing is written.
     """
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
-    sources, missing = _find(folder, labels, patient_pattern, out / PREPARED)
+    sources, missing, told = _find(folder, labels, patient_pattern, out / PREPARED)
     with staging_for(out) as staging:
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
@@ -81,9 +84,10 @@ def prepare_xray_site(
         for case in cases if copy else ():
             if case.lists:
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
-        prepared = _prepared(out, out if copy else folder, cases, classes, missing)
+        prepared = _prepared(out, out if copy else folder, cases, classes, missing, told)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
+            "between findings": labels.separator or None, "uncertain findings": labels.uncertain or None,
             "classes": ", ".join(classes) or None, "views": ", ".join(wanted.views) or "all but from the side",
             "body parts": ", ".join(wanted.parts) or "chest", "split": tuple(fractions), "seed": seed,
         }  # fmt: skip
@@ -95,11 +99,19 @@ def _died(source: Source) -> XrayCase:
     return inspect_xray(replace(source, fault=DIED))
 
 
-def _find(folder: Path, labels: Labels, patient_pattern: str | None, skip: Path) -> tuple[list[Source], list[str]]:
-    """The images of a folder, and files of the table that are not there; DataError without any."""
+def _find(
+    folder: Path, labels: Labels, patient_pattern: str | None, skip: Path
+) -> tuple[list[Source], list[str], list[str]]:
+    """The images of a folder, files of the table that are not there, and what to tell of labels; DataError without."""
     merged = parse_merges(labels.merge)
+    told: list[str] = []
     table = read_table(labels.table, labels.columns) if labels.table else None
+    if table and not labels.ignore:
+        table, told = settle_labels(table, labels.separator, labels.uncertain, labels.classes)
     renamed = merge_labels(table or {}, merged, labels.table)
+    if not labels.ignore:
+        counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}
+        told += check_labels(counted, labels.table)
     sources = find_xrays(folder, table and renamed, patient_pattern, labels.classes, [skip])
     missing = sorted(renamed.keys() - {source.case for source in sources})
     if not sources:
@@ -107,15 +119,20 @@ def _find(folder: Path, labels: Labels, patient_pattern: str | None, skip: Path)
     if missing and all(source.fault for source in sources):
         where = f"{labels.table}: none of its files is in {folder}, the first is '{missing[0]}'"
         raise DataError(f"{where}; paths must be relative to it")
-    return sources, missing
+    return sources, missing, told
 
 
 def _prepared(
-    out: Path, data_root: Path, cases: Sequence[XrayCase], classes: Sequence[str], missing: Sequence[str]
+    out: Path,
+    data_root: Path,
+    cases: Sequence[XrayCase],
+    classes: Sequence[str],
+    missing: Sequence[str],
+    told: Sequence[str],
 ) -> Prepared:
     sections = {
         "Refused": refusals(cases),
-        "Worth a look": [*_single_class(cases), *note_counts(cases)],
+        "Worth a look": [*told, *_single_class(cases), *note_counts(cases)],
         "In the table, but not in the folder": missing,
     }
     return Prepared(out, data_root, cases, "images", COLUMNS, _list_table(cases, classes), sections, classes)

@@ -13,11 +13,12 @@ COLUMNS = ("file", "label", "patient", "view")
 
 @dataclass(frozen=True)
 class Row:
-    """What a table says of one file; without them ``label`` and ``view`` are "" and ``patient`` is None."""
+    """What a table says of one file; without them ``label``, ``view`` and ``fault`` are "", and ``patient`` is None."""
 
     label: str
     patient: str | None
     view: str = ""
+    fault: str = ""  # why its image cannot be used
 
 
 def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:

@@ -1,5 +1,6 @@
 """From which side a radiograph was taken and of what, and which ones a site wants."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +9,10 @@ from typing import Any
 from fedmed.errors import DataError
 
 CHEST = ("CHEST", "THORAX", "TORAX", "LUNG", "RIB")
+FRONT = {"PA", "AP", "FRONTAL", "POSTEROANTERIOR", "ANTEROPOSTERIOR", "POSTERO", "ANTERO", "DORSOVENTRAL"}
 SIDE = ("L", "R", "LL", "RL", "LLD", "RLD", "LLO", "RLO", "LPO", "RPO", "LAO", "RAO", "LAT")  # lateral and oblique
+FROM_SIDE = ("LATERAL", "OBLIQ", "SEITLICH", "PROFIL", "SCHRÄG")  # parts of words
+LYING = ("DECUB",)  # on one side: frontal in a way, and no picture to learn from with the others
 ANY, UNKNOWN = "ANY", "UNKNOWN"  # of --view and --body-part
 
 
@@ -48,11 +52,20 @@ class WantedViews:
         view, part = view.upper() or UNKNOWN, part.upper() or UNKNOWN
         if self.views and not {view, ANY} & set(self.views):
             return f"its view is {view}, not {' or '.join(self.views)}"
-        if not self.views and (view in SIDE or "LATERAL" in view or "OBLIQUE" in view):
-            return f"its view is {view}, from the side"
+        if not self.views and view != UNKNOWN and (fault := _not_frontal(view)):
+            return fault
         if not any(word in part for word in self.parts or (*CHEST, UNKNOWN)) and ANY not in self.parts:
             return f"its body part is {part}, not {' or '.join(self.parts) or 'the chest'}"
         return ""
+
+
+def _not_frontal(view: str) -> str:
+    words = set(re.findall(r"[^\W\d_]+", view))
+    if words & set(SIDE) or any(part in word for word in words for part in FROM_SIDE):
+        return f"its view is {view}, from the side"
+    if not words & FRONT or any(part in word for word in words for part in LYING):
+        return f"its view is {view}, which is not known to be frontal"
+    return ""
 
 
 TAKEN = WantedViews()
