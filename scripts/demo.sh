@@ -14,5 +14,5 @@ if [[ ${1:-} == -h || ${1:-} == --help ]]; then
     exit 0
 fi
 scripts/setup.sh
-echo "demo: federated semi-supervised segmentation of lung lesions on generated CT volumes, with and without a hospital that has no labels; about 7 minutes on 2 cores"
+echo "demo: federated semi-supervised segmentation of lung lesions on generated CT volumes, with and without a hospital that has no labels; about 6 minutes on 2 cores"
 exec .venv/bin/python scripts/simulate.py jobs/covid_agreement --workspace runs/covid_agreement --control "$@"

@@ -8,7 +8,7 @@ import pytest
 
 from fedmed.data.datalist import load_datalist
 from fedmed.data.synthetic import demo_site
-from fedmed.data.synthetic.chest_ct import make_scan
+from fedmed.data.synthetic.chest_ct import make_scan, more_tested, patients_of
 from fedmed.data.synthetic.hospitals import SITES, tiny
 from fedmed.data.synthetic.labelled_lists import labelled_list
 from fedmed.errors import DataError
@@ -55,6 +55,14 @@ def test_nobody_is_tested_on_who_trained_or_was_tested_on_in_the_demo(tmp_path, 
 def test_enough_patients_are_tested_at_the_site_without_labels():
     """Wilcoxon's p of five cases is 2/32 at least: no gain could be told from chance."""
     assert SITES["ct_east"].further["testing"] >= 20
+
+
+@pytest.mark.parametrize("site", ["ct_north", "ct_south", "ct_east", "ct_west"])
+def test_the_demo_tests_on_twenty_patients_of_each_hospital(site):
+    profile = SITES[site]
+    further, before = more_tested(profile), {patient for _, patient in patients_of(profile)}
+    assert profile.counts["testing"] + len(further) == 20 and {name for name, _ in further} == {"testing"}
+    assert not before & {patient for _, patient in further}
 
 
 def test_a_site_that_has_no_such_list_is_named(tmp_path):

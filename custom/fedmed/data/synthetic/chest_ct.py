@@ -23,6 +23,7 @@ from fedmed.seeds import derive_seed
 
 VERSION = 5  # grows with every change of the voxels: the folder's name holds it
 COARSE_VERSION = f"{VERSION}.1"  # the second number grows with every change of the coarse profiles
+DEMO_VERSION = f"{VERSION}.1"  # and here of the lists of the demo
 FIELD_OF_VIEW = (344.0, 274.0)  # mm, width and depth, for a patient of average size
 
 
@@ -77,7 +78,7 @@ def _grid(rng: np.random.Generator, scanner: Scanner, patient: Patient) -> Grid:
 
 def fill(profile: SiteProfile, folder: Path, seed: int, threads: int) -> None:
     """Write all patients of a hospital into an empty folder and, last, the datalist."""
-    patients = patients_of(profile)[: sum(profile.counts.values())]
+    patients = patients_of(profile)[: sum(profile.counts.values())] + more_tested(profile)
     with ThreadPoolExecutor(threads) as pool:  # an error cancels those that have not begun
         entries = list(pool.map(lambda patient: write_patient(profile, folder, seed, *patient), patients))
     datalist: dict[str, list[dict[str, str]]] = {name: [] for name in profile.counts}
@@ -90,6 +91,12 @@ def patients_of(profile: SiteProfile) -> list[tuple[str, str]]:
     """List and identifier of every patient of a hospital, then of those beyond its own lists, numbered on."""
     lists = [name for counts in (profile.counts, profile.further) for name, n in counts.items() for _ in range(n)]
     return [(name, f"{profile.prefix}-{number:04d}") for number, name in enumerate(lists, start=1)]
+
+
+def more_tested(profile: SiteProfile) -> list[tuple[str, str]]:
+    """List and identifier of the demo's further test patients, numbered on after all of :func:`patients_of`."""
+    first = len(patients_of(profile)) + 1
+    return [("testing", f"{profile.prefix}-{number:04d}") for number in range(first, first + profile.tested)]
 
 
 def write_patient(

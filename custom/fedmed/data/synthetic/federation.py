@@ -41,6 +41,7 @@ KINDS: Mapping[str, Mapping[str, Profile]] = {
     "lap_instruments_tiny": LAP_INSTRUMENTS_TINY,
 }
 VERSIONS = {  # of kinds with a version of their own
+    "chest_ct": chest_ct.DEMO_VERSION,
     "chest_ct_coarse": chest_ct.COARSE_VERSION,
     "chest_xray": chest_xray.VERSION,
     "chest_xray_tiny": chest_xray.VERSION,
@@ -90,7 +91,7 @@ def demo_site(kind: str, site: str, root: Path | str | None = None, seed: int = 
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / f".{profile.name}.lock"):
             if not (final / "datalist.json").is_file():
-                patients = sum(profile.counts.values())
+                patients = sum(profile.counts.values()) + getattr(profile, "tested", 0)
                 log.info("making the demo site %s, %d patients, in %s; this happens once", site, patients, final)
                 _make(profile, final, seed)
     except OSError as error:

@@ -22,6 +22,7 @@ class SiteProfile:
     annotation: str | tuple[str, ...] = "tight"  # how its readers draw; of several, each patient is drawn by one
     counts: Mapping[str, int] = field(default_factory=dict)  # patients in each list of the datalist
     further: Mapping[str, int] = field(default_factory=dict)  # patients beyond these, of the list with every mask
+    tested: int = 0  # patients beyond all these, in the list "testing": so many that a gain can be told from chance
 
 
 SITES: dict[str, SiteProfile] = {
@@ -30,21 +31,24 @@ SITES: dict[str, SiteProfile] = {
         SiteProfile(
             "ct_north", "CTN", Scanner(2.3, 5.0, "soft", 13.0), LesionMix(1.0, 0.25, burden=(0.015, 0.16)),
             annotation="tight", counts={"training": 10, "validation": 2, "testing": 4}, further={"testing": 12},
+            tested=16,
         ),
         SiteProfile(
             "ct_south", "CTS", Scanner(2.5, 4.0, "sharp", 20.0, offset=-8.0, signs=(-1, -1, -1)),
             LesionMix(0.7, 0.6, nodule=0.2, burden=(0.01, 0.12), density=25.0),
             annotation="generous", counts={"training": 6, "validation": 2, "testing": 4}, further={"testing": 12},
+            tested=16,
         ),
         SiteProfile(
             "ct_east", "CTE", Scanner(2.15, 6.0, "sharp", 58.0, offset=60.0),
             LesionMix(1.0, 0.35, nodule=0.1, burden=(0.006, 0.10), density=-55.0), prevalence=0.85, shallow=80.0,
             annotation="tight", counts={"unlabeled": 14, "testing": 5}, further={"validation": 2, "testing": 20},
+            tested=15,
         ),
         SiteProfile(
             "ct_west", "CTW", Scanner(2.6, 3.0, "soft", 24.0, offset=15.0, signs=(1, 1, 1)),
             LesionMix(0.5, 0.6, nodule=0.6, burden=(0.008, 0.14)),
-            annotation="threshold", counts={"testing": 5}, further={"testing": 12},
+            annotation="threshold", counts={"testing": 5}, further={"testing": 12}, tested=15,
         ),
         SiteProfile(
             "ct_control", "CTC", Scanner(2.4, 5.0, "soft", 18.0, offset=5.0), prevalence=0.0, counts={"unlabeled": 6},
@@ -96,4 +100,4 @@ def tiny(profile: SiteProfile) -> SiteProfile:
     scanner = profile.scanner
     small = replace(scanner, pixel=scanner.pixel * 2.5, slices=scanner.slices * 3.2)
     counts, further = (dict.fromkeys(lists, 3) for lists in (profile.counts, profile.further))
-    return replace(profile, scanner=small, counts=counts, further=further)
+    return replace(profile, scanner=small, counts=counts, further=further, tested=0)
