@@ -1,9 +1,15 @@
 """Where a volume lies in space."""
 
+from collections.abc import Mapping
 from itertools import product
+from typing import Any
 
 import nibabel as nib
 import numpy as np
+
+UNITS = {1: "metres", 3: "micrometres"}  # NIfTI's codes; 0 is unknown and 2 millimetres, which all readers assume
+SPACE = 7  # the bits of a header's xyzt_units that tell the unit of space
+APART = 1e-3  # mm between two affines that are meant to be one
 
 
 def corner_distance(affine: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
@@ -23,3 +29,19 @@ def nifti(array: np.ndarray, affine: np.ndarray) -> nib.Nifti1Image:
     image.set_qform(affine, code=1)
     image.set_sform(affine, code=1)
     return image
+
+
+def unit_fault(header: nib.Nifti1Header | Mapping[str, Any]) -> str:
+    """Why the voxels of a NIfTI header (or MONAI's metadata of it) are no millimetres; "" where they are."""
+    units = header.get("xyzt_units", 0)
+    unit = UNITS.get(int(np.asarray(units)) & SPACE)
+    return f"its header gives voxels in {unit}; save it in millimetres" if unit else ""
+
+
+def affine_notes(header: nib.Nifti1Header) -> list[str]:
+    """Say where a header has two affines: viewers take one or the other."""
+    (sform, s_code), (qform, q_code) = header.get_sform(coded=True), header.get_qform(coded=True)
+    if not s_code or not q_code:
+        return []
+    apart = corner_distance(sform, qform, tuple(header.get_data_shape()[:3]))
+    return [f"its sform and qform are up to {apart:.3g} mm apart; the sform is used"] if not apart <= APART else []

@@ -1,9 +1,10 @@
 """Each reason to refuse an image or a mask."""
 
+import nibabel as nib
 import numpy as np
 import pytest
 
-from fedmed.data.geometry import corner_distance
+from fedmed.data.geometry import affine_notes, corner_distance, unit_fault
 from fedmed.data.prepare.volume_faults import geometry_faults, mask_faults, value_faults, value_notes
 
 AFFINE = np.diag([0.7, 0.7, 2.0, 1.0])
@@ -41,6 +42,8 @@ def test_geometry_is_refused(shape, affine, zooms, reason):
         (hu(-1024, -501), "implausible HU"),
         (hu(-1024, 60000), "implausible HU"),
         (hu(0, 1), "0…1"),
+        (hu(-0.01, 0.53), "-0.01…0.53: a mask or a normalised image"),
+        (hu(-3, 4), "normalised"),
         (np.zeros(SHAPE, [("R", "u1"), ("G", "u1"), ("B", "u1")]), "not numbers"),
     ],
 )
@@ -58,7 +61,26 @@ def test_a_ct_is_accepted_and_a_picture_is_noted():
     assert value_faults(hu(-1024, 3071, np.int16)) == value_notes(hu(-1024, 3071)) == []
     assert value_faults(hu(0, 255)) == []
     assert "8-bit" in value_notes(hu(0, 255))[0]
-    assert "rescale intercept" in value_notes(hu(0, 4095))[0]
+    assert all("rescale intercept" in value_notes(hu(low, high))[0] for low, high in ((0, 4095), (-20, 1059)))
+
+
+@pytest.mark.parametrize(("unit", "fault"), [("mm", ""), ("meter", "in metres"), ("micron", "in micrometres"), (0, "")])
+def test_other_units_than_millimetres_are_refused(unit, fault):
+    header = nib.Nifti1Header()
+    header.set_xyzt_units(unit)
+    found = unit_fault(header)
+    assert fault in found and bool(found) is bool(fault)
+    assert unit_fault({}) == ""
+
+
+@pytest.mark.parametrize(("apart", "codes", "notes"), [(40, (1, 1), 1), (0, (1, 1), 0), (40, (1, 0), 0)])
+def test_a_second_affine_is_told(apart, codes, notes):
+    image, other = nib.Nifti1Image(np.ones(SHAPE), np.eye(4)), np.eye(4)
+    other[2, 3] = apart
+    image.set_sform(np.eye(4), codes[0])
+    image.set_qform(other, codes[1])
+    found = affine_notes(image.header)
+    assert len(found) == notes and all("up to 40 mm apart; the sform is used" in note for note in found)
 
 
 def test_masks_are_compared_with_their_image():

@@ -9,7 +9,7 @@ from pathlib import Path
 import nibabel as nib
 import numpy as np
 
-from fedmed.data.geometry import nifti
+from fedmed.data.geometry import affine_notes, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
@@ -88,6 +88,9 @@ def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
     with _readable(path, "image"):
         header = _stored_header(path, image)
     case.shape = tuple(int(length) for length in image.shape)
+    if unit := unit_fault(header):
+        case.faults.append(unit)
+        return image.affine
     placed = bool(header["sform_code"] or header["qform_code"])
     case.faults += geometry_faults(case.shape, image.affine, tuple(map(float, header["pixdim"][1:4])), placed)
     if case.faults:
@@ -99,7 +102,7 @@ def _inspect_image(case: Case, path: Path, lowest_peak: float) -> np.ndarray:
     if not case.faults:
         case.hu_min, case.hu_max = float(values.min()), float(values.max())
         case.hu_mean = round(float(values.mean(dtype=np.float64)), 3)
-        case.notes += value_notes(values)
+        case.notes += [*value_notes(values), *affine_notes(header)]
         case.content = content_hash(values)
     return image.affine
 

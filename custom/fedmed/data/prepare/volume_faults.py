@@ -7,6 +7,8 @@ from fedmed.data.prepare.mask_values import NOT_BINARY
 
 LOWEST_PEAK = -500.0  # HU; the brightest voxel of a scan with tissue in it is above this
 HIGHEST_PEAK = 40000.0  # HU; extended CT scales end at about 30 000
+NORMALISED = 10.0  # HU on both sides of 0; air and bone are far beyond
+LEAST_AIR = -200.0  # HU; a chest has air in it and around it
 GRID_TOLERANCE = 0.1  # mm between corners of mask and image, as in CheckCased: what is accepted here can be trained on
 
 
@@ -44,8 +46,8 @@ def value_faults(values: np.ndarray, lowest_peak: float = LOWEST_PEAK) -> list[s
     low, high = float(values.min()), float(values.max())
     if low == high:
         return [f"empty: every voxel is {low:g}"]
-    if low >= 0 and high <= 1:
-        return ["values lie in 0…1: a mask or a normalised image, not HU"]
+    if max(abs(low), abs(high)) <= NORMALISED:
+        return [f"values lie in {low:.3g}…{high:.3g}: a mask or a normalised image, not HU"]
     if high < lowest_peak:
         return [f"implausible HU: the brightest voxel is {high:g}, below {lowest_peak:g} (nothing but air)"]
     if high > HIGHEST_PEAK:
@@ -58,8 +60,8 @@ def value_notes(values: np.ndarray) -> list[str]:
     low, high = float(values.min()), float(values.max())
     if low >= 0 and high <= 255:
         return [f"values {low:g}…{high:g} look like an 8-bit picture, not HU"]
-    if low >= 0:
-        return [f"no value below 0 (range {low:g}…{high:g}): has the rescale intercept been lost?"]
+    if low > LEAST_AIR:
+        return [f"no value near that of air, -1000 (range {low:g}…{high:g}): has the rescale intercept been lost?"]
     return []
 
 

@@ -8,7 +8,7 @@ import torch
 from monai.data import MetaTensor
 from monai.transforms import Transform
 
-from fedmed.data.geometry import corner_distance
+from fedmed.data.geometry import corner_distance, unit_fault
 from fedmed.errors import DataError
 
 
@@ -21,8 +21,8 @@ class CheckCased(Transform):
         tolerance: largest distance in mm between a corner of the image and the same corner of the mask.
 
     Raises:
-        DataError: an image that is not one volume, is empty, or holds NaN or infinity; a mask of another shape or
-            position, or with values other than 0 and 1. Names the file and what to do.
+        DataError: an image that is not one volume, is empty, not in millimetres, or holds NaN or infinity; a mask of
+            another shape or position, or with values other than 0 and 1. Names the file and what to do.
     """
 
     def __init__(self, image: str = "image", label: str = "label", tolerance: float = 0.1) -> None:
@@ -42,6 +42,8 @@ def _name(tensor: MetaTensor) -> str:
 
 def _check_image(image: MetaTensor) -> None:
     name, size = _name(image), tuple(image.shape[1:])
+    if fault := unit_fault(image.meta):
+        raise DataError(f"{name}: {fault}")
     if image.numel() == 0:
         raise DataError(f"{name}: the image is empty (shape {size}); remove it from the datalist")
     if len(size) != 3 or min(size) < 2:

@@ -1,0 +1,69 @@
+"""What a NIfTI header may say beside what everybody reads: other units, and a second affine."""
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import nibabel as nib
+import numpy as np
+import torch
+from monai.transforms import MapTransform
+
+from covid_ct.errors import BundleInputError
+
+UNITS = {1: "metres", 3: "micrometres"}  # NIfTI's codes; 0 is unknown and 2 millimetres, which all readers assume
+SPACE = 7  # the bits of xyzt_units that tell the unit of space
+APART = 1e-3  # mm
+
+
+class CheckScand(MapTransform):
+    """Pass on a loaded scan (X, Y, Z) with its metadata, as it is.
+
+    Raises:
+        BundleInputError: its header gives voxels in other units than millimetres, or values are NaN or infinite.
+    """
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        for key in self.key_iterator(dict(data)):
+            _check(data[key])
+        return dict(data)
+
+
+def _check(image: Any) -> None:
+    meta = getattr(image, "meta", {})
+    name = str(meta.get("filename_or_obj", "the scan"))
+    if unit := UNITS.get(int(np.asarray(meta.get("xyzt_units", 0))) & SPACE):
+        raise BundleInputError(f"{name}: its header gives voxels in {unit}; save it in millimetres")
+    if not bool(torch.isfinite(torch.as_tensor(image)).all()):
+        bad = int((~torch.isfinite(torch.as_tensor(image))).sum())
+        raise BundleInputError(f"{name}: {bad} voxels are NaN or infinite; export it again")
+
+
+class KeepQformd(MapTransform):
+    """Give a mask that has just been saved the qform of its image, where that is another affine than its sform.
+
+    Viewers take one or the other; a mask lies on its image in each of them if it has both.
+    """
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        for key in self.key_iterator(dict(data)):
+            meta = getattr(data[key], "meta", {})
+            image, mask = (Path(str(meta.get(name, ""))) for name in ("filename_or_obj", "saved_to"))
+            if _is_nifti(image) and _is_nifti(mask):
+                _keep(image, mask)
+        return dict(data)
+
+
+def _keep(image: Path, mask: Path) -> None:
+    header = nib.load(image).header
+    qform, code = header.get_qform(coded=True)
+    if not code or not header["sform_code"] or np.abs(qform - header.get_sform()).max() <= APART:
+        return
+    saved = nib.load(mask)
+    written = nib.Nifti1Image(np.asarray(saved.dataobj), saved.affine, saved.header)
+    written.set_qform(qform, int(code))
+    nib.save(written, mask)
+
+
+def _is_nifti(path: Path) -> bool:
+    return path.name.lower().endswith((".nii", ".nii.gz")) and path.is_file()
