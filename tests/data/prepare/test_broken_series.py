@@ -123,6 +123,9 @@ def test_other_files_beside_a_series_are_left_alone(series):
         (("slice003.dcm",), {"StudyInstanceUID": "1.2.9"}, "two studies in one series"),
         (("slice003.dcm",), {"FrameOfReferenceUID": "1.2.9"}, "two frames of reference in one series"),
         ((), {"SOPInstanceUID": "1.2.3.4"}, "slice008.dcm and slice007.dcm share one SOPInstanceUID"),
+        ((), {"RescaleType": "MGML"}, "the values are not HU: RescaleType of slice008.dcm is MGML"),
+        ((), {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.7"}, "not CT images, but Secondary Capture Image Storage"),
+        (("slice003.dcm",), {"AcquisitionNumber": 2}, "two acquisitions by turns in one series"),
         ((LAST,), {"SliceThickness": 5}, f"{LAST} belongs to the series, but its size, thickness or sequence differs"),
     ],
 )
@@ -159,6 +162,13 @@ def test_each_slice_has_its_own_scale(series, change_dicom):
     expected = STORED.astype(int) - 1024
     expected[:, :, 5] = STORED[:, :, 5] * 2.0 - 1000
     assert np.array_equal(array, expected)
+
+
+def test_an_inverted_display_does_not_invert_hu(series, change_dicom):
+    change_dicom(series, PhotometricInterpretation="MONOCHROME1", BitsStored=12, HighBit=11)
+    array, affine, *_ = read_series(series_in(series)[0])
+    assert np.array_equal(array, STORED.astype(int) - 1024)
+    assert np.allclose(affine @ (0, 0, 7, 1), (10, 20, 30 + 7 * 2.5, 1))
 
 
 def test_linked_folders_are_entered_once(series, tmp_path):

@@ -10,6 +10,7 @@ from fedmed.data.geometry import nifti
 from fedmed.data.image_size import dicom_size_fault
 from fedmed.data.prepare.case import pseudonym
 from fedmed.data.prepare.dicom_headers import check_headers
+from fedmed.data.prepare.dicom_slices import itk_reads, read_slices
 from fedmed.errors import DataError
 
 
@@ -17,7 +18,7 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str, l
     """Read one CT series. MONAI's ``ITKReader`` does not check that the slices form a volume.
 
     Args:
-        files: the slices in order, or one multi-frame file.
+        files: the slices in order, or an Enhanced CT file, whose frames may be in any order.
 
     Returns:
         Array (X, Y, Z) in HU (rescale slope and intercept applied), int16 if that is exact, else float32;
@@ -26,9 +27,13 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str, l
     Raises:
         DataError: unreadable, too large, or as :func:`fedmed.data.prepare.dicom_headers.check_headers`.
     """
-    head, notes = check_headers(files)
+    head, slices, notes = check_headers(files)
     if fault := dicom_size_fault(head, files=len(files)):
         raise DataError(f"the series {fault}")
+    patient = pseudonym(str(head.get("PatientID") or ""))
+    if not itk_reads(slices):
+        array, affine = read_slices(slices)
+        return _shrink(array), affine, patient, notes
     try:
         image = _read_pixels(files)
     except RuntimeError as error:
@@ -36,7 +41,7 @@ def read_series(files: tuple[Path, ...]) -> tuple[np.ndarray, np.ndarray, str, l
             raise MemoryError(str(error)) from error
         raise DataError(f"ITK cannot read the series ({str(error).strip().splitlines()[-1]})") from error
     array = itk.array_from_image(image).transpose(2, 1, 0)
-    return _shrink(array), ras_affine(image), pseudonym(str(head.get("PatientID") or "")), notes
+    return _shrink(array), ras_affine(image), patient, notes
 
 
 def convert_series(files: tuple[Path, ...], target: Path) -> tuple[str, list[str]]:

@@ -7,16 +7,26 @@ from pathlib import Path
 
 import numpy as np
 from pydicom import Dataset, dcmread
+from pydicom.uid import UID
 
 from fedmed.data.dicom_start import dicom_fault
+from fedmed.data.prepare.dicom_slices import Slice, slices_of
 from fedmed.errors import DataError, first_line
 
 SCALE = {"RescaleIntercept": 1, "RescaleSlope": 1, "PixelSpacing": 2}  # numbers; without them ITK takes 0, 1, 1 mm
 ONE = {  # what all slices of a volume have in common
     "Modality": "modalities",
+    "SOPClassUID": "kinds of image",
     "PatientID": "patients",
     "StudyInstanceUID": "studies",
     "FrameOfReferenceUID": "frames of reference",
+}
+CT_IMAGES = {"1.2.840.10008.5.1.4.1.1.2", "1.2.840.10008.5.1.4.1.1.2.1", "1.2.840.10008.5.1.4.1.1.2.2"}
+BY_TURNS = {  # what tells two acquisitions or reconstructions of one series from each other
+    "AcquisitionNumber": "acquisitions",
+    "TemporalPositionIdentifier": "points in time",
+    "KVP": "tube voltages",
+    "ConvolutionKernel": "reconstructions",
 }
 GAP_TOLERANCE = 0.1  # of the usual slice distance; scanners round positions, a missing slice doubles the distance
 SHEAR_TOLERANCE = 0.01  # sideways shift for each mm of depth; a tilted gantry shows 0.1 and more
@@ -45,53 +55,64 @@ def read_header(path: Path) -> Dataset:
         raise DataError(f"{path.name} is damaged DICOM ({first_line(error)}); export the series again") from error
 
 
-def check_headers(files: Sequence[Path]) -> tuple[Dataset, list[str]]:
-    """Return the header of the first of a series' files, which are in the order of their slices, and what is odd.
+def not_ct(head: Dataset) -> str:
+    """Why a header is not that of a CT image; "" for one that is."""
+    modality = head.get("Modality", "CT")
+    if modality != "CT":
+        return f"DICOM modality is {modality}, not CT"
+    kind = UID(str(head.get("SOPClassUID") or ""))
+    if (kind and kind not in CT_IMAGES) or int(head.get("SamplesPerPixel") or 1) > 1:
+        return (
+            f"not CT images, but {kind.name if kind not in CT_IMAGES else 'pictures in colour'} (such as a screenshot)"
+        )
+    return ""
+
+
+def check_headers(files: Sequence[Path]) -> tuple[Dataset, list[Slice], list[str]]:
+    """Return the header of the first of a series' files, which are in order, its slices, and what is odd.
 
     Raises:
-        DataError: not CT; no rescale intercept or slope, or no pixel spacing; slices of two patients, studies, frames
-            of reference or spacings; slices that are missing, doubled, sheared or of different orientation; or two
-            with one SOPInstanceUID.
+        DataError: not CT; no rescale intercept or slope, or no pixel spacing; values other than HU; slices of two
+            patients, studies, frames of reference or spacings; slices that are missing, doubled, sheared, of different
+            orientation, or of two acquisitions by turns; or two files with one SOPInstanceUID.
     """
     with quiet():
         heads = [read_header(path) for path in files]
         try:
-            _check_common(heads, files)
-            if len(files) > 1:
-                _check_positions(heads, files)
-            return heads[0], _check_uids(heads, files)
+            if reason := not_ct(heads[0]):
+                raise DataError(reason)
+            slices = slices_of(heads, files)
+            _check_common(slices)
+            if len(slices) > 1:
+                _check_positions(slices)
+                _check_turns(slices)
+            return heads[0], slices, _check_uids(heads, files)
         except (AttributeError, TypeError, ValueError) as error:
             raise DataError(
                 f"a slice has an unreadable header ({first_line(error)}); export the series again"
             ) from error
 
 
-def _check_common(heads: Sequence[Dataset], files: Sequence[Path]) -> None:
-    modality = heads[0].get("Modality", "CT")
-    if modality != "CT":
-        raise DataError(f"DICOM modality is {modality}, not CT")
+def _check_common(slices: Sequence[Slice]) -> None:
     for name, what in ONE.items():
-        values = [str(head.get(name) or "") for head in heads]
+        values = [str(each.head.get(name) or "") for each in slices]
         if other := next((n for n, value in enumerate(values) if value != values[0]), 0):
-            raise DataError(f"two {what} in one series ({name} of {files[0].name}, {files[other].name}); separate them")
-    for head, path in zip(heads, files, strict=True):
-        if missing := [name for name in SCALE if not _holds(head, name)]:
+            names = f"{slices[0].name}, {slices[other].name}"
+            raise DataError(f"two {what} in one series ({name} of {names}); separate them")
+    for each in slices:
+        if missing := [name for name in SCALE if not _scales(name, each.head.get(name))]:
             raise DataError(
-                f"{path.name} has no usable {', '.join(missing)}, so its scale is unknown; export the series again"
+                f"{each.name} has no usable {', '.join(missing)}, so its scale is unknown; export the series again"
             )
-    spacings = np.array([head.get("PixelSpacing", (1, 1)) for head in heads], dtype=float)
+        # GDCM writes US, unspecified, when it changes how a CT is stored.
+        if (unit := str(each.head.get("RescaleType") or "HU")) not in ("HU", "US"):
+            raise DataError(f"the values are not HU: RescaleType of {each.name} is {unit}; export the series in HU")
+    spacings = np.array([each.head.get("PixelSpacing", (1, 1)) for each in slices], dtype=float)
     uneven = np.abs(spacings - spacings[0]).max(axis=1) > SPACING_TOLERANCE * spacings[0].min()
     if uneven.any():
         raise DataError(
-            f"two pixel spacings in one series ({files[0].name} and {files[uneven.argmax()].name}); separate them"
+            f"two pixel spacings in one series ({slices[0].name} and {slices[uneven.argmax()].name}); separate them"
         )
-
-
-def _holds(head: Dataset, name: str) -> bool:
-    """Whether a usable value is there; in a file of several frames it may stand in their functional groups."""
-    given = [head.get(name)] if name in head or not head.get("NumberOfFrames") else []
-    given = given or [element.value for element in head.iterall() if element.keyword == name]
-    return any(_scales(name, value) for value in given)
 
 
 def _scales(name: str, value: object) -> bool:
@@ -103,23 +124,35 @@ def _scales(name: str, value: object) -> bool:
     return bool(numbers.size == SCALE[name] and np.isfinite(numbers).all() and not (multiply and numbers.min() <= 0))
 
 
-def _check_positions(heads: Sequence[Dataset], files: Sequence[Path]) -> None:
+def _check_positions(slices: Sequence[Slice]) -> None:
     """A volume has one affine, so its slices must be parallel, equally spaced and not shifted sideways."""
     try:
-        positions = np.array([head.ImagePositionPatient for head in heads], dtype=float).reshape(-1, 3)
-        orientations = np.array([head.ImageOrientationPatient for head in heads], dtype=float).reshape(-1, 6)
+        positions = np.array([each.position for each in slices])
+        orientations = np.array([each.orientation for each in slices])
     except (AttributeError, TypeError, ValueError) as error:
         raise DataError("a slice has no readable position or orientation (0020,0032 and 0020,0037)") from error
     if np.abs(orientations - orientations[0]).max() > 1e-3:
         raise DataError("the slices have different orientations; export each orientation as its own series")
     normal = np.cross(orientations[0, :3], orientations[0, 3:])
     depth = positions @ normal
-    _check_distances(depth, [path.name for path in files])
+    _check_distances(depth, [each.name for each in slices])
     if len(set(np.sign(np.diff(depth)))) > 1:
         raise DataError("the slices are not in order; give each series a folder of its own")
     sideways = positions[-1] - positions[0] - (depth[-1] - depth[0]) * normal
     if np.linalg.norm(sideways) > SHEAR_TOLERANCE * abs(depth[-1] - depth[0]):
         raise DataError("the slices are shifted sideways (tilted gantry); correct the tilt before preparing")
+
+
+def _check_turns(slices: Sequence[Slice]) -> None:
+    """Slices that stand in order: one that lies between others' may be of another phase, exactly half way."""
+    for name, what in BY_TURNS.items():
+        values = [str(each.head.get(name) or "") for each in slices]
+        changes = [n for n in range(1, len(values)) if values[n] != values[n - 1]]
+        if len(changes) >= len(set(values)):  # a value comes back; stations or slabs, one after the other, do not
+            first, second = slices[changes[0] - 1].name, slices[changes[0]].name
+            raise DataError(
+                f"two {what} by turns in one series ({name} of {first} and {second}); export each on its own"
+            )
 
 
 def _check_distances(depth: np.ndarray, names: Sequence[str]) -> None:
