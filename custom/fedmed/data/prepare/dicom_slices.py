@@ -21,8 +21,10 @@ OF_FRAME = {  # attribute of a classic slice -> its names in the functional grou
     "AcquisitionNumber": ("AcquisitionNumber", "FrameAcquisitionNumber"),
     "TemporalPositionIdentifier": ("TemporalPositionIdentifier", "TemporalPositionIndex"),
 }
-OF_FILE = ("SOPClassUID", "Modality", "PatientID", "StudyInstanceUID", "FrameOfReferenceUID", "Rows", "Columns")
-OF_FILE += ("SamplesPerPixel", "PhotometricInterpretation", "BitsAllocated", "BitsStored", "PixelRepresentation")
+OF_FILE = (
+    *("SOPClassUID", "Modality", "PatientID", "StudyInstanceUID", "FrameOfReferenceUID", "Rows", "Columns"),
+    *("SamplesPerPixel", "PhotometricInterpretation", "BitsAllocated", "BitsStored", "PixelRepresentation"),
+)
 
 
 @dataclass(frozen=True)
