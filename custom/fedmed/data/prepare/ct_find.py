@@ -50,7 +50,7 @@ def find_volumes(
     place = masks or (folder if suffix else None)
     sources: list[Source] = []
     taken: set[str] = set()
-    for key, files, series, fault in _volumes(folder, skip):
+    for key, files, series, fault in _all_volumes(folder, skip):
         if suffix_beside and not series and key.endswith(suffix_beside):
             mask_files.add(files[0])
             continue
@@ -63,6 +63,15 @@ def find_volumes(
         patient, unknown = _patient(pattern, key, case, series)
         sources.append(Source(case, files, patient, mask, fault=fault or unknown, series=series))
     return sources, sorted(mask_files - {source.mask for source in sources})
+
+
+def _all_volumes(folder: Path, skip: Collection[Path]) -> list[tuple[str, tuple[Path, ...], bool, str]]:
+    found = list(_volumes(folder, skip))
+    if sum(series for _, _, series, _ in found) < 2:
+        return found
+    from fedmed.data.prepare.dicom_join import join_series  # ITK takes seconds to load; NIfTI does not need it
+
+    return join_series(found)
 
 
 def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[Path, ...], bool, str]]:

@@ -76,6 +76,8 @@ def _convert(source: Source, case: Case, target: Path) -> None:
 
     pseudonym, notes = convert_series(source.files, target)
     case.notes += notes
+    if len({path.parent for path in source.files}) > 1:
+        case.notes.append("one series of several folders, joined")
     if source.patient is None:
         case.patient = pseudonym or source.case
         if not pseudonym:

@@ -54,7 +54,7 @@ def checked_series(folder: Path) -> list[tuple[Files, str]]:
         return [(tuple(sorted(path for path in folder.iterdir() if path.is_file())), str(error))]
     damaged = _damaged(folder, {path.name for files in series for path in files})
     if series or not damaged:
-        alike = [_likeness(files[0]) for files in series]
+        alike = [likeness(files[0]) for files in series]
         return [(series[n], _lost(alike[n][0], damaged) or _split_off(n, series, alike)) for n in range(len(series))]
     files = tuple(damaged)
     return [(files, f"none of its {len(files)} slices can be read, the first is {files[0].name}; export them again")]
@@ -101,7 +101,7 @@ def _lost(uid: str, damaged: Mapping[Path, str]) -> str:
     return ""
 
 
-def _likeness(path: Path) -> tuple[str, ...]:
+def likeness(path: Path) -> tuple[str, ...]:
     """SeriesInstanceUID and orientation; a localiser of the same series has another orientation."""
     try:
         head = read_header(path)
