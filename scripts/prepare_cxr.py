@@ -56,6 +56,7 @@ def prepare(options: argparse.Namespace) -> None:
         patient_pattern=options.patient_pattern,
         workers=options.workers,
         copy=options.copy,
+        own_patients=options.own_patients,
         track=progress("Reading images"),
     )
     print_site(prepared, options.site)

@@ -121,6 +121,7 @@ def prepare_one(
     prepared = prepare_video_site(
         options.folder, out, site, wanted, fractions=tuple(options.split), seed=options.seed,
         workers=options.workers, copy=options.copy, track=progress("Streaming videos"), client=client,
+        own_patients=options.own_patients,
     )  # fmt: skip
     print_site(prepared, site)
 

@@ -9,6 +9,7 @@ from typing import Any
 from fedmed.checks.site_findings import SiteFinding, data_finding
 from fedmed.data.datalist import read_datalist
 from fedmed.data.entry_forms import UNLABELED, ImageAlone, listed_file
+from fedmed.data.patient_ids import owner
 from fedmed.data.prepare.case import Case
 from fedmed.errors import DataError
 from fedmed.kinds.kind import Kind
@@ -33,6 +34,7 @@ class Entry:
         label: name of its class, where labels are not masks.
         table: of a video's labels by time.
         main: what the datalist calls ``image``: image or video.
+        owner: what all spellings of ``patient`` have in common, or None where it may be in several lists.
     """
 
     list: str
@@ -43,6 +45,7 @@ class Entry:
     label: str | None = None
     table: Path | None = None
     main: str = "image"
+    owner: str | None = None
 
     @property
     def where(self) -> str:
@@ -89,7 +92,9 @@ def read_entries(site: SiteConfig, form: ImageAlone) -> tuple[list[Entry], list[
                 patient = None if value.get("patient") is None else str(value["patient"])
                 label = form.word(key, value)
                 mask, table = files.get("label") or files.get("masks"), files.get("labels")
-                entries.append(Entry(key, number, files[form.main], mask, patient, label, table, form.main))
+                entries.append(
+                    Entry(key, number, files[form.main], mask, patient, label, table, form.main, owner(value))
+                )
     return entries, findings
 
 

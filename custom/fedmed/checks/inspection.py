@@ -2,13 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 from fedmed.checks.bins import Bins, Fact, summarise
 from fedmed.checks.entries import SCORED, Cases, Entry
 from fedmed.checks.site_findings import SiteFinding, data_finding
+from fedmed.data.patient_ids import IN_TWO_LISTS
 from fedmed.data.prepare.case import Case
 from fedmed.data.prepare.pool import Track
 
@@ -52,8 +53,8 @@ class Inspection(ABC):
     def judge(self, cases: Cases, size: int | None) -> list[SiteFinding]:
         """Everything that is wrong with or odd about the inspected entries, their lists included."""
         findings = [*self.judge_images(cases, size)]
-        findings += self._in_two_lists("patient", cases, lambda entry, case: entry.patient)
-        findings += self._in_two_lists("copy", cases, lambda entry, case: case.content or None)
+        contents = {entry: case.content for entry, case in cases.items() if case.content}
+        findings += self._in_two_lists("copy", contents)
         if unnamed := [entry for entry in cases if entry.patient is None]:
             text = (
                 f"{len(unnamed)} entries have no 'patient', the first is {unnamed[0].where}; without it nobody can "
@@ -62,21 +63,24 @@ class Inspection(ABC):
             findings.append(data_finding("no_patient", text))
         return findings
 
-    def _in_two_lists(
-        self, kind: str, cases: Cases, identity: Callable[[Entry, Case], str | None]
-    ) -> Iterator[SiteFinding]:
+    def judge_patients(self, entries: Sequence[Entry]) -> Iterator[SiteFinding]:
+        """Which patients are trained on and scored by; no file is opened."""
+        return self._in_two_lists("patient", {entry: entry.owner for entry in entries if entry.owner is not None})
+
+    def _in_two_lists(self, kind: str, identities: Mapping[Entry, str]) -> Iterator[SiteFinding]:
         """A patient or a scan may be trained on with and without its mask; it may not be trained on and scored by."""
         groups: dict[str, list[Entry]] = defaultdict(list)
-        for entry, case in cases.items():
-            if (key := identity(entry, case)) is not None:
-                groups[key].append(entry)
-        for key, group in groups.items():
+        for entry, identity in identities.items():
+            groups[identity].append(entry)
+        for group in groups.values():
             lists = {entry.list for entry in group}
             shown = "; ".join(entry.where for entry in group[:4]) + ("; …" if len(group) > 4 else "")
             first, *others = ((entry.list, entry.number) for entry in group)
-            what = f"patient '{key}'" if kind == "patient" else f"the same {self.noun}"
+            names = " or ".join(sorted({f"'{entry.patient}'" for entry in group}))
+            what = f"patient {names}" if kind == "patient" else f"the same {self.noun}"
             if len(lists) > 1 and lists & set(SCORED):
-                text = f"{what} is in two lists: {shown}; a score would be too good: keep one list"
+                remedy = IN_TWO_LISTS if kind == "patient" else "a score would be too good: keep one list"
+                text = f"{what} is in two lists: {shown}; {remedy}"
                 yield data_finding(kind, text, *first, also=tuple(others))
             elif kind == "copy" and len(group) > 1:
                 text = f"{what} is listed more than once: {shown}; keep one if that was not meant"

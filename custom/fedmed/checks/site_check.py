@@ -115,6 +115,7 @@ def check_data(checked: CheckedSite, options: Options, show: Silent) -> None:
     checked.entries, found = read_entries(site, checked.kind.form(checked.demands.classes))
     checked.findings += [] if "training" in options.skip else unusable
     checked.findings += [*_lists(checked), *found]
+    checked.findings += checked.inspection.judge_patients(checked.entries)
     if "data" not in options.skip:
         bundle = checked.demands.bundle.name if checked.demands.bundle else None
         checked.cases = checked.inspection.open(checked.entries, options.workers, show.track(), bundle, site.bundles)

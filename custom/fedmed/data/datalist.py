@@ -54,7 +54,8 @@ def load_datalist(
 
 def case_names(cases: Sequence[Mapping[str, Any]]) -> list[str]:
     """Names of cases: the file name of the image or video without its extension."""
-    return [Path(case.get("video") or case["image"]).name.removesuffix(".gz").rsplit(".", 1)[0] for case in cases]
+    names = [Path(case.get("video") or case["image"]).name for case in cases]
+    return [(name[:-3] if name.lower().endswith(".gz") else name).rsplit(".", 1)[0] for name in names]
 
 
 def check_words(datalist: Path, form: ImageAlone, classes: Sequence[str]) -> None:

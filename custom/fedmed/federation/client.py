@@ -16,6 +16,7 @@ from fedmed.bundles.bundle import Bundle
 from fedmed.bundles.contract import Use
 from fedmed.bundles.network import named_tensors, parsed, seed_everything
 from fedmed.data.datalist import case_names, check_words, list_entries
+from fedmed.data.patient_ids import check_patients
 from fedmed.data.video.feature_store import encoder_digest
 from fedmed.engines.corrected_steps import Corrections
 from fedmed.engines.evaluation_files import write_patients
@@ -264,6 +265,7 @@ class Client:
                 f"bundle '{self.bundle.name}' at {self.bundle.root} differs from the server's (hash "
                 f"{self.bundle.digest[:12]} here, {task.bundle_digest[:12]} there); install the same version"
             )
+        check_patients(self.site.datalist)
         if self.kind.labelled:
             names = [one.name for one in self.bundle.classes]
             check_words(self.site.datalist, self.kind.form(names), names)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedmed.data.patient_ids import BLOCKS_OF, stripped
 from fedmed.data.video.stored_video import StoredVideo
 
 
@@ -21,6 +22,7 @@ class Source:
     view: str = ""  # of an X-ray, where a table says it
     fault: str = ""  # why it is refused before it is read
     series: bool = False  # whether the files are a DICOM series
+    patient_said: bool = True  # False where a file without an id is a patient of its own
 
 
 @dataclass
@@ -38,6 +40,8 @@ class Checked:
     faults: list[str] = field(default_factory=list, kw_only=True)  # why it is refused; empty for a usable one
     notes: list[str] = field(default_factory=list, kw_only=True)  # what to look at, but no reason to refuse it
     lists: list[str] = field(default_factory=list, kw_only=True)  # of the datalist
+    patient_said: bool = field(default=True, kw_only=True)  # False: it counts as a patient of its own
+    patient_key: str = field(default="", kw_only=True)  # of a DICOM header's id: what its spellings have in common
 
     @property
     def usable(self) -> bool:
@@ -84,6 +88,7 @@ class VideoCase(Case):
         lasting: phase -> how many rows of the table are of it.
         white, dark, out_of_body: how many of the frames looked at are so.
         stored: what is known of its frames, at the rate at which they were looked at.
+        blocks_of: the patient, where parts of one recording are in several lists on purpose.
     """
 
     table: Path | None = None
@@ -98,9 +103,11 @@ class VideoCase(Case):
     dark: int = 0
     out_of_body: int = 0
     stored: StoredVideo | None = None
+    blocks_of: str = ""
 
     def named(self) -> dict[str, Path | str]:
-        return {"video": self.image or self.found, "labels": self.table or "", "masks": self.mask or ""}
+        files = {"video": self.image or self.found, "labels": self.table or "", "masks": self.mask or ""}
+        return {**files, BLOCKS_OF: self.blocks_of}
 
 
 def content_hash(values: np.ndarray) -> str:
@@ -113,5 +120,6 @@ def content_hash(values: np.ndarray) -> str:
 
 
 def pseudonym(patient: str) -> str:
-    """The name that a datalist, which others may see, has instead of a PatientID; "" for ""."""
+    """The name that a datalist, which others may see, has instead of a PatientID; "" for blanks."""
+    patient = stripped(patient)
     return "patient-" + hashlib.sha256(patient.encode()).hexdigest()[:12] if patient else ""

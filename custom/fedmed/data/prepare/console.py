@@ -36,6 +36,7 @@ def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> Non
     add("--site", "--name", dest="site", required=True, help="the site's name in the federation")
     add("--split", type=float, nargs=3, default=(0.6, 0.2, 0.2), metavar=("TRAIN", "VAL", "TEST"))
     add("--patient-pattern", metavar="REGEX", help=f"finds the patient in the relative path, for example '{example}'")
+    add("--own-patients", action="store_true", help="take each file as another patient, whatever the names look like")
     add("--seed", type=int, default=0, help="of the split (default 0)")
     add("--workers", type=int, default=min(4, os.cpu_count() or 1), help="processes that read images")
     add("--copy", action="store_true", help="link or copy the files into SITE_DIR instead of pointing at them")
@@ -67,6 +68,8 @@ def print_site(prepared: Prepared, site: str) -> None:
     console = Console(highlight=False)
     used = sum(bool(case.lists) for case in prepared.cases)
     title = f"site '{site}': {used} of {len(prepared.cases)} {prepared.what}"
+    for text in prepared.first:
+        console.print(f"[bold yellow]{in_markup(text)}[/bold yellow]", soft_wrap=True)
     print_table(console, prepared.rows, title)
     for name, entries in prepared.sections.items():
         if entries:

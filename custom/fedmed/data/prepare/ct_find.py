@@ -1,5 +1,7 @@
 """Find the CT volumes of a folder and the masks that belong to them. Only names and DICOM headers are read."""
 
+import hashlib
+import os
 import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -8,6 +10,7 @@ from fedmed.data.prepare.case import Source
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in, readable_kind, visible_files
 
 NIFTI = (".nii.gz", ".nii")
+LONGEST = 200  # bytes of a case's name; a file's may have 255, with its ending
 
 
 def find_volumes(
@@ -50,6 +53,7 @@ def find_volumes(
     place = masks or (folder if suffix else None)
     sources: list[Source] = []
     taken: set[str] = set()
+    keys: dict[str, Path] = {}
     for key, files, series, fault in _all_volumes(folder, skip):
         if suffix_beside and not series and key.endswith(suffix_beside):
             mask_files.add(files[0])
@@ -61,7 +65,9 @@ def find_volumes(
         case = _unique(key.replace("/", "_"), taken)
         mask = _mask_of(place, key, case, suffix) if place else None
         patient, unknown = _patient(pattern, key, case, series)
-        sources.append(Source(case, files, patient, mask, fault=fault or unknown, series=series))
+        said = series or pattern is not None
+        fault = fault or unknown or ("" if series else _twice(files[0], keys))
+        sources.append(Source(case, files, patient, mask, fault=fault, series=series, patient_said=said))
     return sources, sorted(mask_files - {source.mask for source in sources})
 
 
@@ -78,10 +84,9 @@ def _volumes(folder: Path, skip: Collection[Path]) -> Iterator[tuple[str, tuple[
     """Yield (path relative to ``folder`` without extension, files, is a DICOM series, fault), sorted by path."""
     for here, files in visible_files(folder, skip):
         for path in files:
-            if path.name.endswith(NIFTI):
-                name = path.relative_to(folder).as_posix()
-                yield name.removesuffix(".gz").removesuffix(".nii"), (path,), False, ""
-        if any(readable_kind(path) == "DICOM" for path in files if not path.name.endswith(NIFTI)):
+            if is_nifti(path):
+                yield _without_ending(path.relative_to(folder).as_posix()), (path,), False, ""
+        if any(readable_kind(path) == "DICOM" for path in files if not is_nifti(path)):
             yield from _series(here, folder)
 
 
@@ -95,12 +100,28 @@ def _series(here: Path, folder: Path) -> Iterator[tuple[str, tuple[Path, ...], b
 
 
 def _nifti_files(folder: Path) -> Iterator[Path]:
-    return (path for _, files in visible_files(folder, ()) for path in files if path.name.endswith(NIFTI))
+    return (path for _, files in visible_files(folder, ()) for path in files if is_nifti(path))
+
+
+def is_nifti(path: Path) -> bool:
+    """Whether a name ends like NIfTI, in small or capital letters."""
+    return path.name.lower().endswith(NIFTI)
+
+
+def _without_ending(name: str) -> str:
+    return re.sub(r"\.nii(\.gz)?$", "", name, flags=re.IGNORECASE)
+
+
+def _twice(path: Path, keys: dict[str, Path]) -> str:
+    """Why ``a.nii.gz`` is refused beside ``a.nii``: nobody knows which one the mask and the patient belong to."""
+    first = keys.setdefault(_without_ending(str(path)), path)
+    return "" if first == path else f"{path.name} lies beside {first.name}, which is used; keep one of the two"
 
 
 def _mask_of(place: Path, key: str, case: str, suffix: str) -> Path | None:
-    names = [f"{name}{suffix}{ending}" for name in (key, case) for ending in NIFTI]
-    return next((place / name for name in names if (place / name).is_file()), None)
+    endings = (*NIFTI, *(ending.upper() for ending in NIFTI))
+    names = [f"{name}{suffix}{ending}" for name in (key, case) for ending in endings]
+    return next((place / name for name in names if os.path.isfile(place / name)), None)  # False for a long name
 
 
 def _patient(pattern: re.Pattern[str] | None, key: str, case: str, series: bool) -> tuple[str | None, str]:
@@ -112,6 +133,9 @@ def _patient(pattern: re.Pattern[str] | None, key: str, case: str, series: bool)
 
 
 def _unique(name: str, taken: set[str]) -> str:
+    if len(name.encode(errors="replace")) > LONGEST:
+        short = name.encode(errors="replace")[: LONGEST - 9].decode(errors="ignore")
+        name = f"{short}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:8]}"
     number, candidate = 1, name
     while candidate in taken:
         number += 1

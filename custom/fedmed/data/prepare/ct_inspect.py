@@ -11,6 +11,7 @@ import numpy as np
 
 from fedmed.data.geometry import affine_notes, nifti, unit_fault
 from fedmed.data.image_size import UNREADABLE, opened_nifti
+from fedmed.data.patient_ids import folded
 from fedmed.data.prepare.case import Case, Source, content_hash
 from fedmed.data.prepare.mask_values import BINARY, Foreground, hinted
 from fedmed.data.prepare.pool import DIED, Track, run_all
@@ -48,7 +49,8 @@ def inspect_all(
 def _inspect(source: Source, converted: Path, lowest_peak: float, foreground: Foreground, ending: str) -> Case:
     found = source.files[0].parent if source.series else source.files[0]
     image = converted / "images" / f"{source.case}{ending}" if source.series else found
-    case = Case(source.case, source.patient or source.case, found, image, source.mask)
+    said = source.patient_said
+    case = Case(source.case, source.patient or source.case, found, image, source.mask, patient_said=said)
     if source.fault:
         case.faults.append(source.fault)
         return case
@@ -73,13 +75,15 @@ def _died(inspect: Callable[[Source], Case], source: Source) -> Case:
 
 def _convert(source: Source, case: Case, target: Path) -> None:
     from fedmed.data.prepare.dicom import convert_series  # ITK takes seconds to load and NIfTI does not need it
+    from fedmed.data.prepare.dicom_headers import read_header
 
     pseudonym, notes = convert_series(source.files, target)
     case.notes += notes
     if len({path.parent for path in source.files}) > 1:
         case.notes.append("one series of several folders, joined")
     if source.patient is None:
-        case.patient = pseudonym or source.case
+        case.patient, case.patient_said = pseudonym or source.case, bool(pseudonym)
+        case.patient_key = folded(str(read_header(source.files[0]).get("PatientID") or ""))
         if not pseudonym:
             case.notes.append("no PatientID; counted as a separate patient")
 

@@ -5,10 +5,12 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedmed.data.prepare.case import Case
+from fedmed.data.prepare.case import Case, Source
 from fedmed.data.prepare.ct_find import find_volumes
 from fedmed.data.prepare.ct_inspect import inspect_all
+from fedmed.data.prepare.left_files import LEFT, files_left
 from fedmed.data.prepare.mask_values import BINARY, Foreground
+from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import Track
 from fedmed.data.prepare.report import AXES, Prepared, Rows, listed, note_counts, refusals, require_used
@@ -16,6 +18,7 @@ from fedmed.data.prepare.split import assign
 from fedmed.data.prepare.write import write_site
 from fedmed.errors import DataError
 
+REMEDY = "Say it with --patient-pattern"
 COLUMNS = (
     *("case", "patient", "status", "list", "reason", "notes"),
     *(f"voxels_{axis}" for axis in AXES),
@@ -39,6 +42,7 @@ def prepare_site(
     patient_pattern: str | None = None,
     workers: int = 1,
     copy: bool = False,
+    own_patients: bool = False,
     track: Track[Case] | None = None,
 ) -> Prepared:
     """Check every volume below ``folder`` and write the site folder ``out``.
@@ -55,6 +59,7 @@ def prepare_site(
         fractions: training, validation, testing.
         seed: of the split.
         copy: link (or copy) NIfTI files into ``out`` too.
+        own_patients: whether each file is another patient's, though names look as if several were of one.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
@@ -67,17 +72,27 @@ def prepare_site(
         raise DataError(f"{folder}: no NIfTI file (.nii, .nii.gz) and no DICOM series at any depth")
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
+        united = unite_patients(cases)
+        if not own_patients and any(case.mask for case in cases):
+            refuse_shared_prefixes(cases, folder, "scan", REMEDY)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)
         written = any(path and path.is_relative_to(staging) for case in cases for path in (case.image, case.mask))
         data_root = _data_root(folder, masks, out, copy or written)
         if data_root == out:
             _gather(cases, staging)
-        prepared = prepared_volumes(out, data_root, cases, stray)
+        left = files_left([folder, *([masks] if masks else [])], _read(sources, stray), [out])
+        prepared = prepared_volumes(out, data_root, cases, stray, left, united)
         settings = {"folder": folder, "masks": masks or mask_suffix, "role": role, "split": fractions, "seed": seed}
         settings |= {"mask values": foreground.words} if foreground.converts else {}
         write_site(prepared, staging, site, settings)
     return prepared
+
+
+def _read(sources: Sequence[Source], stray: Sequence[Path]) -> set[Path]:
+    """The files that become volumes and masks, or that the report names already."""
+    files = {path for source in sources for path in source.files}
+    return {*files, *(source.mask for source in sources if source.mask), *stray}
 
 
 def fill_lists(cases: Sequence[Case], role: str, fractions: Sequence[float], seed: int) -> None:
@@ -123,7 +138,7 @@ def _gather(cases: Sequence[Case], staging: Path) -> None:
     def bring(path: Path | None, kind: str, name: str) -> Path | None:
         if path is None or path.is_relative_to(staging):
             return path
-        suffix = "".join(path.suffixes[-2:]) if path.suffix == ".gz" else path.suffix
+        suffix = "".join(path.suffixes[-2:]) if path.suffix.lower() == ".gz" else path.suffix
         return link_or_copy(path, staging / PREPARED / kind / (name + suffix))
 
     for case in cases:
@@ -131,14 +146,23 @@ def _gather(cases: Sequence[Case], staging: Path) -> None:
             case.image, case.mask = bring(case.image, "images", case.case), bring(case.mask, "masks", case.case)
 
 
-def prepared_volumes(out: Path, data_root: Path, cases: Sequence[Case], stray_masks: Sequence[Path] = ()) -> Prepared:
-    """Say of checked volumes, and of masks that fit no image, what the report shows."""
+def prepared_volumes(
+    out: Path,
+    data_root: Path,
+    cases: Sequence[Case],
+    stray_masks: Sequence[Path] = (),
+    left: Sequence[str] = (),
+    united: Sequence[str] = (),
+) -> Prepared:
+    """Say what the report shows: of volumes, masks without an image, files ``left`` and patients ``united``."""
     sections = {
         "Refused": refusals(cases),
-        "Worth a look": note_counts(cases),
+        "Worth a look": [*united, *note_counts(cases)],
+        LEFT: left,
         "Masks without an image": [str(path) for path in stray_masks],
     }
-    return Prepared(out, data_root, cases, "volumes", COLUMNS, list_table(cases), sections)
+    first = patient_warnings(cases, "scan", REMEDY)
+    return Prepared(out, data_root, cases, "volumes", COLUMNS, list_table(cases), sections, first=first)
 
 
 def list_table(cases: Sequence[Case]) -> Rows:

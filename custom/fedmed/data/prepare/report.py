@@ -32,6 +32,7 @@ class Prepared:
     sections: Mapping[str, Sequence[str]]  # after the table: heading → lines, possibly none
     classes: Sequence[str] | None = None  # of X-rays; None where labels are masks
     form: ImageAlone | None = None  # of an entry, where it names something else than an image
+    first: Sequence[str] = ()  # what stands on top: a score may be too good, or nearly nothing was read
 
 
 def listed(cases: Sequence[Found]) -> dict[str, list[Found]]:
@@ -100,7 +101,8 @@ def page(prepared: Prepared, title: str, settings: Mapping[str, object]) -> str:
     heading, *body = prepared.rows
     cells = [list(map(in_markdown, heading)), ["---"] * len(heading), *(list(map(in_markdown, row)) for row in body)]
     rows = [f"| {' | '.join(row)} |" for row in cells]
-    lines = [f"# {in_markdown(title)}", "", *(f"- {name}: {as_code(value)}" for name, value in settings.items()), ""]
+    lines = [f"# {in_markdown(title)}", "", *(f"**{in_markdown(text)}**\n" for text in prepared.first)]
+    lines += [*(f"- {name}: {as_code(value)}" for name, value in settings.items()), ""]
     lines += [f"{len(cases)} {prepared.what} found, {used} used, {refused} refused.", "", *rows, ""]
     for name, entries in prepared.sections.items():
         if entries:

@@ -74,7 +74,8 @@ def prepare_video(
         wanted: what is asked for.
         copy: whether videos are copied.
     """
-    case = VideoCase(recording.case, recording.patient or recording.case, recording.video)
+    said, patient = recording.patient_said, recording.patient or recording.case
+    case = VideoCase(recording.case, patient, recording.video, patient_said=said)
     case.notes += [layout.note] if layout.note else []
     place = {part: staging / PREPARED / part / recording.case for part in ("videos", "labels", "masks")}
     if recording.fault:

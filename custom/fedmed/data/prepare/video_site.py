@@ -12,6 +12,8 @@ from fedmed.data.prepare.case import VideoCase
 from fedmed.data.prepare.clients import SiteRecordings
 from fedmed.data.prepare.folder import compile_pattern, existing, patient_in
 from fedmed.data.prepare.label_split import fill_lists, refuse_copies
+from fedmed.data.prepare.left_files import LEFT, files_left
+from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.phase_counts import added, alone, missing, phase_counts, shares_of_phases
 from fedmed.data.prepare.place import staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
@@ -20,6 +22,7 @@ from fedmed.data.prepare.time_blocks import in_blocks, list_blocks
 from fedmed.data.prepare.tool_counts import one_sided, shares_of_tools, tool_counts
 from fedmed.data.prepare.video_inspect import DEFAULT, WantedVideos, prepare_video
 from fedmed.data.prepare.video_layouts.layout import Layout, Recording
+from fedmed.data.prepare.video_layouts.plain import INDEX
 from fedmed.data.prepare.write import write_site
 from fedmed.data.video.frame_rules import WORDS
 from fedmed.data.video.frame_settings import FrameSettings
@@ -29,6 +32,7 @@ from fedmed.errors import DataError
 
 LAYOUTS = "fedmed.data.prepare.video_layouts"
 PLAIN = "plain"
+REMEDY = "Say it in the column 'patient' of videos.csv, or with --patient-pattern"
 COLUMNS = (
     *("case", "patient", "status", "list", "reason", "notes", "label", "seconds", "sizes", "masks"),
     *("white", "dark", "out_of_body", "found", "video", "labels"),
@@ -62,7 +66,8 @@ def find_recordings(folder: Path, wanted: WantedVideos) -> tuple[str, Layout, li
     for one in layout.find(folder):
         patient = one.patient or (patient_in(pattern, one.stem) if pattern else one.stem)
         fault = one.fault or ("" if patient else f"the patient pattern does not match '{one.case}'")
-        recordings.append(replace(one, patient=patient, fault=fault))
+        said = bool(one.patient) or pattern is not None
+        recordings.append(replace(one, patient=patient, fault=fault, patient_said=said))
     if not recordings:
         raise DataError(f"{folder}: no video for the layout '{name}': {known[name].about}")
     return name, layout, recordings
@@ -80,6 +85,7 @@ def prepare_video_site(
     copy: bool = False,
     track: Track[VideoCase] | None = None,
     client: SiteRecordings | None = None,
+    own_patients: bool = False,
 ) -> Prepared:
     """Check every video below ``folder`` and write the site folder ``out``.
 
@@ -93,6 +99,7 @@ def prepare_video_site(
         copy: link (hard) or copy the videos instead of pointing at them.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
         client: which recordings are used; None: all.
+        own_patients: whether each video is another patient's, though names look as if several were of one.
 
     Raises:
         DataError: wrong arguments, a patient in two lists, or nothing usable; nothing is written.
@@ -100,6 +107,7 @@ def prepare_video_site(
     folder, out = Path(folder).expanduser().resolve(), Path(out).expanduser().resolve()
     name, layout, recordings = find_recordings(folder, wanted)
     recordings = [one for one in recordings if not one.video.is_relative_to(out)]
+    left = files_left([folder], _read(folder, recordings), [out])
     if client:
         recordings = [replace(r, list=client.lists[r.case] or r.list) for r in recordings if r.case in client.lists]
     if wanted.blocks:
@@ -112,16 +120,22 @@ def prepare_video_site(
         refuse_other_columns(cases)
         if not wanted.ignore:
             note_missing_labels(cases)
+        united = unite_patients(cases)
+        if wanted.blocks:
+            for case in cases:
+                case.blocks_of = case.patient
         if given:
             fill_given(cases, given, folder, shared=bool(wanted.blocks))
         else:
+            if not own_patients and not wanted.ignore and name == PLAIN and any(case.label for case in cases):
+                refuse_shared_prefixes(cases, folder, "video", REMEDY)
             fill_lists(cases, fractions, seed, wanted.ignore)
         if wanted.blocks:
             list_blocks(cases, out, staging)
         require_used(cases, folder, "videos")
         if wanted.blocks or (client and client.about):
             require_tested(cases, site)
-        prepared = _prepared(out, cases, wanted.settings)
+        prepared = _prepared(out, cases, wanted.settings, left, united)
         split: object = "as videos.csv or the clients' file says" if given else tuple(fractions)
         if wanted.blocks:
             split = "in turn, blocks of {:g} s with {:g} s between them left out".format(*wanted.blocks)
@@ -183,7 +197,15 @@ def _died(work: Callable[[Recording], VideoCase], recording: Recording) -> Video
     return work(replace(recording, fault=DIED))
 
 
-def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) -> Prepared:
+def _read(folder: Path, recordings: Sequence[Recording]) -> set[Path]:
+    """The files that become videos, labels and masks, and folders of them."""
+    files = {folder / INDEX, *(one.video for one in recordings), *(path for one in recordings for path in one.labels)}
+    return files | {path for one in recordings for _, paths in one.masks for path in paths}
+
+
+def _prepared(
+    out: Path, cases: Sequence[VideoCase], settings: FrameSettings, left: Sequence[str], united: Sequence[str]
+) -> Prepared:
     used = [case for case in cases if case.lists]
     labelled = [case for case in used if case.lists != [UNLABELED]]
     rate = None if any(case.found.is_dir() for case in used) else settings.rate  # single frames have no rate
@@ -191,7 +213,8 @@ def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) ->
     space = SpaceNeeded(sum(case.shape[0] for case in used), *settings.size, rate)
     sections = {
         "Refused": refusals(cases),
-        "Worth a look": note_counts(cases),
+        "Worth a look": [*united, *note_counts(cases)],
+        LEFT: left,
         "Tools that a list never or always shows": one_sided(counts),
         "Rows that show each tool": shares_of_tools(counts),
         "Phases that a list never or always shows": _phases_of_lists(used),
@@ -200,8 +223,9 @@ def _prepared(out: Path, cases: Sequence[VideoCase], settings: FrameSettings) ->
         "Space of the prepared frames": [space.words()],
     }
     has = {part: all(getattr(case, part) for case in labelled) for part in ("table", "mask")}
+    first = patient_warnings(cases, "video", REMEDY) if not any(case.blocks_of for case in cases) else []
     form = Video(labels=has["table"], masks=has["mask"])
-    return Prepared(out, out, cases, "videos", COLUMNS, _list_table(cases), sections, form=form)
+    return Prepared(out, out, cases, "videos", COLUMNS, _list_table(cases), sections, form=form, first=first)
 
 
 def _phases_of_lists(cases: Sequence[VideoCase]) -> list[str]:

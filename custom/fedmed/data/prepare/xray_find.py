@@ -47,10 +47,12 @@ def find_xrays(
         row = (table or {}).get(name)
         label = row.label if row else ""
         patient, fault = _patient(path, name, row, pattern, table is not None)
+        said = patient != name
         fault = fault or (row.fault if row else "")
         if label and classes and label not in classes:
             fault = fault or f"its label '{label}' is not one of {', '.join(classes)}"
-        sources.append(Source(name, (path,), patient, label=label, view=row.view if row else "", fault=fault))
+        view = row.view if row else ""
+        sources.append(Source(name, (path,), patient, label=label, view=view, fault=fault, patient_said=said))
     return sources
 
 

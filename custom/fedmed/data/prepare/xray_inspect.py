@@ -8,6 +8,7 @@ import pydicom
 from PIL import Image, ImageOps
 
 from fedmed.data.image_size import file_fault
+from fedmed.data.patient_ids import folded
 from fedmed.data.prepare.case import Source, XrayCase, content_hash, pseudonym
 from fedmed.data.prepare.dicom_headers import quiet
 from fedmed.data.prepare.folder import file_kind
@@ -25,6 +26,7 @@ def inspect_xray(source: Source, wanted: WantedViews = TAKEN) -> XrayCase:
     (path,) = source.files
     view = source.view.upper()
     case = XrayCase(source.case, source.patient or source.case, path, path, label=source.label, view=view)
+    case.patient_said = source.patient_said
     if source.fault:
         case.faults.append(source.fault)
         return case
@@ -106,8 +108,10 @@ def _read_header(source: Source, case: XrayCase) -> Any:
     with quiet():
         case.modality, case.view = str(header.get("Modality") or ""), case.view or view_of(header)
         if source.patient is None:
-            case.patient = pseudonym(str(header.get("PatientID") or "")) or source.case
-            if case.patient == source.case:
+            patient = str(header.get("PatientID") or "")
+            case.patient, case.patient_key = pseudonym(patient) or source.case, folded(patient)
+            case.patient_said = case.patient != source.case
+            if not case.patient_said:
                 case.notes.append("no PatientID; counted as a separate patient")
         _check_header(header, case)
     return header

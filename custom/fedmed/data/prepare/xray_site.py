@@ -8,6 +8,8 @@ from pathlib import Path
 from fedmed.data.prepare.case import Source, XrayCase
 from fedmed.data.prepare.folder import readable_kind
 from fedmed.data.prepare.label_split import fill_lists, refuse_copied_images
+from fedmed.data.prepare.left_files import LEFT, files_left
+from fedmed.data.prepare.patients import patient_warnings, refuse_shared_prefixes, unite_patients
 from fedmed.data.prepare.place import PREPARED, link_or_copy, staging_for
 from fedmed.data.prepare.pool import DIED, Track, run_all
 from fedmed.data.prepare.report import Prepared, Rows, listed, note_counts, refusals, require_used
@@ -19,6 +21,7 @@ from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_tabl
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views
 from fedmed.errors import DataError
 
+REMEDY = "Say it in a column of the table (--patient-column), or with --patient-pattern"
 COLUMNS = (
     *("case", "patient", "status", "list", "label", "reason", "notes"),
     *("kind", "modality", "view", "rows", "columns", "low", "high"),
@@ -50,6 +53,7 @@ def prepare_xray_site(
     patient_pattern: str | None = None,
     workers: int = 1,
     copy: bool = False,
+    own_patients: bool = False,
     track: Track[XrayCase] | None = None,
 ) -> Prepared:
     """Check every image below ``folder`` and write the site folder ``out``.
@@ -67,6 +71,7 @@ def prepare_xray_site(
         seed: of the split.
         patient_pattern: see :func:`fedmed.data.prepare.xray_find.find_xrays`.
         copy: link (or copy) the images into ``out`` too.
+        own_patients: whether each file is another patient's, though names look as if several were of one.
         workers, track: see :func:`fedmed.data.prepare.pool.run_all`.
 
     Raises:
@@ -78,13 +83,18 @@ def prepare_xray_site(
         apart = any(readable_kind(source.files[0]) == "DICOM" for source in sources)  # its decoders may take any memory
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
         refuse_copied_images(cases)
+        told += unite_patients(cases)
+        if not own_patients and not labels.ignore and any(case.label for case in cases):
+            refuse_shared_prefixes(cases, folder, "image", REMEDY)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
         require_used(cases, folder, "images")
         for case in cases if copy else ():
             if case.lists:
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
-        prepared = _prepared(out, out if copy else folder, cases, classes, missing, told)
+        read = {path for source in sources for path in source.files} | {labels.table and labels.table.resolve()}
+        left = files_left([folder], read, [out])
+        prepared = _prepared(out, out if copy else folder, cases, classes, missing, told, left)
         settings = {
             "folder": folder, "table": labels.table, "merged": "; ".join(labels.merge) or None,
             "between findings": labels.separator or None, "uncertain findings": labels.uncertain or None,
@@ -129,13 +139,18 @@ def _prepared(
     classes: Sequence[str],
     missing: Sequence[str],
     told: Sequence[str],
+    left: Sequence[str],
 ) -> Prepared:
     sections = {
         "Refused": refusals(cases),
         "Worth a look": [*told, *_single_class(cases), *note_counts(cases)],
         "In the table, but not in the folder": missing,
+        LEFT: left,
     }
-    return Prepared(out, data_root, cases, "images", COLUMNS, _list_table(cases, classes), sections, classes)
+    first = patient_warnings(cases, "image", REMEDY)
+    return Prepared(
+        out, data_root, cases, "images", COLUMNS, _list_table(cases, classes), sections, classes, first=first
+    )
 
 
 def _list_table(cases: Sequence[XrayCase], classes: Sequence[str]) -> Rows:

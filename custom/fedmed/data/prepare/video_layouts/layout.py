@@ -38,6 +38,7 @@ class Recording:
         masks: (second, files of one mask).
         list: of the datalist, where the folder says it.
         fault: why it is refused before it is read.
+        patient_said: False where its name stands for the patient.
     """
 
     case: str
@@ -49,6 +50,7 @@ class Recording:
     masks: tuple[tuple[float, tuple[Path, ...]], ...] = ()
     list: str = ""
     fault: str = ""
+    patient_said: bool = True
 
     @property
     def stem(self) -> str:
