@@ -73,7 +73,7 @@ def prepare_site(
     with staging_for(out) as staging:
         cases = inspect_all(sources, staging / PREPARED, workers, track=track, foreground=foreground)
         united = unite_patients(cases)
-        if not own_patients and any(case.mask for case in cases):
+        if any(case.mask for case in cases) and not own_patients and sum(share > 0 for share in fractions) > 1:
             refuse_shared_prefixes(cases, folder, "scan", REMEDY)
         fill_lists(cases, role, fractions, seed)
         require_usable(cases, role, fractions, folder)

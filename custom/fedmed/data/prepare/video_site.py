@@ -127,7 +127,8 @@ def prepare_video_site(
         if given:
             fill_given(cases, given, folder, shared=bool(wanted.blocks))
         else:
-            if not own_patients and not wanted.ignore and name == PLAIN and any(case.label for case in cases):
+            labelled = name == PLAIN and not wanted.ignore and any(case.label for case in cases)
+            if labelled and not own_patients and sum(share > 0 for share in fractions) > 1:
                 refuse_shared_prefixes(cases, folder, "video", REMEDY)
             fill_lists(cases, fractions, seed, wanted.ignore)
         if wanted.blocks:

@@ -17,7 +17,7 @@ from fedmed.data.prepare.write import write_site
 from fedmed.data.prepare.xray_find import find_xrays
 from fedmed.data.prepare.xray_inspect import inspect_xray
 from fedmed.data.prepare.xray_labels import check_labels, settle_labels
-from fedmed.data.prepare.xray_table import merge_labels, parse_merges, read_table
+from fedmed.data.prepare.xray_table import merge_labels, no_labels, parse_merges, read_table
 from fedmed.data.prepare.xray_view import TAKEN, WantedViews, count_views
 from fedmed.errors import DataError
 
@@ -84,7 +84,8 @@ def prepare_xray_site(
         cases = run_all(partial(inspect_xray, wanted=wanted), sources, workers, track, apart=apart, died=_died)
         refuse_copied_images(cases)
         told += unite_patients(cases)
-        if not own_patients and not labels.ignore and any(case.label for case in cases):
+        labelled = not labels.ignore and any(case.label for case in cases)
+        if labelled and not own_patients and sum(share > 0 for share in fractions) > 1:
             refuse_shared_prefixes(cases, folder, "image", REMEDY)
         fill_lists(cases, fractions, seed, labels.ignore)
         classes = list(labels.classes) or sorted({case.label for case in cases if case.lists and case.label})
@@ -118,6 +119,8 @@ def _find(
     table = read_table(labels.table, labels.columns) if labels.table else None
     if table and not labels.ignore:
         table, told = settle_labels(table, labels.separator, labels.uncertain, labels.classes)
+    if table and labels.table and not labels.ignore:
+        told = [*told, *no_labels(labels.table, labels.columns, table)]
     renamed = merge_labels(table or {}, merged, labels.table)
     if not labels.ignore:
         counted = {row.label for row in renamed.values() if not labels.classes or row.label in labels.classes}

@@ -42,6 +42,14 @@ def read_table(path: Path, columns: Mapping[str, str]) -> dict[str, Row]:
         return _rows(path, csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count)), columns)
 
 
+def no_labels(path: Path, columns: Mapping[str, str], rows: Mapping[str, Row]) -> list[str]:
+    """A line about a table of which no row has a label, with the columns that it has instead."""
+    if any(row.label or row.fault for row in rows.values()):
+        return []
+    name, heading = columns.get("label", "label"), table_lines(path, OF_IMAGES)[0].strip()
+    return [f"{path.name}: no row has a label in the column '{name}' (its heading: {heading}); see --label-column"]
+
+
 def _rows(path: Path, reader: csv.DictReader, columns: Mapping[str, str]) -> dict[str, Row]:
     present = reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
     for what, name in {"file": "file", **columns}.items():
