@@ -19,7 +19,7 @@ FIRST = "MUELLER_19540312"
 def findings(site):
     config = site.config()
     entries, found = read_entries(config, ImageWithMask())
-    return [*found, *CT.judge(CT.open(entries), None)]
+    return [*found, *CT.judge_patients(entries), *CT.judge(CT.open(entries), None)]
 
 
 def kinds(site):

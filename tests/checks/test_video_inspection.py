@@ -70,7 +70,7 @@ def opened(site):
         entries, found = read_entries(load_file(yaml), Video())
         inspection = VideoInspection()
         cases = inspection.open(entries)
-        return entries, cases, [*found, *inspection.judge(cases, None)]
+        return entries, cases, [*found, *inspection.judge_patients(entries), *inspection.judge(cases, None)]
 
     return open
 
