@@ -93,7 +93,8 @@ def prepare_xray_site(
         for case in cases if copy else ():
             if case.lists:
                 case.image = link_or_copy(case.found, staging / PREPARED / "images" / case.case)
-        read = {path for source in sources for path in source.files} | {labels.table and labels.table.resolve()}
+        read = {path for source in sources for path in source.files}
+        read |= {labels.table.resolve()} if labels.table else set()
         left = files_left([folder], read, [out])
         prepared = _prepared(out, out if copy else folder, cases, classes, missing, told, left)
         settings = {
