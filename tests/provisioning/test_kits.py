@@ -309,7 +309,7 @@ def test_a_renewed_certificate_is_new_and_of_the_same_authority(federation, caps
             lambda p: p["participants"][1].update(custom_code="yes"),
             "key 'custom_code' of entry 2 of 'participants' is 'yes'; it must be true or false",
         ),
-        (lambda p: p["participants"][1].update(name="hospital a"), "ill-formatted"),
+        (lambda p: p["participants"][1].update(name="hospital a"), "is not a site's name"),
         (lambda p: p["participants"][1].update(name="hospital_b"), "a 'name' of its own; twice: hospital_b"),
         (lambda p: p.update(participants=[]), "key 'participants' is []; it must be of 1 entries or more"),
         (lambda p: p["participants"][1].pop("org"), "key 'org' of entry 2 of 'participants' is missing"),

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator
 
+from fedmed import site_names
 from fedmed.data.structure import Structure, check_name
 from fedmed.jobs.job_id import PLAIN
 from fedmed.methods.find_method import algorithms
@@ -39,11 +40,7 @@ def _within(value: Any) -> Iterator[Any]:
 Text = Annotated[str, Field(max_length=200)]  # a name, a class path or the name of a file
 Args = Annotated[dict[str, Any], AfterValidator(_plain_args)]
 Role = Literal["supervised", "unsupervised", "evaluate"]
-Site = Annotated[
-    str,
-    Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]{0,199}$"),
-    InWords("a site's name: letters, digits, _, and after the first also . @ -; at most 200"),
-]
+Site = Annotated[str, Field(pattern=site_names.PATTERN), InWords(site_names.WORDS)]
 Weight = Annotated[float, Field(ge=0, le=1e6)]
 ClassName = Annotated[str, AfterValidator(check_name)]
 Class = Annotated[  # by kind of value, so that a wrong one is told once

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from fedmed.errors import SiteConfigError
 from fedmed.settings.yaml_model import Contradictions, YamlModel, check_model, read_yaml
+from fedmed.site_names import name_fault
 
 BUILDER = "fedmed.provisioning.kit_builder.SiteBuilder"
 OLD_BUILDER = "fedmed.flare.provision.SiteBuilder"  # as federations provisioned earlier name it in their records
@@ -110,6 +111,9 @@ class ProjectFile(_OpenModel):
         names = [participant.name for participant in self.participants]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             yield "participants", f"every entry of 'participants' needs a 'name' of its own; twice: {', '.join(twice)}"
+        for one in self.participants:
+            if one.type == "client" and (fault := name_fault(one.name)):
+                yield "participants", fault
         if not {builder.path for builder in self.builders} & {BUILDER, OLD_BUILDER}:
             yield "builders", f"'builders' does not name {BUILDER}; the kits would lack FedMed's settings"
 

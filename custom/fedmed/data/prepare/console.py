@@ -15,6 +15,7 @@ from fedmed.data.prepare.report import Prepared, Rows, shortened
 from fedmed.errors import DataError
 from fedmed.files import fedmed_home, private_files
 from fedmed.plain_text import in_markup
+from fedmed.site_names import name_fault
 
 
 def progress(text: str) -> Track[Known]:
@@ -45,6 +46,8 @@ def add_options(parser: argparse.ArgumentParser, what: str, example: str) -> Non
 def parsed_options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     """What a person asks for; without a folder to write, the site's place in FedMed's own folder."""
     options = parser.parse_args(arguments)
+    if fault := name_fault(options.site):
+        parser.error(f"--site {fault}")
     options.out = options.out or fedmed_home() / "sites" / options.site
     return options
 

@@ -1,0 +1,41 @@
+"""One rule for the name of a site, wherever it is first written."""
+
+import argparse
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from fedmed.data.prepare.console import add_options, parsed_options
+from fedmed.errors import SiteConfigError
+from fedmed.files import CHECKOUT
+from fedmed.jobs.study import Site
+from fedmed.provisioning.project_file import read_project
+from fedmed.site_names import name_fault
+
+EXAMPLE = CHECKOUT / "site_configs" / "project.yml"
+SAID = "is not a site's name: letters, digits, _, and after the first also -"
+
+
+@pytest.mark.parametrize("name", ["clinic.a", "clinic@a", "clinic a", "-a", "klinik_süd", "", "a" * 201, "a/b"])
+def test_a_name_that_nvflare_cannot_use_is_refused_wherever_it_is_written_first(name, tmp_path, capsys):
+    assert SAID in name_fault(name)
+    with pytest.raises(ValidationError):
+        TypeAdapter(Site).validate_python(name)
+    parser = argparse.ArgumentParser()
+    add_options(parser, "images", "x")
+    with pytest.raises(SystemExit):
+        parsed_options(parser, [str(tmp_path), f"--site={name}"])
+    assert SAID in capsys.readouterr().err
+
+
+def test_a_project_of_kits_names_a_site_that_cannot_be(tmp_path):
+    text = EXAMPLE.read_text()
+    assert "name: hospital_b" in text
+    (tmp_path / "project.yml").write_text(text.replace("name: hospital_b", "name: hospital.b"))
+    with pytest.raises(SiteConfigError, match=f"'hospital.b' {SAID}"):
+        read_project(tmp_path / "project.yml")
+
+
+@pytest.mark.parametrize("name", ["ct_north", "Site-1", "_a", "7"])
+def test_names_in_use_stay_valid(name):
+    assert name_fault(name) == "" and TypeAdapter(Site).validate_python(name) == name
