@@ -133,7 +133,7 @@ def test_the_settings_of_the_paper(facts):
     published = parse("train", "linear_sgd").get_parsed_content("optimizer").defaults
     assert parse("train", "linear_sgd")["max_epochs"] == 50
     assert (published["lr"], published["momentum"], published["weight_decay"]) == (0.1, 0.9, 0.0)
-    assert (finetune["learning_rate"], finetune["max_epochs"], finetune["label_fraction"]) == (0.01, 100, 0.03)
+    assert (finetune["learning_rate"], finetune["max_epochs"], finetune["label_fraction"]) == (0.01, 100, 1.0)
     assert train["optimizer#_target_"] == "torch.optim.SGD"
     trainer = pretrain.get_parsed_content("train#trainer").options
     assert (trainer.queue_size, trainer.momentum, trainer.temperature) == (1024, 0.999, 0.2)
@@ -267,7 +267,9 @@ def test_the_linear_probe_leaves_the_encoder_alone(pretrained, facts, overlay):
 
 
 def test_fine_tuning_starts_from_the_encoder_with_few_labels(pretrained, facts):
-    made = workflow("train", "demo", "finetune", **facts, max_epochs=1, **{"validate#handlers": []})
+    made = workflow(
+        "train", "demo", "finetune", **facts, max_epochs=1, label_fraction=0.03, **{"validate#handlers": []}
+    )
     assert len(made.parser.get_parsed_content("train#data")) == 3  # 3 % of 24 would be 1: one of each class
     made.parser.get_parsed_content("start")
     weights = torch.load(Path(facts["ckpt_dir"]) / "pretrained.pt", weights_only=True)

@@ -156,7 +156,7 @@ def test_a_stand_alone_training_of_it_starts_from_what_is_there(tmp_path):
     write_configs(exporter_of(bundle, Method()), tmp_path)
     made = ConfigParser.load_config_file(tmp_path / "configs" / "train.yaml")
     assert made["pretrained"].endswith("/model.pt'")
-    assert made["label_fraction"] == 0.03
+    assert made["label_fraction"] == 1.0
 
 
 # --- a pre-training
