@@ -1,12 +1,13 @@
 """Radiographs are opened by the bundle's own reader; classes and what is exchanged are held against the job."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fedmed.checks.bundle_demands import check_exchange, read_demands
+from fedmed.checks.bundle_demands import BundleDemands, check_exchange, check_share, read_demands
 from fedmed.checks.class_labels import judge_classes, picture_table
 from fedmed.checks.entries import Entry, check_lists, read_entries
 from fedmed.checks.facts import round_seconds, round_steps
@@ -306,8 +307,18 @@ def test_a_pretraining_is_measured_with_what_it_exchanges(xray_site, check, pret
 @pytest.mark.slow
 def test_a_classifier_is_measured_on_a_case_of_each_class(xray_site, check, study):
     checked = check(study, skip=("disk", "device"))
-    assert kinds(checked) == ["small_picture"], checked.findings
+    assert kinds(checked) == ["small_picture", "few_labels"], checked.findings
     assert checked.measured.score_seconds > 0 and checked.demands.fraction == 0.5 and checked.ready
+
+
+@pytest.mark.parametrize(("fraction", "count"), [(0.03, 3), (0.001, 1)])
+def test_a_job_that_trains_on_a_part_of_the_labels_says_so(fraction, count):
+    def said(role, share, labelled):
+        return [*check_share(SimpleNamespace(role=role), BundleDemands(fraction=share), labelled)]
+
+    (found,) = said("supervised", fraction, 88)
+    assert f"trains on about {count} of the 88 labelled images" in found.text and found.kind == "few_labels"
+    assert not said("unsupervised", fraction, 88) + said("supervised", 1.0, 88) + said("supervised", fraction, 0)
 
 
 def test_a_bundle_that_is_not_here_is_a_problem_of_the_training(check, study, change_study):

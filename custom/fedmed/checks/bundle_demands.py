@@ -65,6 +65,15 @@ def read_demands(work: PartInJob | None, site: SiteConfig) -> tuple[BundleDemand
     return BundleDemands(bundle, kind, names, size, batch, fraction, least, rate), found
 
 
+def check_share(work: PartInJob, demands: BundleDemands, labelled: int) -> Iterator[SiteFinding]:
+    """Say where a job trains on a part of the ``labelled`` images of the training list alone."""
+    if work.role == "supervised" and demands.fraction < 1 and labelled:
+        count = max(1, round(demands.fraction * labelled))
+        text = f"the job trains on about {count} of the {labelled} labelled images ('label_fraction' is "
+        text += f"{demands.fraction:g}); for all the study says overrides: {{supervised: {{label_fraction: 1}}}}"
+        yield SiteFinding("training", "few_labels", text)
+
+
 def check_exchange(work: PartInJob, demands: BundleDemands, site: SiteConfig, images: int) -> Iterator[SiteFinding]:
     """Say which values that the job asks for stay here, and whether ``images`` are enough for the others."""
     if withheld := [name for name in work.extras if name not in site.privacy.allowed_extras]:

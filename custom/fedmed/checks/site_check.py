@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedmed.checks.bundle_demands import check_exchange, read_demands
+from fedmed.checks.bundle_demands import check_exchange, check_share, read_demands
 from fedmed.checks.checked_site import CheckedSite
 from fedmed.checks.disk import check_disk, state_bytes
 from fedmed.checks.entries import LISTS, USED, check_lists, count_lists, read_entries
@@ -141,6 +141,7 @@ def _lists(checked: CheckedSite) -> Iterator[SiteFinding]:
 def _check_training(checked: CheckedSite, work: PartInJob, options: Options, show: Silent) -> None:
     if checked.demands.bundle is None or any(found.kind == "words" for found in checked.findings):
         return
+    checked.findings += check_share(work, checked.demands, checked.counts.get("training", 0))
     checked.findings += check_exchange(work, checked.demands, checked.site, checked.trained_on)
     if not (sample := checked.sample):
         text = f"the role '{work.role}' has no usable case here to measure with; solve the problems of the data first"

@@ -85,6 +85,7 @@ _NOTES = {
     },
     "training": {
         "not_named": "the job does not name the site; it was checked in the role that its lists fit",
+        "few_labels": "the job trains on a part of the labelled images",
         "batch": "the site's max_batch_size cuts the job's batch",
         "memory": "memory is nearly used up",
         "extras": "the site's limits keep back values that the job asks for; it trains all the same",
