@@ -63,7 +63,8 @@ def test_a_reader_knows_its_share():
 
 
 SCRIPT = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 from fedmed.data.prepare.pool import read_apart, run_all
 print(read_apart(int, "7"), run_all(float, ["1", "2", "3"], 2), flush=True)
 {then}
@@ -87,11 +88,10 @@ def test_a_script_without_a_guard_reads_too(tmp_path):
 def test_no_process_reads_on_when_the_one_that_asked_is_gone(tmp_path, number):
     with script(tmp_path, "read_apart(time.sleep, 600)") as process:
         assert process.stdout.readline()
-        family = []
-        while not any("loky" in " ".join(child.cmdline()) for child in family):
-            family = psutil.Process(process.pid).children(recursive=True)
-        time.sleep(1)  # it reads by now
+        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+        time.sleep(2)  # it reads by now
         process.send_signal(number)
-        _, alive = psutil.wait_procs([*family, psutil.Process(process.pid)], timeout=20)
-        process.communicate()
-    assert not alive
+        _, alive = psutil.wait_procs(family, timeout=30)
+        for one in alive:
+            one.kill()
+    assert len(family) > 1 and not alive
