@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 from pydicom import Dataset
-from pydicom.pixels import iter_pixels
 
 from fedmed.errors import DataError, first_line
 
@@ -124,6 +123,8 @@ def _groups(items: Sequence[Dataset]) -> list[Dataset]:
 
 def _pixels(path: Path, slices: Sequence[Slice]) -> Iterator[np.ndarray]:
     """Stored values (rows, columns) of some slices of one file, without what lies beyond their bits."""
+    from pydicom.pixels import iter_pixels  # not there in pydicom 2, which MONAI Label has and no series is read with
+
     head = slices[0].head
     bits, signed = int(head.get("BitsStored") or 16), bool(head.get("PixelRepresentation"))
     try:
